@@ -1,7 +1,7 @@
-"""Ebbing: the service. Knows nothing of `workers`."""
+"""Ebbing, the service. This package never imports `workers`."""
 
 import os
 
-# NumPy's BLAS starts a thread for each core, and those wait for one another by spinning: on the small matrices of a
-# search they cost several times what they compute. Read once, when NumPy is imported.
+# OpenBLAS starts a spinning thread per core. On the small matrices of a search, this costs several times the actual
+# computation. The variable is read once, when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

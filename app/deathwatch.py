@@ -1,6 +1,6 @@
-"""A process that ends when its parent does, however the parent ends.
+"""End a process when its parent ends, however the parent ends.
 
-For workers that a library forks; children that we start ourselves are bound in `app.embedded.process`.
+For workers forked by libraries. `app.embedded.process` does this for children that we start ourselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` ends; ends it now where that has happened already.
+    """Have the kernel kill this process when `parent` ends; exit now if the parent has already ended.
 
-    To be called early in the child. The kernel watches the *thread* that forked: that must be one that
-    lives as long as the process, such as the main one. Elsewhere than on Linux a thread looks twice a second.
+    Call it early in the child. The kernel watches the *thread* that forked, so fork from a thread that lives as long as
+    the process, such as the main thread. On systems other than Linux, a thread polls twice a second.
 
     Args:
-        parent: The parent's process id, taken before the fork.
+        parent: Process id of the parent, taken before the fork.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)

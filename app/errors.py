@@ -1,4 +1,4 @@
-"""Error types of the service: which HTTP problem they are, and whether trying again can help."""
+"""Errors that callers see: each class carries its HTTP status, problem type and whether a retry can succeed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with one field of a request.
+    """Validation error for one request field.
 
-    `value` is never the caller's text: it is a length, a number or a name.
+    `value` never contains the caller's text: only a length, a number or a name.
     """
 
     field: str
@@ -20,11 +20,11 @@ class FieldError:
 
 
 class EbbingError(Exception):
-    """Base of the errors that callers see. The message holds names and numbers, never memory text."""
+    """Base class of errors shown to callers. Messages contain names and numbers, never memory text."""
 
     status = 500
     type = "internal"
-    title = "Something failed on our side"
+    title = "Internal server error"
     retryable = False
 
     def __init__(
@@ -37,72 +37,72 @@ class EbbingError(Exception):
 
 
 class Unreadable(EbbingError):
-    """The body can't be read at all."""
+    """Request body that can't be parsed."""
 
-    status, type, title = 400, "unreadable", "The request can't be read"
+    status, type, title = 400, "unreadable", "The request body can't be parsed"
 
 
 class NotAuthenticated(EbbingError):
-    """No key, or one that isn't valid."""
+    """Missing or invalid API key."""
 
-    status, type, title = 401, "not-authenticated", "A valid API key is needed"
+    status, type, title = 401, "not-authenticated", "A valid API key is required"
 
 
 class NotAllowed(EbbingError):
-    """The key lacks the scope."""
+    """API key without the required scope."""
 
-    status, type, title = 403, "not-allowed", "This key lacks the scope"
+    status, type, title = 403, "not-allowed", "The API key lacks the required scope"
 
 
 class NotFound(EbbingError):
-    """No such thing for this tenant."""
+    """Resource that doesn't exist for this tenant."""
 
-    status, type, title = 404, "not-found", "There is no such thing"
+    status, type, title = 404, "not-found", "Resource not found"
 
 
 class Conflict(EbbingError):
-    """The request contradicts what is there."""
+    """Conflict between the request and the current state."""
 
-    status, type, title = 409, "conflict", "The request contradicts an earlier one"
+    status, type, title = 409, "conflict", "The request conflicts with the current state"
 
 
 class TooLarge(EbbingError):
-    """The body is over its limit."""
+    """Request body over its size limit."""
 
-    status, type, title = 413, "too-large", "The request is too large"
+    status, type, title = 413, "too-large", "The request body is too large"
 
 
 class Invalid(EbbingError):
-    """A field is wrong."""
+    """Invalid request field."""
 
-    status, type, title = 422, "invalid", "A field is wrong"
+    status, type, title = 422, "invalid", "A request field is invalid"
 
 
 class BacklogFull(EbbingError):
-    """This tenant has too much waiting."""
+    """Tenant whose ingest backlog is at its limit."""
 
-    status, type, title, retryable = 429, "backlog-full", "Too much of this tenant's is waiting", True
+    status, type, title, retryable = 429, "backlog-full", "Tenant backlog limit reached", True
 
 
 class Unavailable(EbbingError):
-    """We can't take it now."""
+    """Temporary failure: a dependency is down or the service is at its limit."""
 
-    status, type, title, retryable = 503, "unavailable", "Not possible right now", True
+    status, type, title, retryable = 503, "unavailable", "Temporarily unavailable", True
 
 
 class NotReplayed(EbbingError):
-    """The data is an older copy, in which persons are who were erased: nobody sees it until they are gone again."""
+    """Database restored from a backup with erased subjects; requests are refused until the erasures are replayed."""
 
-    status, type, title, retryable = 503, "not-replayed", "Erasures are to be replayed first", True
+    status, type, title, retryable = 503, "not-replayed", "Waiting for erasures to be replayed", True
 
 
 class ProfileMissing(EbbingError):
-    """A tenant's policy names a model of forgetting that isn't installed; its memories are left as they are."""
+    """Tenant policy that names a forgetting profile that isn't installed; its memories stay unchanged."""
 
-    status, type, title = 503, "profile-missing", "The tenant's model of forgetting isn't installed"
+    status, type, title = 503, "profile-missing", "The tenant's forgetting profile isn't installed"
 
 
 class Misconfigured(EbbingError):
-    """A setting or a dependency isn't as the service needs it. The message says what to do."""
+    """Setting or dependency that prevents the service from working. The message says how to fix it."""
 
-    type, title = "misconfigured", "A setting or dependency isn't as needed"
+    type, title = "misconfigured", "A setting or dependency is misconfigured"

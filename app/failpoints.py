@@ -1,10 +1,9 @@
-"""Named places where a test can make the process die, as a crash at that moment would.
+"""Named places at which tests can simulate a crash of the process.
 
-`EBBING_FAILPOINTS=drain.before_settle` kills the process there with SIGKILL. More can be said, in this order:
-`name@this` only when it comes there about this, such as an entry; `name*3` only the third time; `name~0.5`
-sleeps half a second instead; `name!file` only while the file isn't there, which is made first, so that of all
-processes one dies, and one more each time the file is removed. Without the setting, reaching a place costs a
-look-up.
+`EBBING_FAILPOINTS=drain.before_settle` kills the process there with SIGKILL. Modifiers, in this order: `name@this`
+only for visits about `this`, such as an entry; `name*3` only on the third visit; `name~0.5` sleep half a second
+instead; `name!file` only if the file doesn't exist. The file is created first, so that only one process dies, and one
+more each time the file is removed. Without the setting, a failpoint costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class _Plan:
 
 
 def reach(name: str, about: str = "") -> None:
-    """Say that the process has come to this place.
+    """Trigger the failpoint `name` if it is configured.
 
     Args:
-        about: What it is there for, where that tells one visit from another.
+        about: Subject of this visit, matched by `name@about`.
     """
     plan = _planned().get(name)
     if plan is None or (plan.about and plan.about != about):
@@ -69,7 +68,7 @@ def _planned() -> dict[str, _Plan]:
     for text in settings().failpoints:
         found = _SYNTAX.fullmatch(text)
         if found is None:
-            raise ValueError(f"EBBING_FAILPOINTS: {text!r} isn't a failpoint")
+            raise ValueError(f"EBBING_FAILPOINTS: {text!r} isn't a valid failpoint")
         name, about, visit, sleep_seconds, once = found.groups()
         mark = Path(once) if once else None
         planned[name] = _Plan(about or "", int(visit or 1), float(sleep_seconds or 0), mark)

@@ -1,4 +1,4 @@
-"""When the workers of each lane, and beat, were last heard of. Each says so itself, idle or busy, by Redis's clock."""
+"""Heartbeats of beat and each lane's workers, idle or busy, stored in Redis with the clock of Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 def beat(source: str) -> None:
-    """Note that a process of this source is alive. Never raises: the next one is near."""
+    """Record a heartbeat. Redis failures are logged, not raised, because the next heartbeat follows soon."""
     try:
         client().hset(HEARTBEATS, source, backlog().now_ms())
     except RedisError as error:
@@ -26,10 +26,10 @@ def beat(source: str) -> None:
 
 
 def ages() -> dict[str, float | None]:
-    """Seconds since each source was last heard of; None if never.
+    """Return the seconds since the last heartbeat of each source; None if there was none.
 
     Raises:
-        RedisError: It can't be asked.
+        RedisError: Redis is unreachable.
     """
     now = backlog().now_ms()
     heard = client().hmget(HEARTBEATS, list(SOURCES))

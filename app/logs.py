@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, with ids and numbers, never memory text or secrets."""
+"""Logging: one JSON object per line on standard error, with ids and numbers, never memory text or secrets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.settings import settings
 
 
 def configure(process: str) -> None:
-    """Set up logging for this process; call once, before work starts.
+    """Set up logging for this process. Call once, before work starts.
 
     Args:
-        process: Its name in every line, such as `api` or `worker ingest`.
+        process: Process name in every line, such as `api` or `worker ingest`.
     """
     level = logging.getLevelNamesMapping()[settings().log_level.upper()]
     shared: list[structlog.typing.Processor] = [
@@ -29,7 +29,7 @@ def configure(process: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries log through the standard module; their lines take the same shape.
+    # Libraries log through the standard module; format their records the same way.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -57,7 +57,7 @@ def _named(process: str) -> structlog.typing.Processor:
 def _only_type_of_errors(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """An exception's message may quote a row; its type and the place it came from say enough."""
+    """Replace an exception by its type and location, because its message may quote a row."""
     raised = event.pop("exc_info", None)
     error = raised[1] if isinstance(raised, tuple) else raised
     if isinstance(error, BaseException):

@@ -1,4 +1,4 @@
-"""Builds the ASGI application; decides nothing."""
+"""Assemble the ASGI application from routes, dashboard and middleware."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from app.store.core import database
 
 
 def build() -> ASGIApp:
-    """The application, with everything that it needs opened when it starts and closed when it stops."""
+    """Build the application; its lifespan opens and closes connections, models and tracing."""
     logs.configure("api")
     plugins.check()
     tracing.check()
@@ -45,7 +45,7 @@ def build() -> ASGIApp:
         await run_in_threadpool(health.check_redis)
         budget.check()
         tracing.start("api")
-        await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
+        await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
         await run_in_threadpool(rerank.check)
         await run_in_threadpool(spaces.announce)
         await run_in_threadpool(plugins.announce)

@@ -1,7 +1,7 @@
-"""Every metric by name, unit and labels. No label holds a tenant, a subject, an id or text.
+"""Metric definitions: names, units and labels. No label contains a tenant, a subject, an id or text.
 
-What the API does is counted in its process. What workers do is counted in Redis, since they come and go and
-are many; `/metrics` shows both, and a restart changes nothing. `ops/metrics.md` is written from here.
+The API counts in its own process. Workers, which are many and short-lived, count in Redis, so that their counters
+survive restarts; `/metrics` shows both. `ops/metrics.md` is generated from this module.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from app.queues import LANES, TASKS
 
 log = structlog.get_logger(__name__)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a moment for each counter, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # no unused creation timestamp per counter
 
-# --- Counted by the API, in its process ---
+# --- Counters of the API process ---
 
-ACCEPTED = Counter("ebbing_ingest_accepted", "Ingest requests by what became of them.", ["outcome"])
+ACCEPTED = Counter("ebbing_ingest_accepted", "Ingest requests by outcome.", ["outcome"])
 ACCEPTED_MEMORIES = Counter("ebbing_ingest_memories", "Memories accepted.")
 ACK_SECONDS = Histogram(
     "ebbing_ingest_ack_seconds",
-    "Time from an ingest request's start to its answer.",
+    "Time from the start of an ingest request to its response.",
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
-DROPPED_TOUCHES = Counter("ebbing_search_touches_dropped", "Searches whose uses the queue couldn't take.")
-REQUESTS = Counter("ebbing_http_requests", "Requests by class of status.", ["status"])
-RERANKS = Counter("ebbing_search_reranks", "Searches whose best results wanted a second look, by outcome.", ["outcome"])
+DROPPED_TOUCHES = Counter(
+    "ebbing_search_touches_dropped", "Searches whose uses were dropped because the queue rejected them."
+)
+REQUESTS = Counter("ebbing_http_requests", "HTTP requests by status class.", ["status"])
+RERANKS = Counter("ebbing_search_reranks", "Searches with reranking, by outcome.", ["outcome"])
 SEARCH_SECONDS = Histogram(
     "ebbing_search_seconds",
-    "Time of a search in the service.",
+    "Duration of a search or recall within the service.",
     buckets=(0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
 )
 OF_PROCESS: Final = (ACCEPTED, ACCEPTED_MEMORIES, ACK_SECONDS, DROPPED_TOUCHES, REQUESTS, RERANKS, SEARCH_SECONDS)
@@ -49,7 +51,7 @@ OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailab
 RERANK_OUTCOMES: Final = ("reranked", "failed", "over_budget")
 STATUSES: Final = ("2xx", "3xx", "4xx", "5xx")
 
-# Started at 0, so that a rate exists from the first scrape on.
+# Start every series at 0, so that rates exist from the first scrape.
 for _outcome in OUTCOMES:
     ACCEPTED.labels(outcome=_outcome)
 for _outcome in RERANK_OUTCOMES:
@@ -57,54 +59,55 @@ for _outcome in RERANK_OUTCOMES:
 for _status in STATUSES:
     REQUESTS.labels(status=_status)
 
-# --- Counted by workers, in Redis: by name ---
+# --- Counters of the workers, stored in Redis ---
 
 WORK: Final[dict[str, str]] = {
     "stored_memories": "Memories stored.",
-    "indexed_memories": "Memories that can be found by their words.",
-    "embedded_memories": "Memories that can be found by meaning.",
-    "reinforced_uses": "Uses that made a memory stronger.",
-    "late_uses": "Uses told of after a later one: counted, and nothing else.",
-    "refractory_uses": "Uses left out, since the same session had used the memory a moment before.",
-    "unknown_uses": "Uses of ids that are no memory's, or a deleted one's.",
-    "scored_memories": "Memories whose salience was judged.",
-    "rated_memories": "Memories whose salience a model has rated.",
-    "rating_cache_hits": "Ratings taken from an equal memory's, without a call.",
-    "rating_cues": "Cues that a model has named with its ratings, without those left out.",
-    "rating_cues_dropped": "Cues that a model has named and that were left out: broken, not allowed, or too many.",
-    "rating_failures": "Memories that a model was asked about in vain: refused, or put off by an ill provider.",
-    "summaries_by_model": "Summaries of memories that a model has written.",
-    "summaries_without_model": "Summaries of memories' own sentences, where a model was to be asked and wasn't heard.",
-    "summaries_made": "Summaries that consolidation has written, those made again of changed sources included.",
-    "merged_memories": "Memories that went into a summary.",
-    "merged_characters": "Characters of the memories that went into a summary.",
-    "summary_characters": "Characters of the summaries that they went into.",
-    "merges_put_off": "Merges left to somebody's yes, since their memories aren't near enough.",
-    "merges_undone": "Merges that were undone.",
+    "indexed_memories": "Memories indexed for word search.",
+    "embedded_memories": "Memories embedded for semantic search.",
+    "reinforced_uses": "Uses that reinforced a memory.",
+    "late_uses": "Uses reported after a later use was recorded: counted without reinforcement.",
+    "refractory_uses": "Uses ignored because the same session used the memory a moment before.",
+    "unknown_uses": "Uses of unknown or deleted memories.",
+    "scored_memories": "Memories scored for salience.",
+    "rated_memories": "Memories whose salience was rated by a model.",
+    "rating_cache_hits": "Ratings reused from an identical memory without a model call.",
+    "rating_cues": "Cues accepted from model ratings.",
+    "rating_cues_dropped": "Cues of model ratings rejected as malformed, not allowed or too many.",
+    "rating_failures": "Memories whose rating failed: refused by the model, or deferred because the provider was "
+    "failing.",
+    "summaries_by_model": "Summaries written by a model.",
+    "summaries_without_model": "Extractive summaries written because the model gave no usable response.",
+    "summaries_made": "Summaries written by consolidation, including regenerated ones.",
+    "merged_memories": "Memories merged into a summary.",
+    "merged_characters": "Characters of memories merged into a summary.",
+    "summary_characters": "Characters of summaries.",
+    "merges_put_off": "Merges waiting for approval because their memories are not similar enough.",
+    "merges_undone": "Merges undone.",
     "archived_memories": "Memories moved to the archive.",
-    "reduced_vectors": "Vectors of archived memories that were reduced.",
-    "expired_memories": "Memories removed since privacy allows them no longer, with the summaries made of them.",
-    "cold_moved": "Memories moved into cold storage.",
-    "cold_restored": "Memories brought back from cold storage.",
-    "cold_damaged": "Memories in cold storage found missing or damaged, each time that one is.",
-    "cold_orphans": "Objects in cold storage that no memory needs, deleted.",
+    "reduced_vectors": "Vectors of archived memories compressed.",
+    "expired_memories": "Memories deleted after their retention period, including their summaries.",
+    "cold_moved": "Memories moved to cold storage.",
+    "cold_restored": "Memories restored from cold storage.",
+    "cold_damaged": "Reads of memories in cold storage that were missing or damaged.",
+    "cold_orphans": "Unreferenced objects deleted from cold storage.",
     "dead_letters": "Dead letters written.",
-    "ledger_purged_rows": "Ledger rows deleted when no replay could need them.",
-    "runs_done": "Scheduled runs that finished.",
+    "ledger_purged_rows": "Ledger rows deleted after no replay can need them.",
+    "runs_done": "Scheduled runs completed.",
     "runs_failed": "Scheduled runs that failed.",
-    "budget_soft_reached": "Tenants that came close to a limit of their budget, once a day and process.",
-    "budget_hard_reached": "Tenants that reached a limit of their budget, once a day and process.",
-    "audits_broken": "Audits that were altered, or have lost entries, as often as a night has found it.",
-    "counts_corrected": "Tenants whose numbers a night had to correct.",
-    "quota_near": "Tenants that a night has found close to their quota.",
-    "quota_over": "Tenants that a night has found over their quota.",
-    "erased_on_arrival": "Memories that came too late, about somebody who had been erased: dropped.",
-    "erasures_unfinished": "Verifying looks that found something left of what was erased.",
-    "dead_letters_replayed": "Dead letters given another try by a person.",
-    "dead_letters_discarded": "Dead letters discarded by a person.",
-    "self_tests_recall_empty": "Self-tests of recall that brought no memory at all.",
+    "budget_soft_reached": "Tenants close to a budget limit, counted once per day and process.",
+    "budget_hard_reached": "Tenants at a budget limit, counted once per day and process.",
+    "audits_broken": "Nightly verifications that found an altered or incomplete audit log.",
+    "counts_corrected": "Tenants whose counters were corrected by a nightly run.",
+    "quota_near": "Tenants found close to their quota by a nightly run.",
+    "quota_over": "Tenants found over their quota by a nightly run.",
+    "erased_on_arrival": "Late memories of erased subjects, dropped on arrival.",
+    "erasures_unfinished": "Verifications of erasures that found remaining data.",
+    "dead_letters_replayed": "Dead letters replayed by an operator.",
+    "dead_letters_discarded": "Dead letters discarded by an operator.",
+    "self_tests_recall_empty": "Recall self-tests that returned no memory.",
 } | {
-    f"self_tests_{kind}_{outcome}": f"Self-tests of the kind {kind} that were {outcome}."
+    f"self_tests_{kind}_{outcome}": f"Self-tests of the kind {kind} that {outcome}."
     for kind in KINDS
     for outcome in ("passed", "failed")
 }
@@ -119,7 +122,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 _SELF_TESTS: Final = (*(f"{kind}_{outcome}" for kind in KINDS for outcome in ("passed", "failed")), "recall_empty")
 _MERGED: Final = ("linked", "waiting", "summaries", "by_model", "merged")
 
-# Kinds of jobs and steps of a night, with what they count of their rows besides `done`; what isn't named isn't shown.
+# Kinds of jobs and nightly steps, with the row counts that each reports in addition to `done`; others aren't exported.
 JOBS: Final[dict[str, tuple[str, ...]]] = {
     "approve": _MERGED,
     "archive": ("archived", "whole", "reduced"),
@@ -156,7 +159,7 @@ JOB_LANES: Final = tuple(lane for task, lane in LANE_OF_TASK.items() if task.end
 
 
 class Labelled(NamedTuple):
-    """A counter of the workers with labels: their names, and every series that there is."""
+    """Labelled counter of the workers: label names and all series."""
 
     description: str
     labels: tuple[str, ...]
@@ -164,7 +167,7 @@ class Labelled(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A histogram of the workers, in seconds, likewise; `buckets` are upper bounds."""
+    """Labelled histogram of the workers, in seconds; `buckets` are upper bounds."""
 
     description: str
     labels: tuple[str, ...]
@@ -174,40 +177,39 @@ class Timed(NamedTuple):
 
 LABELLED: Final[dict[str, Labelled]] = {
     "deliveries": Labelled(
-        "What a lane was handed, and how it went: requests, in `ingest` claimed batches too, in `embed` and `score` "
-        "those alone, in `rights` and `maintain` slices of jobs. `put_off` failed for no fault of its own; `dead` is a "
-        "dead letter.",
+        "Units of work handed to a lane, by outcome: requests and claimed batches in `ingest`, claimed batches in "
+        "`embed` and `score`, job slices in `rights` and `maintain`. `put_off`: deferred because a dependency was "
+        "down; "
+        "`dead`: became a dead letter.",
         ("lane", "outcome"),
         tuple(product(LANES, DELIVERY_OUTCOMES)),
     ),
     "llm_requests": Labelled(
-        "Requests to models: answered and paid for, failed after all tries, or not made for want of budget.",
+        "Requests to models: answered and billed, failed after all attempts, or not sent because of the budget.",
         ("purpose", "outcome"),
         tuple(product(LLM_PURPOSES, LLM_OUTCOMES)),
     ),
     "llm_tokens": Labelled(
-        "Tokens sent to models, cached ones included, and answered by them.", ("direction",), (("input",), ("output",))
+        "Tokens sent to models (including cached ones) and received.", ("direction",), (("input",), ("output",))
     ),
-    "jobs": Labelled(
-        "Jobs ended, by the lane that had them.", ("lane", "outcome"), tuple(product(JOB_LANES, JOB_OUTCOMES))
-    ),
+    "jobs": Labelled("Jobs ended, by lane and outcome.", ("lane", "outcome"), tuple(product(JOB_LANES, JOB_OUTCOMES))),
     "job_rows": Labelled(
-        "Rows that jobs and steps of nights have dealt with (`done`), and what they made of them.",
+        "Rows processed by jobs and nightly steps (`done`), and the resulting actions.",
         ("job", "action"),
         tuple((job, action) for job, actions in JOBS.items() for action in ("done", *actions)),
     ),
     "tasks_started": Labelled(
-        "Celery tasks begun; less those ended, these are under way, or their worker was killed.",
+        "Celery tasks started. The difference to tasks ended is running, or its worker was killed.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),
     "tasks_retried": Labelled(
-        "Celery tasks whose message came again, since a worker was lost; failures aren't retried by message.",
+        "Celery tasks redelivered after the loss of a worker; failures are not retried by message.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),
     "tasks": Labelled(
-        "Celery tasks ended; `put_off` is what PostgreSQL, Redis or a provider being away has ended.",
+        "Celery tasks ended, by outcome; `put_off`: PostgreSQL, Redis or a provider was unavailable.",
         ("task", "lane", "outcome"),
         tuple((task, lane, outcome) for task, lane in LANE_OF_TASK.items() for outcome in TASK_OUTCOMES),
     ),
@@ -215,19 +217,19 @@ LABELLED: Final[dict[str, Labelled]] = {
 
 TIMED: Final[dict[str, Timed]] = {
     "event_store_seconds": Timed(
-        "Time from when a memory was accepted to when it is stored.",
+        "Time from acceptance of a memory to its storage.",
         (),
         ((),),
         (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
     ),
     "job_duration_seconds": Timed(
-        "Time from a job's start to its end, waiting included; of a step of a night, the time at work.",
+        "Time from start to end of a job, including pauses; for nightly steps, the working time only.",
         ("job",),
         tuple((job,) for job in JOBS),
         (0.1, 1, 10, 60, 600, 3600, 21_600),
     ),
     "task_seconds": Timed(
-        "Time that Celery tasks took.",
+        "Duration of Celery tasks.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
         (0.01, 0.1, 1, 5, 30, 300),
@@ -238,12 +240,12 @@ _gathered: ContextVar[Amounts[str] | None] = ContextVar("gathered", default=None
 
 
 def count(name: str, amount: int = 1, **labels: str) -> None:
-    """Add to a counter of the workers. Never raises for want of Redis: a count is not worth a task.
+    """Add to a counter of the workers. Redis failures are logged, not raised: a lost count must not fail a task.
 
     Args:
-        name: One of `WORK` or `LABELLED`.
-        amount: 0 or more.
-        labels: One of its series.
+        name: A key of `WORK` or `LABELLED`.
+        amount: Increment, 0 or more.
+        labels: Labels of an existing series.
     """
     field = name if name in WORK and not labels else _field(name, LABELLED[name], labels)
     if amount:
@@ -251,7 +253,7 @@ def count(name: str, amount: int = 1, **labels: str) -> None:
 
 
 def observe(name: str, seconds: float, weight: int = 1, **labels: str) -> None:
-    """Enter a duration into a histogram of the workers, for so many at once. Never raises for want of Redis."""
+    """Record a duration in a histogram of the workers, `weight` times. Redis failures are logged, not raised."""
     timed = TIMED[name]
     field = _field(name, timed, labels)
     if weight:
@@ -260,16 +262,16 @@ def observe(name: str, seconds: float, weight: int = 1, **labels: str) -> None:
 
 
 def count_rows(job: str, rows: Mapping[str, int]) -> None:
-    """Count what a job or a step has done to rows, as far as `JOBS` names it."""
+    """Count the rows that a job or nightly step processed, for the actions listed in `JOBS`."""
     for action, amount in rows.items():
         if job in JOBS and action in ("done", *JOBS[job]):
             count("job_rows", amount, job=job, action=action)
 
 
 def job_ended(job: str, seconds: float, *, well: bool) -> None:
-    """Enter how long a job, or a step of a night, has taken; and that one has ended well, if it has.
+    """Record the duration of a job or nightly step and, if it succeeded, the time of its last success.
 
-    Never raises for want of Redis, nor for one that `JOBS` doesn't name.
+    Redis failures are logged, not raised; jobs not listed in `JOBS` are ignored.
     """
     if job not in JOBS:
         return
@@ -283,7 +285,7 @@ def job_ended(job: str, seconds: float, *, well: bool) -> None:
 
 @contextmanager
 def gathering() -> Iterator[None]:
-    """Within this, in this thread, what is counted is written in one round trip at the end, however that comes."""
+    """Buffer the counts of this thread and write them in one round trip at the end, even after an exception."""
     token = _gathered.set(Amounts())
     try:
         yield
@@ -295,7 +297,7 @@ def gathering() -> Iterator[None]:
 
 
 def note_audit(tenant_id: str, *, broken: bool) -> None:
-    """Note how a look at a tenant's audit went. Never raises for want of Redis."""
+    """Record the result of a tenant's audit verification. Redis failures are logged, not raised."""
     try:
         (client().sadd if broken else client().srem)(BROKEN_AUDITS, tenant_id)
     except RedisError as error:
@@ -303,18 +305,18 @@ def note_audit(tenant_id: str, *, broken: bool) -> None:
 
 
 class Held(NamedTuple):
-    """What workers have counted, as it is in Redis."""
+    """Snapshot of the workers' metrics in Redis."""
 
     amounts: Mapping[str, int]
     marks: Mapping[str, float]
     broken_audits: int
 
     def amount(self, name: str, labels: tuple[str, ...] = ()) -> int:
-        """A counter of `WORK`, or a series of `LABELLED`."""
+        """Return the value of a counter of `WORK`, or of a series of `LABELLED`."""
         return self.amounts.get("|".join((name, *labels)), 0)
 
     def buckets(self, name: str, labels: tuple[str, ...]) -> tuple[list[tuple[str, float]], float]:
-        """A series of `TIMED`, as Prometheus has it: counts up to each bound, and the sum of seconds."""
+        """Return a series of `TIMED` as a Prometheus histogram: cumulative counts by bound, and the sum in seconds."""
         field, so_far, found = "|".join((name, *labels)), 0, []
         for at, bound in enumerate([*TIMED[name].buckets, float("inf")]):
             so_far += self.amounts.get(f"{field}|{at}", 0)
@@ -323,7 +325,7 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """All that workers have counted so far, in one round trip."""
+    """Read all metrics of the workers in one round trip."""
     with client().pipeline(transaction=False) as pipe:
         pipe.hgetall(COUNTERS)
         pipe.hgetall(MARKS)
@@ -334,7 +336,7 @@ def held() -> Held:
 
 
 def counts() -> dict[str, int]:
-    """What the workers have counted so far by name alone, every name included."""
+    """Return the unlabelled counters of the workers, including zeros."""
     found = client().hmget(COUNTERS, list(WORK))
     return {name: int(value or 0) for name, value in zip(WORK, found, strict=True)}
 

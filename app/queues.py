@@ -1,6 +1,7 @@
-"""Lanes, queues and task names, and how the service enqueues: by name, without importing the workers.
+"""Lanes, queues and task names; enqueue tasks by name without importing the workers.
 
-A message is only a nudge. It may be lost, doubled or late: what is to be done stands in the stream or in a row.
+Messages are only nudges: they may be lost, duplicated or late, because the work itself is stored in the stream or in
+the database.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ SCORE: Final = "score"
 RIGHTS: Final = "rights"
 MAINTAIN: Final = "maintain"
 
-# Each lane is a worker process of its own, and each queue belongs to one lane: shared workers let ingest wait
-# for seconds behind maintenance, and whoever wants to be erased behind a night.
+# Each lane has its own worker process and queues: with shared workers, ingest would wait seconds behind maintenance,
+# and erasures behind a nightly run.
 LANES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": (INGEST,),
     "embed": (EMBED,),
@@ -43,7 +44,7 @@ TICK: Final = "maintain.tick"
 FIGURES: Final = "maintain.figures"
 JOB: Final = "maintain.job"
 
-# Which queue carries which task.
+# Queue of each task.
 TASKS: Final[dict[str, str]] = {
     DRAIN: INGEST,
     INDEX: INGEST,
@@ -57,19 +58,19 @@ TASKS: Final[dict[str, str]] = {
     JOB: MAINTAIN,
 }
 
-# A nudge that nobody took for this long is worth nothing: beat sends another.
+# An unclaimed nudge expires after this time; beat sends new ones.
 NUDGE_EXPIRES_SECONDS: Final = 30
 
 log = structlog.get_logger(__name__)
 
 
 def broker_options() -> dict[str, object]:
-    """Celery's transport settings, shared by who sends and who receives."""
+    """Return Celery's transport options, shared by senders and workers."""
     return {
         "global_keyprefix": f"{PREFIX}celery:",
         # Longer than the longest task time limit; see workers/celery_app.py.
         "visibility_timeout": 3600,
-        # Without these two, kombu looks for lost messages every 100 s.
+        # By default, kombu restores lost messages only every 100 s.
         "unacked_restore_interval": 10,
         "unacked_restore_throttle": 1,
         "socket_timeout": 10,
@@ -94,8 +95,8 @@ def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float |
     """Send a task by name to its queue. Blocks for a round trip: never call it on an event loop.
 
     Args:
-        argument: An id, the only thing that a task may be told.
-        expires_seconds: After this the message is dropped unread; None keeps it.
+        argument: An id; tasks take no other arguments.
+        expires_seconds: Expiry of the message; None for no expiry.
 
     Raises:
         kombu.exceptions.OperationalError: The broker can't be reached.
@@ -110,35 +111,35 @@ def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float |
 
 
 def nudge(task: str) -> None:
-    """Send a task unless a nudge for it is on its way already. Never raises: beat nudges again in a moment."""
+    """Send a task unless a nudge for it is pending. Failures are logged, not raised: beat nudges again soon."""
     try:
         if client().set(f"{NUDGE_PREFIX}{task}", "1", nx=True, px=NUDGE_MILLISECONDS):
             enqueue(task)
-    except Exception as error:  # noqa: BLE001 - what is to be done stands in the stream or in a row
+    except Exception as error:  # noqa: BLE001 - the work itself is stored in the stream or the database
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
 def wake(task: str) -> None:
-    """Send a task whose flag is up already. Never raises: beat does the same in a moment."""
+    """Send a task whose nudge flag is already set. Failures are logged, not raised: beat nudges again soon."""
     try:
         enqueue(task)
-    except Exception as error:  # noqa: BLE001 - what is to be done stands in the stream or in a row
+    except Exception as error:  # noqa: BLE001 - the work itself is stored in the stream or the database
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
 def nudged(task: str) -> None:
-    """Take the flag down, before the first look for work: what comes later sends a nudge of its own."""
+    """Clear the nudge flag. Call it before looking for work, so that later work sends a new nudge."""
     client().delete(f"{NUDGE_PREFIX}{task}")
 
 
 class Nudger:
-    """Sends nudges from a thread of its own, so that an event loop never waits for the broker.
+    """Background thread that sends nudges, so that an event loop never waits for the broker.
 
-    Nudges that come while one is being sent collapse into one.
+    Nudges requested during a send are combined into one.
     """
 
     def __init__(self, task: str) -> None:
-        """Nudge this task's queue."""
+        """Start the thread for a task."""
         self._task = task
         self._wanted = threading.Event()
         self._closed = False
@@ -146,7 +147,7 @@ class Nudger:
         self._thread.start()
 
     def nudge(self) -> None:
-        """Ask for a nudge and return at once."""
+        """Request a nudge without blocking."""
         self._wanted.set()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Whether this process is about to stop: told before its server waits for answers that are still being sent.
+"""Announce an imminent shutdown to server processes, so that endless responses such as event streams end.
 
-An answer without an end, such as a stream of events, would be waited for until it is killed.
+The HTTP server waits for open responses during shutdown and would otherwise wait until it kills them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _told = threading.Event()
 
 
 def listen() -> None:
-    """Hear of it from the process that has started this one. To be called in the main thread."""
+    """Install the signal handler for the parent's announcement. Call it in the main thread."""
     signal.signal(signal.SIGUSR1, lambda *_: _told.set())
 
 
 def tell_children() -> None:
-    """Tell the processes that this one has started, before they are asked to end."""
+    """Announce the shutdown to the child processes, before they are asked to end."""
     for child in multiprocessing.active_children():
         if child.pid is not None:
             with suppress(ProcessLookupError):
@@ -28,5 +28,5 @@ def tell_children() -> None:
 
 
 def is_near() -> bool:
-    """Whether it was told."""
+    """Return True if a shutdown was announced."""
     return _told.is_set()

@@ -1,8 +1,8 @@
-"""Traces across API, stream and workers, for those who collect them (`EBBING_OTEL_ENDPOINT`, the extra `otel`).
+"""Distributed traces across API, stream and workers (`EBBING_OTEL_ENDPOINT`, extra `otel`).
 
-Off, nothing of OpenTelemetry is imported, and a request costs one look at a variable. The context of a request goes
-with it through the stream, by W3C's `traceparent`; who stores it has a span that is linked to it. No span holds text,
-a tenant or an id: numbers and types of errors alone.
+When tracing is off, OpenTelemetry isn't imported and a request costs one variable check. The context of a request is
+stored in the stream as W3C `traceparent`, and the span of the worker that stores the request links to it. Spans contain
+only numbers and error types: no text, tenant or id.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
 
 LINKS_MAX: Final = 128
-"""As many as collectors take by default."""
+"""Maximum links per span: the default limit of collectors."""
 _PARENT: Final = "traceparent"
 
 
 @dataclass
 class _State:
-    """What this process traces by; nothing while it is off."""
+    """Tracer of this process; None while tracing is off."""
 
     provider: TracerProvider | None = None
     tracer: Tracer | None = None
@@ -38,43 +38,43 @@ _state = _State()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that is traced: `told` is what goes with it through the stream."""
+    """Traced request; `told` is the context stored with it in the stream."""
 
     span: Span
     told: str
 
     def end(self, error: BaseException | None = None) -> None:
-        """Say how it went; once."""
+        """End the span, with the error if there was one. Call once."""
         _end(self.span, error)
 
 
 def check() -> None:
-    """See that what traces need is there, where they are wanted.
+    """Check that the tracing packages are installed if an endpoint is set.
 
     Raises:
-        Misconfigured: It isn't; says what to install.
+        Misconfigured: Packages are missing; the message says what to install.
     """
     if settings().otel_endpoint is not None:
         _packages()
 
 
 def start(process: str) -> None:
-    """Begin to trace, where an endpoint is set. To be called after a fork.
+    """Start tracing if an endpoint is set. Call it after a fork.
 
     Args:
-        process: What kind of process this is.
+        process: Kind of process, an attribute of all spans.
 
     Raises:
-        Misconfigured: The packages aren't there.
+        Misconfigured: The packages aren't installed.
     """
     endpoint = settings().otel_endpoint
     if endpoint is None:
         return
     _packages()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - likewise
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - likewise
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - likewise
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
 
     provider = TracerProvider(resource=Resource.create({"service.name": "ebbing", "ebbing.process": process}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
@@ -82,33 +82,33 @@ def start(process: str) -> None:
 
 
 def use(provider: TracerProvider) -> None:
-    """Trace by this provider from here on."""
+    """Set the tracer provider of this process."""
     _state.provider, _state.tracer = provider, provider.get_tracer("ebbing")
 
 
 def stop() -> None:
-    """Send what waits, and trace no more."""
+    """Flush pending spans and stop tracing."""
     if _state.provider is not None:
         _state.provider.shutdown()
     _state.provider = _state.tracer = None
 
 
 def is_on() -> bool:
-    """Whether this process traces."""
+    """Return True if tracing is on."""
     return _state.tracer is not None
 
 
 def request(name: str, given: str) -> Request:
-    """Begin the span of a request, as a child of the caller's where it has told of one. Only while traces are on.
+    """Start the span of a request, as a child of the caller's span if given. Call only while tracing is on.
 
     Args:
-        name: What is done.
+        name: Name of the operation.
         given: The caller's `traceparent`; empty for none.
     """
     from opentelemetry.trace import SpanKind, set_span_in_context  # noqa: PLC0415 - an extra
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - likewise
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - an extra
 
-    assert _state.tracer is not None  # noqa: S101 - the caller has looked
+    assert _state.tracer is not None  # noqa: S101 - checked by the caller
     propagator = TraceContextTextMapPropagator()
     context = propagator.extract({_PARENT: given} if given else {})
     span = _state.tracer.start_span(name, context, SpanKind.PRODUCER)
@@ -119,12 +119,12 @@ def request(name: str, given: str) -> Request:
 
 @contextmanager
 def work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> Iterator[None]:
-    """A span of work on what requests have brought, linked to theirs. Nothing while traces are off.
+    """Trace work on stored requests with a span linked to their spans; does nothing while tracing is off.
 
     Args:
-        name: What is done.
-        told: What has come through the stream with each; looked at only while traces are on.
-        numbers: What there is to say of it, by name.
+        name: Name of the operation.
+        told: Trace contexts of the requests; read only while tracing is on.
+        numbers: Numeric attributes by name.
     """
     if _state.tracer is None:
         yield
@@ -144,7 +144,7 @@ def work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> Iterator
 
 def _links(told: Iterable[str]) -> Iterator[Link]:
     from opentelemetry.trace import Link, get_current_span  # noqa: PLC0415 - an extra
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - likewise
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - an extra
 
     propagator, found = TraceContextTextMapPropagator(), 0
     for each in told:
@@ -158,7 +158,7 @@ def _end(span: Span, error: BaseException | None) -> None:
     from opentelemetry.trace import StatusCode  # noqa: PLC0415 - an extra
 
     if error is not None:
-        span.set_status(StatusCode.ERROR, type(error).__name__)  # its message may quote anything
+        span.set_status(StatusCode.ERROR, type(error).__name__)  # the message may quote anything
     span.end()
 
 
@@ -168,5 +168,5 @@ def _packages() -> None:
             import_module(name)
     except ImportError:
         raise Misconfigured(
-            "EBBING_OTEL_ENDPOINT is set, and OpenTelemetry isn't installed: pip install 'ebbing[otel]'"
+            "EBBING_OTEL_ENDPOINT is set, but OpenTelemetry isn't installed: run `pip install 'ebbing[otel]'`"
         ) from None

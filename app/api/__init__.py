@@ -1,1 +1,1 @@
-"""HTTP in and out, one module a noun: headers, status codes and shapes; no SQL, no formula."""
+"""HTTP API, one module per resource: headers, status codes and response shapes; no SQL, no business logic."""

@@ -1,4 +1,4 @@
-"""The command line, `ebbing`. Each command imports what it needs, so that `ebbing --help` is quick."""
+"""The `ebbing` command line. Commands import their dependencies lazily to keep `ebbing --help` fast."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _print_version(wanted: bool) -> None:
         try:
             typer.echo(f"ebbing {version('ebbing')}")
         except PackageNotFoundError:
-            typer.echo("ebbing (not installed: no version is known)")
+            typer.echo("ebbing (version unknown: the package isn't installed)")
         raise typer.Exit
 
 
@@ -97,5 +97,5 @@ def options(_version: Version = False) -> None:
 
 
 def main() -> None:
-    """Run `ebbing` with the words of the command line."""
+    """Run `ebbing` with the arguments of this process."""
     app(prog_name="ebbing")

@@ -1,4 +1,4 @@
-"""`python -m app.cli …` is `ebbing …`."""
+"""Entry point for `python -m app.cli`, equivalent to `ebbing`."""
 
 from app.cli import main
 

@@ -1,4 +1,5 @@
-"""The pages under `/ops`: what an operator looks at, and what may be done there. HTML made here; no build step.
+"""Dashboard for operators under `/ops`: server-rendered HTML without a build step.
 
-A module of `pages` is a page with its routes; `access` says who may, `rendering` makes HTML, `charts` makes pictures.
+Each module of `pages` is one page with its routes; `access` checks permissions, `rendering` renders templates and
+`charts` draws SVG.
 """

@@ -1,8 +1,8 @@
-"""Who may see and do what on the dashboard.
+"""Access control of the dashboard: which API key may view and do what.
 
-A session is one of an API key. Any but `ingest` may look; `read` shows memories, `maintain` acts on
-maintenance, `privacy` on people's rights, and `admin` chooses the tenant. GET never changes anything; a POST needs the
-session's token and comes from here.
+Each session belongs to an API key. Every scope except `ingest` may log in; `read` shows memories, `maintain` allows
+maintenance, `privacy` allows privacy requests, and `admin` selects the tenant. GET requests never change anything; a
+POST needs the session's token and the same origin.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FIELDS_MAX: Final = 50
 
 
 class LoggedOut(Exception):
-    """There is no session; the browser is sent to the log-in."""
+    """Missing or expired session; the browser is redirected to the log-in page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks.
+    """Logged-in user of a page.
 
     Attributes:
-        tenant_id: The tenant whose pages are shown: the key's own, or one that an admin has chosen.
-        own_id: The key's own.
+        tenant_id: Tenant shown on the pages: the key's own, or one selected by an admin.
+        own_id: The key's own tenant.
     """
 
     session: Session
@@ -49,22 +49,22 @@ class Viewer:
 
     @property
     def is_admin(self) -> bool:
-        """Whether every tenant is shown."""
+        """True if the viewer may see every tenant."""
         return "admin" in self.scopes
 
     def may(self, scope: str) -> bool:
-        """Whether the key has a scope."""
+        """Return True if the key has a scope."""
         return scope in self.scopes
 
     @property
     def token(self) -> str:
-        """For forms."""
+        """CSRF token for forms."""
         return sessions.token(self.session)
 
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """Who acts, why, and what the form says besides."""
+    """Submitted action: the viewer, the reason and the form fields."""
 
     viewer: Viewer
     reason: str
@@ -72,33 +72,33 @@ class Acting:
 
     @property
     def tenant_id(self) -> UUID:
-        """Whose."""
+        """Tenant that the action applies to."""
         return self.viewer.tenant_id
 
     @property
     def key_id(self) -> str:
-        """Who."""
+        """API key that performs the action."""
         return self.viewer.key_id
 
     def note(self, act: str, target: str = "") -> None:
-        """Write down that this was asked for, by whom, and why; before it is done.
+        """Record the action with key and reason before it is performed.
 
         Args:
-            act: A fixed word.
-            target: An id, or a fixed word, of what it is done to.
+            act: Fixed name of the action.
+            target: Id or fixed name of the object.
         """
         operators.record(self.tenant_id, self.key_id, act, target, self.reason)
 
 
 LOOKS: Final = ("read", "maintain", "privacy", "admin")
-"""Any of these scopes lets a key in."""
+"""Scopes that allow a log-in; any one is enough."""
 
 
 async def viewer_of(request: Request) -> Viewer:
-    """The session's viewer, looked up anew.
+    """Return the viewer of a session, after checking its key again.
 
     Raises:
-        LoggedOut: There is no session, or its key is no longer valid.
+        LoggedOut: No session, or its key is no longer valid.
     """
     session = sessions.opened(request.cookies.get(sessions.COOKIE))
     if session is None:
@@ -112,17 +112,17 @@ async def viewer_of(request: Request) -> Viewer:
 
 
 def sees(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
-    """A dependency for pages that show what a tenant has: needs one of the scopes, and that nothing erased is back.
+    """Return a dependency for pages with tenant data: requires one of the scopes and no pending erasure replay.
 
     Raises:
-        NotAllowed: The key has none of them.
-        NotReplayed: The database is an older copy, and who was erased since is still in it.
+        NotAllowed: The key has none of the scopes.
+        NotReplayed: The database was restored from a backup and erasures aren't replayed yet.
     """
 
     async def viewer(request: Request) -> Viewer:
         found = await viewer_of(request)
         if not any(found.may(scope) for scope in scopes):
-            raise NotAllowed(f"this page needs a key of the scope {' or '.join(scopes)}")
+            raise NotAllowed(f"this page requires a key with the scope {' or '.join(scopes)}")
         if not ledger.is_clear():
             await run_in_threadpool(ledger.check)
         return found
@@ -131,15 +131,15 @@ def sees(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
 
 
 def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[Acting]]:
-    """A dependency for what changes something.
+    """Return a dependency for actions that change something.
 
     Args:
-        scope: What the key needs; nothing where it is empty.
-        asks_why: Whether the form must give a reason.
+        scope: Required scope; empty for none.
+        asks_why: True if the form must contain a reason.
 
     Raises:
-        NotAllowed: The key lacks the scope, or the form didn't come from a page of this session.
-        Invalid: There is no reason.
+        NotAllowed: The key lacks the scope, or the form wasn't submitted from a page of this session.
+        Invalid: The reason is missing or too long.
     """
 
     async def acting(request: Request) -> Acting:
@@ -147,9 +147,9 @@ def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[
         form = await form_of(request)
         check_origin(request)
         if not hmac.compare_digest(form.get("token", "").encode(), viewer.token.encode()):
-            raise NotAllowed("the form is of another session: load the page again")
+            raise NotAllowed("the form belongs to another session: reload the page")
         if scope and not viewer.may(scope):
-            raise NotAllowed(f"this needs a key of the scope {scope!r}")
+            raise NotAllowed(f"this action requires a key with the scope {scope!r}")
         if not ledger.is_clear():
             await run_in_threadpool(ledger.check)
         reason = form.get("reason", "").strip()
@@ -161,29 +161,29 @@ def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a posted form, each once.
+    """Return the fields of a submitted form; of repeated fields, the last value.
 
     Raises:
-        Invalid: It isn't a form, or has too many fields.
+        Invalid: The body isn't a form, has too many fields or contains NUL characters.
     """
     body = await read(request.scope, request.receive)
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
-        raise Invalid(errors=[FieldError("body", "isn't a form")]) from None
+        raise Invalid(errors=[FieldError("body", "must be a URL-encoded form")]) from None
     form = dict(pairs)
     if any("\0" in value for value in form.values()):
-        raise Invalid(errors=[FieldError("body", "holds a NUL character, which can't be stored")])
+        raise Invalid(errors=[FieldError("body", "contains a NUL character, which can't be stored")])
     return form
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what another site has sent.
+    """Reject requests from other sites.
 
     Raises:
-        NotAllowed: It comes from elsewhere, or doesn't say from where.
+        NotAllowed: The Origin header is missing or names another host.
     """
     origin = header(request.scope, b"origin")
     here = header(request.scope, b"host")
     if not origin or urlsplit(origin).netloc != here:
-        raise NotAllowed("this was sent from another site")
+        raise NotAllowed("cross-site requests are not allowed")

@@ -1,4 +1,4 @@
-"""Puts the dashboard together: its routes, its static files, and its own way to tell errors."""
+"""Build the dashboard application: routes, static files and HTML error pages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PAGES: Final = (
 
 
 def build() -> FastAPI:
-    """The application to be mounted at `PREFIX`."""
+    """Build the application that is mounted at `PREFIX`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.streams = now.Streams()
     for module in PAGES:
@@ -70,18 +70,21 @@ def build() -> FastAPI:
         return rendering.page(request, None, "error", found.status, error=found)
 
     async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - how Starlette calls it
-        found = EbbingError("there is no such page" if error.status_code == 404 else str(error.detail))
-        found.status, found.title = error.status_code, "There is no such page" if error.status_code == 404 else "No"
+        assert isinstance(error, HTTPException)  # noqa: S101 - guaranteed by the handler's registration
+        found = EbbingError("the page does not exist" if error.status_code == 404 else str(error.detail))
+        found.status, found.title = (
+            error.status_code,
+            "Page not found" if error.status_code == 404 else "Request failed",
+        )
         return rendering.page(request, None, "error", error.status_code, error=found)
 
     async def parameters(request: Request, _: Exception) -> Response:
-        found = EbbingError("a part of the address isn't one that a page has given")
-        found.status, found.title = 422, "This can't be read"
+        found = EbbingError("the address contains an invalid parameter")
+        found.status, found.title = 422, "Invalid request"
         return rendering.page(request, None, "error", 422, error=found)
 
     async def logged_out(request: Request, _: Exception) -> Response:
-        if request.headers.get("hx-request"):  # a part of a page: the whole page goes to the log-in
+        if request.headers.get("hx-request"):  # partial request by htmx: redirect the whole page
             return Response(status_code=204, headers={"hx-redirect": f"{PREFIX}/log-in"})
         return RedirectResponse(f"{PREFIX}/log-in", 303)
 

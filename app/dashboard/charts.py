@@ -1,6 +1,6 @@
-"""Pictures as SVG, made of numbers: no script, no inline style, so that the strictest policy lets them through.
+"""Charts as SVG without scripts and inline styles, to comply with a strict Content-Security-Policy.
 
-Colours come from the style sheet by class, so that they follow the theme. Each has a text that says what it shows.
+The style sheet sets colours by class, so charts follow the theme. Each chart has a text alternative.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ WIDTH: Final = 640
 HEIGHT: Final = 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 24
 _LETTERS: Final = 11
-"""How high a line of letters is, in pixels."""
+"""Height of a line of text, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event on a line: where, what it is called, a word that chooses its colour, and how high if not on the line."""
+    """Event on a line: position, label, colour class, and height if it is not on the line."""
 
     x: float
     label: str
@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a chart; its class chooses colour and dashes."""
+    """Line of a chart; `kind` selects colour and dashes."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -39,14 +39,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A value that something happens at, drawn across."""
+    """Threshold, drawn as a horizontal line."""
 
     name: str
     value: float
 
 
 def spark(values: Sequence[float], label: str, width: int = 120, height: int = 28) -> Markup:
-    """A small line without axes, from 0 to its highest."""
+    """Draw a sparkline without axes, scaled from 0 to its maximum."""
     top = max(values, default=0) or 1
     step = width / max(len(values) - 1, 1)
     points = " ".join(
@@ -59,12 +59,12 @@ def spark(values: Sequence[float], label: str, width: int = 120, height: int = 2
 
 
 def bar(parts: Sequence[tuple[str, float, str]], label: str, height: int = 22) -> Markup:
-    """One bar, divided by shares of the whole.
+    """Draw one horizontal bar, divided in proportion to the amounts.
 
     Args:
-        parts: Name, amount and class of each.
-        label: What it shows.
-        height: In pixels.
+        parts: Name, amount and class of each part.
+        label: Text alternative.
+        height: Height in pixels.
     """
     whole = sum(amount for _, amount, _ in parts)
     drawn, x = [], 0.0
@@ -83,12 +83,12 @@ def bar(parts: Sequence[tuple[str, float, str]], label: str, height: int = 22) -
 
 
 def columns(rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], label: str, height: int = HEIGHT) -> Markup:
-    """Stacked columns, one a row.
+    """Draw stacked columns.
 
     Args:
-        rows: The name below a column, and its parts from the bottom up: name, amount, class.
-        label: What it shows.
-        height: In pixels.
+        rows: Label of each column and its parts from the bottom up, as name, amount and class.
+        label: Text alternative.
+        height: Height in pixels.
     """
     top = max((sum(amount for _, amount, _ in parts) for _, parts in rows), default=0) or 1
     inner = height - _TOP - _BOTTOM
@@ -121,21 +121,21 @@ def lines(
     top: float | None = None,
     height: int = HEIGHT,
 ) -> Markup:
-    """Lines over one axis.
+    """Draw a line chart.
 
     Args:
-        drawn: The lines.
-        label: What it shows.
-        names: What stands below the axis, and where.
-        levels: Values that are drawn across, each with its name above it, below it where that is taken.
-        marks: Events, drawn as points on the first line's height.
-        now: Where the past ends.
-        top: Highest value of the axis; the highest of all points where it is left out.
-        height: In pixels.
+        drawn: Lines.
+        label: Text alternative.
+        names: Labels below the x axis, with their positions.
+        levels: Thresholds, labelled above the line, or below it if the space above is taken.
+        marks: Events, drawn as points at the height of the first line.
+        now: Position of the present on the x axis.
+        top: Maximum of the y axis; the largest value if omitted.
+        height: Height in pixels.
     """
     points = [point for line in drawn for point in line.points]
     if not points:
-        return Markup('<p class="none">{}</p>').format("nothing to draw yet")
+        return Markup('<p class="none">{}</p>').format("no data yet")
     first, last = min(x for x, _ in points), max(x for x, _ in points)
     high = top if top is not None else max([y for _, y in points] + [level.value for level in levels]) or 1.0
     inner, wide, span = height - _TOP - _BOTTOM, WIDTH - _LEFT - _RIGHT, (last - first) or 1.0
@@ -163,7 +163,7 @@ def lines(
             )
         )
     for line in drawn:
-        alone = len(line.points) == 1  # a line from it to itself is drawn as a dot
+        alone = len(line.points) == 1  # a zero-length line is drawn as a dot
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in [*line.points, *line.points[: int(alone)]])
         made.append(
             Markup('<polyline class="line-{}{}" fill="none" points="{}"><title>{}</title></polyline>').format(

@@ -1,4 +1,4 @@
-"""What forms of several pages have in common: fields read as the API reads its bodies."""
+"""Decode form fields with the API's request types and validation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def read_as(shape: type[T], fields: Mapping[str, object]) -> T:
-    """Fields as the API would read them; those that are empty are left out.
+    """Decode form fields into an API request type; empty fields are omitted.
 
     Raises:
-        Invalid: A field is wrong.
+        Invalid: A field is invalid.
     """
     return decode(
         msgspec.json.encode({name: value for name, value in fields.items() if value not in ("", None)}), shape

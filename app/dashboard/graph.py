@@ -1,4 +1,4 @@
-"""A small graph as SVG: boxes in columns, from what was first to what became of it, each a link to its page."""
+"""Draw the lineage graph of a memory as SVG: linked boxes in columns, from sources to results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 _WIDE, _TALL, _GAP_X, _GAP_Y, _EDGE = 168, 44, 56, 12, 4
 ROWS_MAX: Final = 8
-"""Boxes in a column; the others are in the list beside."""
+"""Maximum boxes in a column; the list next to the graph has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A memory: its page, what it says, and in which column it stands; 0 is that of the page's own."""
+    """Memory in the graph: page address, two lines of text, and column (0 is the current memory's column)."""
 
     memory_id: UUID
     place: str
@@ -28,7 +28,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From one box to another."""
+    """Arrow between two boxes; loose ones are drawn dashed."""
 
     from_id: UUID
     to_id: UUID
@@ -37,7 +37,7 @@ class Edge:
 
 
 def columns_of(here: UUID, edges: Sequence[tuple[UUID, UUID]]) -> dict[UUID, int]:
-    """The column of each memory: what an edge leads to stands to the right of where it comes from."""
+    """Assign a column to each memory, so that every edge points to the right."""
     found, waiting = {here: 0}, [here]
     while waiting:
         one = waiting.pop(0)
@@ -52,7 +52,7 @@ def columns_of(here: UUID, edges: Sequence[tuple[UUID, UUID]]) -> dict[UUID, int
 
 
 def draw(here: UUID, boxes: Sequence[Box], edges: Sequence[Edge]) -> Markup:
-    """The graph. It is hidden from screen readers, and its links from the keyboard: a list says the same."""
+    """Draw the graph. It is hidden from screen readers and the keyboard, because a list has the same links."""
     stacks: dict[int, list[Box]] = defaultdict(list)
     for box in sorted(boxes, key=lambda box: box.memory_id != here):
         if len(stacks[box.column]) < ROWS_MAX:
@@ -95,7 +95,7 @@ def _box(box: Box, corner: tuple[float, float], *, is_here: bool) -> Markup:
 
 
 def meter(share: float) -> Markup:
-    """A bar for a share of one, without words."""
+    """Draw a bar for a share from 0 to 1."""
     return Markup(
         '<svg class="meter" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="back" width="100" height="8"/><rect class="fill-active" width="{:.1f}" height="8"/></svg>'

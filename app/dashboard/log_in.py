@@ -1,4 +1,4 @@
-"""Logging in with an API key, and out; which tenant an admin looks at."""
+"""Log in with an API key, log out, and select the tenant shown to an admin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError, FieldError, Invalid, NotAuthenticated
 
 TRIES: Final = 10
-"""Failed log-ins from an address in `TRIES_SECONDS`."""
+"""Maximum failed log-ins per address within `TRIES_SECONDS`."""
 TRIES_SECONDS: Final = 60.0
 _ADDRESSES_MAX: Final = 10_000
 
@@ -25,31 +25,31 @@ router = APIRouter()
 
 
 class TooMany(EbbingError):
-    """Too many log-ins have failed."""
+    """Rate limit for failed log-ins."""
 
-    status, type, title = 429, "too-many-log-ins", "Too many log-ins have failed"
+    status, type, title = 429, "too-many-log-ins", "Too many failed log-ins"
 
 
 class Failures:
-    """Failed log-ins of the last minute, by address."""
+    """Failed log-ins of the last `TRIES_SECONDS`, by address."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without failures."""
         self._by_address: OrderedDict[str, list[float]] = OrderedDict()
 
     def check(self, address: str) -> None:
-        """Refuse an address that has failed too often.
+        """Check an address against the rate limit.
 
         Raises:
-            TooMany: It has.
+            TooMany: The address has too many recent failures.
         """
         recent = self._recent(address)
         if len(recent) >= TRIES:
             wait = round(TRIES_SECONDS - (time.monotonic() - recent[0])) + 1
-            raise TooMany(f"wait {wait} s", retry_after_seconds=wait)
+            raise TooMany(f"try again in {wait} s", retry_after_seconds=wait)
 
     def note(self, address: str) -> None:
-        """One more has failed."""
+        """Record a failed log-in."""
         self._by_address[address] = [*self._recent(address), time.monotonic()]
         self._by_address.move_to_end(address)
         while len(self._by_address) > _ADDRESSES_MAX:
@@ -65,13 +65,13 @@ failures = Failures()
 
 @router.get("/log-in")
 async def asked(request: Request) -> Response:
-    """The form."""
+    """Show the log-in form."""
     return rendering.page(request, None, "log_in", wrong=None)
 
 
 @router.post("/log-in")
 async def log_in(request: Request) -> Response:
-    """A session, where the key is one that may look."""
+    """Start a session if the key is valid and has a suitable scope."""
     check_origin(request)
     address = request.client.host if request.client else ""
     failures.check(address)
@@ -80,21 +80,21 @@ async def log_in(request: Request) -> Response:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
         failures.note(address)
-        return rendering.page(request, None, "log_in", 401, wrong="This key isn't valid: unknown, revoked or expired.")
+        return rendering.page(request, None, "log_in", 401, wrong="This key is invalid: unknown, revoked or expired.")
     if not caller.scopes & set(LOOKS):
         return rendering.page(
             request,
             None,
             "log_in",
             403,
-            wrong="This key may only send.",
+            wrong="This key has only the `ingest` scope and cannot open the dashboard.",
         )
     return _with(sessions.sealed(sessions.begun(caller.key_id, caller.tenant_id)), "")
 
 
 @router.post("/log-out", dependencies=[Depends(acts("", asks_why=False))])
 async def log_out() -> Response:
-    """The cookie is gone."""
+    """End the session by deleting its cookie."""
     answer = RedirectResponse(f"{PREFIX}/log-in", 303)
     answer.delete_cookie(sessions.COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     return answer
@@ -102,11 +102,11 @@ async def log_out() -> Response:
 
 @router.post("/tenant")
 async def look_at(acting: Annotated[Acting, Depends(acts("admin", asks_why=False))]) -> Response:
-    """Another tenant's pages from now on."""
+    """Switch to another tenant."""
     try:
         shown = UUID(acting.form.get("tenant", ""))
     except ValueError:
-        raise Invalid(errors=[FieldError("tenant", "isn't an id")]) from None
+        raise Invalid(errors=[FieldError("tenant", "must be an id")]) from None
     session = acting.viewer.session
     return _with(sessions.sealed(sessions.Session(session.key_id, shown, session.began, session.nonce)), "?done=tenant")
 

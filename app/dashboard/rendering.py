@@ -1,4 +1,4 @@
-"""Making HTML: the templates, what they may call, and the headers that every page has."""
+"""Render templates to HTML: menu, filters, notices and the security headers of every page."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ HEADERS: Final = {
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # without it, a browser doesn't say where a form comes from
+    "referrer-policy": "same-origin",  # browsers then send the Origin that POST requests are checked for
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
 
 PAGES: Final = (
-    ("", "Now", LOOKS),
-    ("/ladder", "Ladder", LOOKS),
+    ("", "Overview", LOOKS),
+    ("/ladder", "Tiers", LOOKS),
     ("/consolidation", "Consolidation", LOOKS),
     ("/privacy", "Privacy", ("privacy",)),
     ("/letters", "Dead letters", ("maintain", "admin")),
-    ("/money", "Money", ("maintain", "admin")),
+    ("/money", "Costs", ("maintain", "admin")),
     ("/tests", "Self-tests", LOOKS),
     ("/search", "Search", ("read",)),
     ("/tenants", "Tenants", ("admin",)),
-    ("/audit", "Audit", LOOKS),
+    ("/audit", "Audit log", LOOKS),
 )
-"""Path, name and scopes of what stands in the menu: with any of them it is shown."""
+"""Menu entries: path, title, and the scopes that may see it (any one is enough)."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _THOUSAND: Final = 1000
 
 
 def page(request: Request, viewer: Viewer | None, template: str, status: int = 200, **context: Any) -> Response:
-    """A whole page, or a part of one.
+    """Render a page, or a fragment of one, as a response.
 
     Args:
-        request: What asked for it.
-        viewer: Who looks; None before the log-in.
-        template: Its name, without `.html`.
-        status: Of the answer.
-        context: What the template shows; text in it is escaped.
+        request: The request.
+        viewer: Logged-in viewer; None before the log-in.
+        template: Template name without `.html`.
+        status: HTTP status.
+        context: Template variables; text is escaped.
     """
     return Response(
         render(template, viewer, request.url.path, request.query_params.get("done"), **context),
@@ -70,7 +70,7 @@ def page(request: Request, viewer: Viewer | None, template: str, status: int = 2
 
 
 def render(template: str, viewer: Viewer | None, path: str = "", done: str | None = None, **context: Any) -> str:
-    """The HTML alone."""
+    """Render a template to a string."""
     shown = [(PREFIX + place, name) for place, name, scopes in PAGES if viewer and any(map(viewer.may, scopes))]
     return (
         _templates()
@@ -80,46 +80,47 @@ def render(template: str, viewer: Viewer | None, path: str = "", done: str | Non
 
 
 def back(place: str, done: str) -> Response:
-    """Where a form leads when it is done; what is known of the moment is asked anew there.
+    """Redirect after a form was processed, and drop the cached status so that the page shows the change.
 
     Args:
-        place: The page, without `PREFIX`.
-        done: A word of `DONE`.
+        place: Path of the page, without `PREFIX`.
+        done: Key of the notice in `DONE`.
     """
     situation.forget()
     return RedirectResponse(f"{PREFIX}{place or '/'}?done={done}", 303)
 
 
 DONE: Final[Mapping[str, str]] = {
-    "run": "The run is entered: it begins as soon as it is its turn.",
-    "paused": "Paused: nothing of it begins by itself until it is resumed.",
+    "run": "The run is queued.",
+    "paused": "Paused: no scheduled runs until it is resumed.",
     "resumed": "Resumed.",
-    "tenant": "You see another tenant now.",
-    "approved": "Approved: the merge is being made.",
-    "rejected": "Rejected: the memories stay as they are.",
-    "superseded": "Approved: searches show the newer memory alone.",
-    "undone": "Undone: the memories are as they were.",
+    "tenant": "Switched to another tenant.",
+    "approved": "Approved: the merge is queued.",
+    "rejected": "Rejected: nothing was changed.",
+    "superseded": "Approved: searches return only the newer memory.",
+    "undone": "Undone: the source memories are active again.",
     "cancelled": "Cancelled.",
-    "erasing": "The erasure is entered, and what it is about is hidden.",
-    "exporting": "The export is being made.",
-    "held": "The hold is on.",
+    "erasing": "Erasure requested: the matching memories are hidden.",
+    "exporting": "The export is queued.",
+    "held": "The hold is in force.",
     "released": "The hold is released.",
-    "finishing": "It begins as soon as it is its turn, and can't be cancelled any more.",
-    "entered": "The request is entered.",
-    "replayed": "Replayed: what fails again comes back as a new letter.",
-    "unreplayable": "None was replayed: an older version wrote them without what it takes. Send what they held again.",
-    "discarded": "Discarded: what they held is deleted.",
-    "confirmed": "Entered as confirmed.",
-    "completed": "Entered as done.",
-    "denied": "Entered as denied, with the basis.",
-    "restored": "It is on its way back.",
-    "tested": "The self-tests begin as soon as it is their turn.",
+    "finishing": "The erasure is queued and can no longer be cancelled.",
+    "entered": "The request is recorded.",
+    "replayed": "Replayed: work that fails again becomes a new dead letter.",
+    "unreplayable": "Nothing was replayed: an older version wrote these dead letters without their content. Send the "
+    "data again.",
+    "discarded": "Discarded: their content is deleted.",
+    "confirmed": "Recorded as confirmed.",
+    "completed": "Recorded as completed.",
+    "denied": "Recorded as denied, with the legal basis.",
+    "restored": "The memory is being restored.",
+    "tested": "The self-tests are queued.",
 }
-"""What a page says after something was done, by the word in its address."""
+"""Notices shown after an action, by the value of the query parameter `done`."""
 
 
 def age(seconds: float | None) -> str:
-    """A length of time in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
+    """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
     if seconds is None:
         return "never"
     whole = round(seconds)
@@ -135,7 +136,7 @@ def age(seconds: float | None) -> str:
 
 
 def ago(moment: datetime | None) -> str:
-    """How long ago a moment was, or in how long it will be."""
+    """Format a time relative to now: `3 min ago` or `in 2 h`."""
     if moment is None:
         return "never"
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -143,7 +144,7 @@ def ago(moment: datetime | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number with its thousands apart, a fraction with three figures; nothing as a dash."""
+    """Format a number with thousands separated and fractions to three digits; None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, int) or float(value).is_integer():
@@ -152,12 +153,12 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one as percent."""
+    """Format a share from 0 to 1 as a percentage."""
     return "–" if share is None else f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
 
 
 def of_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
-    """A night's counts of one step, by name, nothing counted left out."""
+    """Return the non-zero counts of one step of a nightly run, by name."""
     found = [(name.partition(".")[2], count) for name, count in counts.items() if _is_of(name, step) and count]
     return [(name or ("row" if count == 1 else "rows"), count) for name, count in found]
 
@@ -167,7 +168,7 @@ def _is_of(name: str, step: str) -> bool:
 
 
 def how_it_went(run: Run, step: str) -> tuple[str, str]:
-    """A step of a run in a word, and the kind of its badge."""
+    """Return the state of a step in a nightly run, and its badge class."""
     if step in run.failed:
         return f"failed: {run.failed[step]}", "trouble"
     if step == run.step and run.status in _AT_STEP:
@@ -175,19 +176,19 @@ def how_it_went(run: Run, step: str) -> tuple[str, str]:
     if run.started_at is None:
         return run.status, "quiet"
     if step in run.left:
-        return ("waits" if run.finished_at is None else "not begun"), "quiet"
+        return ("pending" if run.finished_at is None else "not started"), "quiet"
     return "done", "well"
 
 
 _AT_STEP: Final = {
-    "running": ("under way", "attention"),
-    "cut_short": ("cut short", "attention"),
+    "running": ("running", "attention"),
+    "cut_short": ("time limit reached", "attention"),
     "failed": ("failed", "trouble"),
 }
 
 
 def moment(when: datetime | None) -> Markup:
-    """A moment as people read it, with how long ago that was."""
+    """Format a time in UTC as a `<time>` element, with the relative time as its title."""
     if when is None:
         return Markup("–")
     shown = when.astimezone(UTC)
@@ -212,19 +213,19 @@ def _templates() -> jinja2.Environment:
 
 
 def asset(name: str) -> str:
-    """The address of a static file, another one for each content of it."""
+    """Return the URL of a static file, with a digest of its content for cache busting."""
     return f"{PREFIX}/static/{name}?{digests()[name]}"
 
 
 @cache
 def digests() -> dict[str, str]:
-    """A digest of each static file's content."""
+    """Return a content digest for each static file."""
     folder = resources.files(f"{package}.dashboard") / "static"
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in folder.iterdir()}
 
 
 @cache
 def content(name: str) -> bytes | None:
-    """A static file's bytes; None where there is none of this name."""
+    """Return the bytes of a static file; None if it doesn't exist."""
     folder = resources.files(f"{package}.dashboard") / "static"
     return (folder / name).read_bytes() if name in digests() else None

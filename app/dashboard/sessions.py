@@ -1,7 +1,7 @@
-"""Sessions of the dashboard: a signed cookie that names an API key, never its secret.
+"""Dashboard sessions: a signed cookie with the id of an API key, never its secret.
 
-Nothing is stored: who may is looked up by the key's id at each request, so a revoked key ends its sessions within
-seconds, and the pages work while Redis or PostgreSQL are away.
+Sessions aren't stored on the server. Each request looks the key up by its id, so revoking a key ends its sessions
+within seconds, and pages work while Redis or PostgreSQL is down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.errors import Misconfigured
 from app.services.security import key_store
 
 COOKIE: Final = "__Host-ebbing"
-"""A browser takes a cookie of this prefix only if it is Secure, of this host alone, and for every path."""
+"""Browsers accept the `__Host-` prefix only for Secure, host-only cookies with the path `/`."""
 SESSION_SECONDS: Final = 12 * 3600
 _MAC_BYTES: Final = 32
 
@@ -32,13 +32,13 @@ _MAC_BYTES: Final = 32
 @prepared
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who has logged in.
+    """Content of the session cookie.
 
     Attributes:
-        key_id: The API key.
-        shown: The tenant whose pages are shown.
-        began: When, in seconds of Unix time.
-        nonce: Random; what forms must bring back is made of it.
+        key_id: Id of the API key.
+        shown: Tenant shown on the pages.
+        began: Start of the session, in Unix seconds.
+        nonce: Random value from which the form token is derived.
     """
 
     key_id: str
@@ -48,18 +48,18 @@ class Session:
 
 
 def begun(key_id: str, shown: UUID) -> Session:
-    """A new session."""
+    """Start a session."""
     return Session(key_id, shown, int(time.time()), os.urandom(16).hex())
 
 
 def sealed(session: Session) -> str:
-    """The cookie's value."""
+    """Return the signed cookie value of a session."""
     said = msgspec.json.encode(session)
     return base64.urlsafe_b64encode(_mac(b"session", said) + said).decode().rstrip("=")
 
 
 def opened(value: str | None) -> Session | None:
-    """The session of a cookie's value; None where it isn't one of ours, or is too old."""
+    """Return the session of a cookie value; None if the signature is invalid or the session has expired."""
     try:
         held = base64.urlsafe_b64decode((value or "") + "=" * (-len(value or "") % 4))
         said = held[_MAC_BYTES:]
@@ -72,7 +72,7 @@ def opened(value: str | None) -> Session | None:
 
 
 def token(session: Session) -> str:
-    """What each form of this session must bring back, so that no other site can send it."""
+    """Return the CSRF token that every form of this session must submit."""
     return _mac(b"form", session.nonce.encode()).hex()
 
 
@@ -82,7 +82,7 @@ def _mac(purpose: bytes, said: bytes) -> bytes:
 
 @cache
 def _key() -> bytes:
-    """Of the installation, so that each of its processes knows the others' sessions; else of this process."""
+    """Return the signing key: derived from the master key and shared by all processes, or else random per process."""
     try:
         master = key_store.master_key()
     except Misconfigured:

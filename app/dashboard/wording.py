@@ -1,4 +1,4 @@
-"""Callers' words as they are shown: what could steer the eye or the page is told instead of done."""
+"""Make caller-supplied text safe to display: control and direction characters are shown as code points."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, Final
 
 KEPT: Final = "\n\t"
 _STEERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufeff")
-"""Signs that turn the direction of what follows, or that nobody sees. Marks that Arabic and Hebrew need aren't here."""
+"""Direction overrides and invisible characters. Marks needed for Arabic and Hebrew are not included."""
 
 
 def visible(text: object) -> str:
-    """A text with its control characters written out, such as ⟨U+202E⟩; nothing for None."""
+    """Return a text with control characters replaced by code points such as ⟨U+202E⟩; empty for None."""
     if text is None:
         return ""
     return "".join(_shown(sign) for sign in str(text))
 
 
 def short(text: object, most: int) -> str:
-    """The same in one line, cut where it is longer."""
+    """Return the visible text as one line, truncated to `most` characters."""
     line = " ".join(visible(text).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def as_json(value: Any) -> str:
-    """A caller's metadata, in lines."""
+    """Return metadata as indented JSON."""
     return visible(json.dumps(value, ensure_ascii=False, indent=1))
 
 

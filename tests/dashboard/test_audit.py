@@ -23,7 +23,7 @@ def done(api: Api) -> None:
 
 def test_the_chain_holds_and_says_so(api: Api, visit: Visit, done: None) -> None:
     html = visit().page("/audit")
-    assert 'badge well">holds' in html
+    assert 'badge well">intact' in html
     assert "operator acted" in said(html)
     last = audit.page(api.tenant.tenant_id, None, None, 1)[0].seq
     assert f"up to entry {last} of {last}, verified just now" in said(html)
@@ -50,7 +50,7 @@ def test_the_last_stretch_alone_is_looked_at_on_the_page(
         "SET session_replication_role = replica; UPDATE audit SET actor = 'nobody' WHERE seq = 2; "
         "RESET session_replication_role"
     )
-    assert 'badge well">holds' in visit().page("/audit")
+    assert 'badge well">intact' in visit().page("/audit")
     assert "broken Entry 2" in said(visit().page("/audit/chain"))
 
 
@@ -67,10 +67,10 @@ def test_the_whole_chain_is_gone_through_some_seconds_at_a_time(
         further = re.search(r'href="/ops(/audit/chain\?after=[^"]+)"', html)
         if not further:
             break
-        assert "holds so far" in html
+        assert "intact so far" in html
         path = further[1].replace("%3A", ":")
     assert pages > 1
-    assert 'badge well">holds' in html
+    assert 'badge well">intact' in html
     assert visitor.get("/audit/chain?after=nonsense").status_code == 422
 
 
@@ -100,6 +100,6 @@ def test_entries_are_listed_by_number(api: Api, visit: Visit, done: None, monkey
 
 def test_the_chain_is_for_who_guards_peoples_rights(visit: Visit, done: None) -> None:
     visitor = visit("read", "maintain")
-    assert "The chain" not in visitor.page("/audit")
+    assert "Latest entries" not in visitor.page("/audit")
     assert visitor.get("/audit/entries").status_code == 403
     assert visitor.get("/audit/chain").status_code == 403

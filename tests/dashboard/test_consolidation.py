@@ -48,14 +48,14 @@ def waiting(api: Api) -> Alike:
 
 def test_an_empty_page_says_so(visit: Visit) -> None:
     text = said(visit().page("/consolidation"))
-    for each in ("No merge waits", "None is proposed", "There was no run yet", "Nothing was merged yet"):
+    for each in ("No merges are waiting", "No proposals", "No runs yet", "No merges yet"):
         assert each in text
 
 
 def test_runs_and_what_was_merged_are_shown(merged: Alike, visit: Visit) -> None:
     html = visit("maintain").page("/consolidation")
     text = said(html)
-    assert f"somebody medium done {len(LIKE)} 1 0 {len(LIKE) - 1} 1 extraction" in text
+    assert f"manual medium done {len(LIKE)} 1 0 {len(LIKE) - 1} 1 extraction" in text
     assert f"{len(LIKE) - 1} memories, one summary" in text
     [summary_id] = merged.summaries()
     assert f'href="/ops/memories/{summary_id}"' in html
@@ -68,20 +68,20 @@ def test_a_merge_shows_what_it_says_to_who_may_read_alone(merged: Alike, visit: 
     assert "Undo" not in said(html)
     assert SCRIPT not in html
     assert "&lt;script&gt;" in html
-    assert "kept beside it" in said(html)
+    assert "kept separately" in said(html)
     blind = visit("maintain").page(place)
     assert "boat" not in blind
-    assert "needs a key of the scope read" in said(blind)
+    assert "requires a key with the scope read" in said(blind)
     assert "Undo" in said(blind)
 
 
 def test_what_waits_says_what_it_is_of_to_who_may_read(waiting: Alike, visit: Visit) -> None:
     html = visit("read").page("/consolidation")
-    assert f"such as {LIKE[0]}" in said(html)
+    assert f"example: {LIKE[0]}" in said(html)
     assert SCRIPT not in html
-    assert "such as" not in said(visit("maintain").page("/consolidation"))
+    assert "example:" not in said(visit("maintain").page("/consolidation"))
     waiting.service.rows("DELETE FROM memories WHERE text = %s", LIKE[0])
-    assert "such as" not in said(visit("read").page("/consolidation"))
+    assert "example:" not in said(visit("read").page("/consolidation"))
 
 
 def test_a_merge_is_undone(api: Api, merged: Alike, visit: Visit) -> None:
@@ -100,12 +100,12 @@ def test_one_that_waits_is_shown_with_its_summary_on_request_and_approved(waitin
     visitor = visit()
     assert f'href="/ops/consolidation/{merge_id}"' in visitor.page("/consolidation")
     html = visitor.page(f"/consolidation/{merge_id}")
-    assert "Show the summary that it would have" in html
+    assert "Preview the summary" in html
     assert "boat" in html
     shown = said(visitor.page(f"/consolidation/{merge_id}?summary=true"))
-    assert "Made for this look, and stored nowhere" in shown
+    assert "Preview only, not stored" in shown
     assert not waiting.summaries()
-    assert "Made for this look" not in said(visit("maintain").page(f"/consolidation/{merge_id}?summary=true"))
+    assert "Preview only" not in said(visit("maintain").page(f"/consolidation/{merge_id}?summary=true"))
     assert visitor.act(f"/consolidation/{merge_id}/approve") == "/consolidation?done=approved"
     worked(waiting.service)
     [(_, status, _)] = waiting.merges()
@@ -117,7 +117,7 @@ def test_one_that_waits_is_refused(waiting: Alike, visit: Visit) -> None:
     visitor = visit("maintain")
     assert visitor.act(f"/consolidation/{waiting.merge_id()}/reject") == "/consolidation?done=rejected"
     assert [status for _, status, _ in waiting.merges()] == ["rejected"]
-    assert "No merge waits" in said(visitor.page("/consolidation"))
+    assert "No merges are waiting" in said(visitor.page("/consolidation"))
     assert visitor.send(f"/consolidation/{waiting.merge_id()}/approve").status_code == 409
 
 
@@ -155,9 +155,9 @@ def test_a_policy_that_waits_is_named_before_it_is_called_off(api: Api, visit: V
     later = datetime.now(UTC) + timedelta(days=3)
     policy_versions.put(api.tenant.tenant_id, Change({"quota_bytes": 10}, effective_at=later))
     visitor = visit("maintain")
-    assert "This calls off what waits: version 2 of the policy" in said(visitor.page("/consolidation"))
+    assert "This cancels scheduled policy changes: version 2" in said(visitor.page("/consolidation"))
     visitor.act("/consolidation/pause")
-    assert "This calls off" not in said(visitor.page("/consolidation"))
+    assert "This cancels" not in said(visitor.page("/consolidation"))
     assert policy_versions.get(api.tenant.tenant_id, 2).status == "superseded"
 
 
@@ -178,14 +178,14 @@ def test_a_proposed_supersession_is_decided(api: Api, visit: Visit, way: str, st
     blind = visit("maintain").page("/consolidation")
     assert "Ann lives" not in blind
     assert all(f'href="/ops/memories/{memory_id}"' in blind for memory_id in ids)
-    assert "Deciding needs a key of the scope ingest" in said(blind)
+    assert "Decisions require a key with the scope ingest" in said(blind)
     assert visit("maintain").send(f"/consolidation/supersessions/{found}/{way}").status_code == 403
     visitor = visit("read", "ingest")
     done = "superseded" if way == "approve" else "rejected"
     assert visitor.act(f"/consolidation/supersessions/{found}/{way}") == f"/consolidation?done={done}"
     [decided] = supersede.page(api.tenant.tenant_id, None, None, None, 2)
     assert decided.status == status
-    assert "None is proposed" in said(visitor.page("/consolidation"))
+    assert "No proposals" in said(visitor.page("/consolidation"))
 
 
 def test_what_is_done_goes_on_by_cursor(api: Api, visit: Visit) -> None:

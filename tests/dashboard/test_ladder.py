@@ -30,7 +30,7 @@ def faded(api: Api, *texts: str) -> list[str]:
 
 def test_an_empty_ladder_is_a_page(visit: Visit) -> None:
     html = said(visit().page("/ladder"))
-    assert "Nothing has moved in the last 30 days" in html
+    assert "No moves in the last 30 days" in html
     assert "active 0" in html
 
 
@@ -39,14 +39,14 @@ def test_what_moved_is_shown_by_day_with_why_and_one_by_one(api: Api, visit: Vis
     attic.act_on(api.tenant.tenant_id, UUID(ids[0]), "use")
     html = visit("read").page("/ladder")
     text = said(html)
-    assert "archived it faded, and nothing protected it 3 3 3" in text
-    assert "restored it was used 1 1 1" in text
+    assert "archived strength below the archive threshold 3 3 3" in text
+    assert "restored used 1 1 1" in text
     assert html.count("<rect") >= 3 + 2
     assert re.findall(r"<title>[^<]+ archived: 3</title>", html)
     listed = re.findall(r'href="/ops/memories/([0-9a-f-]{36})"', html)
     assert listed[0] == ids[0]
     assert sorted(listed) == sorted([*ids, ids[0]])
-    assert "it faded: its strength was 0." in text
+    assert "decayed to strength 0." in text
     assert "active 1" in text
 
 
@@ -55,7 +55,7 @@ def test_a_merge_is_why_and_is_led_to(api: Api, visit: Visit) -> None:
     alike.remember(*LIKE, subject="ann")
     alike.run()
     html = visit().page("/ladder")
-    assert f"merged a run of consolidation summarised it {len(LIKE) - 1}" in said(html)
+    assert f"merged merged by a consolidation run {len(LIKE) - 1}" in said(html)
     assert html.count(f'href="/ops/consolidation/{alike.merge_id()}"') == len(LIKE) - 1
 
 
@@ -67,7 +67,7 @@ def test_days_before_today_have_their_own_columns_and_sums(api: Api, visit: Visi
             *(api.tenant.tenant_id, today - timedelta(days=days), memories),
         )
     html = visit().page("/ladder")
-    assert "its privacy risk was too high to keep it longer 1 21 321" in said(html)
+    assert "retention period for its privacy risk expired 1 21 321" in said(html)
     assert f"{today - timedelta(days=7)} – – – – 300 – –" in said(html)
     assert str(today - timedelta(days=30)) not in html
 
@@ -90,8 +90,8 @@ def test_the_first_paint_looks_at_no_memory_and_the_forecast_comes_by_itself(
     assert "<html" not in part
     assert part.count("<polyline") == 4
     assert "now 0 2 0 0" in said(part)
-    assert "No vector is archived" not in part
-    assert "kept whole" in part
+    assert "No archived vectors" not in part
+    assert "uncompressed" in part
 
 
 def test_a_forecast_that_cant_be_made_says_so(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_the_room_is_told_against_the_quota(api: Api, visit: Visit) -> None:
     api.remember("x" * 350)
     text = said(visit().page("/ladder"))
     assert "over the quota" in text
-    assert "taken" in text
+    assert "% used" in text
 
 
 def test_the_last_moves_go_on_by_cursor(api: Api, visit: Visit) -> None:

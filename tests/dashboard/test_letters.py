@@ -23,7 +23,7 @@ def spoiled(api: Api, count: int = 1) -> list[str]:
 
 def test_they_are_listed_by_reason_without_their_content(api: Api, visit: Visit) -> None:
     visitor = visit()
-    assert "None waits." in said(visitor.page("/letters"))
+    assert "No dead letters." in said(visitor.page("/letters"))
     spoiled(api, 2)
     html = visitor.page("/letters")
     assert "drain 2" in said(html)
@@ -39,7 +39,7 @@ def test_one_or_all_are_discarded_for_a_reason(api: Api, visit: Visit) -> None:
     )[1]
     assert count == 2
     visitor.act("/letters/discard", {"stage": stage, "which": reason, "reason": "so were these"})
-    assert "None waits." in said(visitor.page("/letters"))
+    assert "No dead letters." in said(visitor.page("/letters"))
     words = said(visitor.page("/letters?discarded=true"))
     assert words.count("it was a test") == 1
     assert words.count("so were these") == 2
@@ -53,7 +53,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
         api.tenant.tenant_id, Wanted(), discarded=False, older_than=None, limit=50
     )
     visitor.act("/letters/replay", {"stage": stage, "which": reason})
-    assert "None waits." in said(visitor.page("/letters"))
+    assert "No dead letters." in said(visitor.page("/letters"))
     api.service.work()
     assert "drain 2" in said(visitor.page("/letters"))  # they fail again
 
@@ -66,14 +66,14 @@ def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> No
     )[1]
     visitor = visit()
     assert visitor.act("/letters/replay", {"stage": stage, "which": reason}) == "/letters?done=unreplayable"
-    assert "None was replayed" in said(visitor.page("/letters?done=unreplayable"))
+    assert "Nothing was replayed" in said(visitor.page("/letters?done=unreplayable"))
 
 
 def test_others_letters_are_not_there(api: Api, visit: Visit) -> None:
     [letter] = spoiled(api)
     visitor = visit()
     other = Visitor(api, api.service.tenant().key)
-    assert "None waits." in said(other.page("/letters"))
+    assert "No dead letters." in said(other.page("/letters"))
     assert other.send(f"/letters/{letter}/replay").status_code == 404
     assert visitor.send("/letters/x/replay").status_code == 404
     assert visit("read").get("/letters").status_code == 403

@@ -36,10 +36,10 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     explained = why.explain(api.tenant.tenant_id, UUID(memory_id))
     assert explained.verdict.why.partition(",")[2] in told
     assert explained.change is not None
-    assert f"Next, unless it is used: {explained.change.tier}" in told
+    assert f"Next change, if unused: {explained.change.tier}" in told
     assert "<details" not in html  # nothing to do here
     numbers = api.get(f"/v1/memories/{memory_id}").json()
-    assert re.search(rf"Strength: 1\.00 when it was accepted, {numbers['strength']:.2f} now", html)
+    assert re.search(rf"Strength: 1\.00 at creation, {numbers['strength']:.2f} now", html)
 
 
 @pytest.mark.parametrize("given", [{"role": "assistant"}, {"speaker": "assistant"}])
@@ -102,7 +102,7 @@ def test_what_it_says_is_inert(api: Api, visit: Visit) -> None:
 def test_one_that_never_was_is_told_plainly(visit: Visit, memory_id: str) -> None:
     answer = visit("read").get(f"/memories/{memory_id}")
     assert answer.status_code == 404
-    assert "There is no such memory" in said(answer.text)
+    assert "Memory not found" in said(answer.text)
     assert_inert(answer.text)
 
 
@@ -121,7 +121,7 @@ def test_one_that_was_deleted_shows_nothing(api: Api, visit: Visit) -> None:
 def test_one_that_waits_says_so(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember(RICH, work=False)
     html = visit("read").page(f"/memories/{memory_id}")
-    assert "waits to be stored" in said(html)
+    assert "is being stored" in said(html)
     assert_inert(html)
 
 
@@ -149,9 +149,9 @@ def test_a_summary_shows_what_it_was_made_of_and_they_show_it(api: Api, visit: V
     html = visitor.page(f"/memories/{summary}")
     for source in taken:
         assert f'<a href="/ops/memories/{source}" tabindex="-1">' in html
-        assert f'Source of it: <a href="/ops/memories/{source}">' in html
+        assert f'Source memory: <a href="/ops/memories/{source}">' in html
     html = visitor.page(f"/memories/{taken[0]}")
-    assert f'Summary of it: <a href="/ops/memories/{summary}">' in html
+    assert f'Summary of this memory: <a href="/ops/memories/{summary}">' in html
     assert 'class="node here"' in html
     assert "archived" in said(html)
 
@@ -160,9 +160,9 @@ def test_what_has_taken_its_place_is_linked(api: Api, visit: Visit) -> None:
     [old] = api.remember("Ann drinks tea")
     [new] = api.remember({"text": "Ann drinks coffee", "supersedes": old})
     visitor = visit("read")
-    assert f'Has superseded it: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
-    assert "Not current since" in visitor.page(f"/memories/{old}")
-    assert f'Superseded by it: <a href="/ops/memories/{old}">' in visitor.page(f"/memories/{new}")
+    assert f'Supersedes this memory: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
+    assert "Superseded since" in visitor.page(f"/memories/{old}")
+    assert f'Superseded by this memory: <a href="/ops/memories/{old}">' in visitor.page(f"/memories/{new}")
 
 
 def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
@@ -170,8 +170,8 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     placed = api.post("/v1/privacy/holds", json={"memory_ids": [memory_id], "reason": "the case of the heron"})
     assert placed.status_code == 201
     told = said(visit("read").page(f"/memories/{memory_id}"))
-    assert "Found in its text: email" in told
-    assert "kept for 365 days as work" in told
+    assert "Personal data detected: email" in told
+    assert "Retention period 365 days for work" in told
     assert placed.json()["id"] in told
     assert "heron" not in told
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))
@@ -199,7 +199,7 @@ def test_one_in_cold_storage_is_fetched_by_a_job(api: Api, visit: Visit) -> None
     [memory_id] = api.remember("a heron")
     api.service.rows("UPDATE memory_state SET tier = 'cold', wanted_tier = 'cold'")
     visitor = visit("read", "ingest")
-    assert "It is in cold storage" in said(visitor.page(f"/memories/{memory_id}"))
+    assert "This memory is in cold storage" in said(visitor.page(f"/memories/{memory_id}"))
     assert visitor.act(f"/memories/{memory_id}/restore") == f"/memories/{memory_id}?done=restored"
     assert api.service.one("SELECT parameters->'ids'->>0 FROM jobs WHERE kind = 'restore'") == memory_id
 
@@ -210,7 +210,7 @@ def test_its_history_goes_on_by_pages(api: Api, visit: Visit) -> None:
         api.post(f"/v1/memories/{memory_id}/touch", json={"session": f"s{session}"})
     visitor = visit("read")
     html = visitor.page(f"/memories/{memory_id}")
-    assert len(re.findall("used: strength|has earned a place", html)) == 30
+    assert len(re.findall("used: strength|promoted permanently", html)) == 30
     older = re.search(r'href="/ops(/memories/[^"]+cursor=[^"]+)"', html)
     assert older
     assert "accepted" in said(visitor.page(older[1]))
@@ -238,7 +238,7 @@ def test_a_correction_and_a_name_that_waits_are_shown(api: Api, visit: Visit) ->
     }
     [new] = api.remember(given)
     visitor = visit("read")
-    assert f'Has corrected it: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
+    assert f'Corrects this memory: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
     html = visitor.page(f"/memories/{new}")
-    assert f'Corrected by it: <a href="/ops/memories/{old}">' in html
+    assert f'Corrected by this memory: <a href="/ops/memories/{old}">' in html
     assert "<bdi>&lt;nowhere&gt;</bdi>: no memory of this name is stored" in html

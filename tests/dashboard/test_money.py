@@ -32,7 +32,7 @@ def priced(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_spent_is_said_so(visit: Visit) -> None:
     text = said(visit("read", "maintain").page("/money"))
-    assert "No model was asked" in text
+    assert "No model calls" in text
     assert "within the budget" in text
 
 
@@ -41,11 +41,11 @@ def test_calls_tokens_cost_and_cache_hits(api: Api, visit: Visit) -> None:
     budget.spend(api.tenant.tenant_id, "summarise", "m", CALL)
     html = visit("maintain").page("/money")
     text = said(html)
-    assert "Calls 2 Tokens sent 2 000 800 of them cached Tokens answered 200 Cost 4.8 Cache hits 7" in text
+    assert "Calls 2 Input tokens 2 000 800 cached Output tokens 200 Cost 4.8 Cache hits 7" in text
     assert re.search(r"score m \S+ 1 1 000 100 3 7 2\.4", text)
     assert re.search(r"summarise m \S+ 1 1 000 100 0 0 2\.4", text)
     today = spending.report(api.tenant.tenant_id).days[-1][0]
-    assert f"<title>{today:%m-%d} sent: 2,000</title>" in html
+    assert f"<title>{today:%m-%d} input: 2,000</title>" in html
     assert f"<title>{today:%m-%d} cost: 4.8</title>" in html
     assert html.count('<svg class="chart"') == 3
 
@@ -53,8 +53,8 @@ def test_calls_tokens_cost_and_cache_hits(api: Api, visit: Visit) -> None:
 def test_a_model_without_a_price_makes_the_cost_unknown(api: Api, visit: Visit) -> None:
     budget.spend(api.tenant.tenant_id, "score", "dear", CALL)
     text = said(visit("maintain").page("/money"))
-    assert "Cost not known a model has no price" in text
-    assert "Cost of this tenant not known no limit" in text
+    assert "Cost unknown no price for at least one model" in text
+    assert "Cost, this tenant unknown no limit" in text
 
 
 def test_every_day_of_thirty_has_its_place(api: Api) -> None:
@@ -71,7 +71,9 @@ def test_every_day_of_thirty_has_its_place(api: Api) -> None:
     assert found.whole.calls == 2
 
 
-@pytest.mark.parametrize(("limit", "said_so"), [(5000, "within"), (1300, "nearly spent"), (1000, "spent")])
+@pytest.mark.parametrize(
+    ("limit", "said_so"), [(5000, "within"), (1300, "close to the limit"), (1000, "limit reached")]
+)
 def test_the_budget_and_what_is_left(api: Api, visit: Visit, limit: int, said_so: str) -> None:
     with database.tenant(api.tenant.tenant_id) as tx:
         policies.add(tx, api.tenant.tenant_id, 2, Policy(budget=Budget(tokens=limit)))
@@ -88,7 +90,7 @@ def test_what_all_have_spent_is_an_admins_to_know(api: Api, visit: Visit) -> Non
     budget.spend(api.tenant.tenant_id, "score", "m", CALL)
     admin = visit("admin").page("/money?every=true")
     assert "Calls 2" in said(admin)
-    assert "Tokens left to all tenants 7 800 of 10 000" in said(admin)
+    assert "Tokens left, all tenants 7 800 of 10 000" in said(admin)
     assert "Calls 1" in said(visit("admin").page("/money"))
     for path in ("/money", "/money?every=true"):
         text = said(visit("maintain").page(path))

@@ -35,7 +35,7 @@ def well(api: Api) -> None:
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
     words = said(visit().page("/"))
-    assert "All is well Nothing waits to be stored." in words
+    assert "No problems found The ingest queue is empty." in words
     for lane in queues.LANES:
         assert lane in words
 
@@ -54,7 +54,7 @@ def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit)
     assert shown.last_run is not None
     assert shown.last_run.kind == "by_hand"
     words = said(visitor.page("/?done=run"))
-    assert "The run is entered" in words
+    assert "The run is queued" in words
     assert all(step in words for step in STEPS)
     for act, paused in (("pause", True), ("resume", False)):
         visitor.act(f"/schedule/night/{act}")
@@ -74,7 +74,7 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
     situation.forget()
     words = said(visit().page("/"))
     assert "archive failed: OSError – cold done – delete done –" in words
-    assert "the last night failed at the step archive" in words
+    assert "the last nightly run failed at the step archive" in words
     assert "7 rows , 3 archived" in words.replace("rows,", "rows ,")
 
 
@@ -82,14 +82,14 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
     ("status", "state", "shown"),
     [
         ("queued", "{}", "sweep queued – erasures queued –"),
-        ("running", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold under way – delete waits –"),
+        ("running", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold running – delete pending –"),
         (
             "done",
             '{"step": "cold", "cut_short": "cold", "left": ["cold", "delete"]}',
-            "cold cut short – delete not begun",
+            "cold time limit reached – delete not started",
         ),
-        ("failed", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold failed – delete not begun –"),
-        ("cancelled", '{"step": "cold", "left": ["cold", "delete"]}', "cold not begun – delete not begun –"),
+        ("failed", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold failed – delete not started –"),
+        ("cancelled", '{"step": "cold", "left": ["cold", "delete"]}', "cold not started – delete not started –"),
     ],
     ids=lambda value: value if value.isalpha() else "",
 )
@@ -135,7 +135,7 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     try:
         words = said(visitor.page("/"))
         assert "postgresql: can't be reached" in words
-        assert "schedule can't be known" in words
+        assert "schedule is unavailable" in words
     finally:
         database.close()
         api.service.configure(database_url=own)
@@ -166,7 +166,7 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
     assert event.startswith(b"event: now\ndata: ")
     assert event.endswith(b"\n\n")
     assert all(line.startswith(b"data: ") for line in event.strip().splitlines()[1:])
-    assert "All is well" in said(event.decode())
+    assert "No problems found" in said(event.decode())
     assert visitor.get("/now").status_code == 200
 
 

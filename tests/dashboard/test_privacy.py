@@ -36,7 +36,7 @@ def test_the_worst_comes_first_with_its_days(api: Api, visit: Visit) -> None:
     entered(api, 13.5, nature="restriction", law="ccpa")
     text = said(visit().page("/privacy"))
     assert text.index("objection") < text.index("restriction") < text.index("correction")
-    assert re.search(r"\d+\.\d days over objection GDPR answer by", text)
+    assert re.search(r"\d+\.\d days overdue objection GDPR answer by", text)
     assert "confirm by" in text
 
 
@@ -59,7 +59,7 @@ def test_the_one_due_first_is_shown_however_many_are_open(api: Api, visit: Visit
     )
     html = visit().page("/privacy")
     assert str(worst.request_id) in html
-    assert "More are open" in html
+    assert "There are more open requests" in html
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_request_is_confirmed_and_answered(
     assert after.basis == form.get("basis")
     [done] = operators.page(api.tenant.tenant_id)
     assert (done.act, done.target) == (f"{act}_request", str(new.request_id))
-    assert ("None is open" in visitor.page("/privacy")) == (answer is not None)
+    assert ("No open requests" in visitor.page("/privacy")) == (answer is not None)
 
 
 def test_a_denial_needs_its_basis(api: Api, visit: Visit) -> None:

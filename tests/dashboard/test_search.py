@@ -42,7 +42,7 @@ def test_what_it_finds_is_shown_with_the_parts_of_its_score(api: Api, visit: Vis
     assert f"/ops/memories/{ids[0]}" in html
     assert html.index(ids[0]) < html.index(ids[1])
     told = said(html)
-    for word in ("words", "meaning", "strength", "importance", "Words that match: "):
+    for word in ("words", "meaning", "strength", "importance", "Matching words: "):
         assert word in told
     assert 'class="meter"' in html
 
@@ -65,9 +65,9 @@ def test_it_narrows_by_what_the_form_says(api: Api, visit: Visit) -> None:
     visitor = visit("read")
     assert "tea for bob" not in asked(visitor, subject="ann")
     assert "tea for ann" not in asked(visitor, tags="x")
-    assert "1 found" in said(asked(visitor, limit="1"))
+    assert "1 result" in said(asked(visitor, limit="1"))
     api.service.rows("UPDATE memory_state SET tier = 'archived'")
-    assert "Nothing shares a word" in asked(visitor, tier_active="", tier_archived="on", as_of="2020-01-01")
+    assert "No results." in asked(visitor, tier_active="", tier_archived="on", as_of="2020-01-01")
 
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm", "memory_decay"])
@@ -102,8 +102,8 @@ def test_a_caller_s_search_would_be_seen_by_that(api: Api) -> None:
     [
         ({"query": " "}, "query must be given"),
         ({"limit": "101"}, "limit is too large: 101 (limit 100)"),
-        ({"limit": "ten"}, "limit isn't a whole number (limit 100)"),
-        ({"limit": "²"}, "limit isn't a whole number (limit 100)"),
+        ({"limit": "ten"}, "limit must be a whole number (limit 100)"),
+        ({"limit": "²"}, "limit must be a whole number (limit 100)"),
         ({"tier_active": ""}, "tiers is too short"),
         ({"subject": "s" * 513}, "subject is too long: 513 (limit 512)"),
         ({"as_of": "yesterday"}, "as_of"),
@@ -145,7 +145,7 @@ def test_what_memories_say_is_inert(api: Api, visit: Visit) -> None:
 
 def test_what_is_flagged_for_review_is_listed(api: Api, visit: Visit) -> None:
     visitor = visit("read")
-    assert "None is." in visitor.page("/reviews")
+    assert "No memory is flagged." in visitor.page("/reviews")
     lost, fine = api.remember(RICH, "fine")
     assert api.post(f"/v1/reviews/{lost}", json={"result": "failed"}).status_code == 200
     assert api.post(f"/v1/reviews/{fine}", json={"result": "passed"}).status_code == 200
@@ -154,4 +154,4 @@ def test_what_is_flagged_for_review_is_listed(api: Api, visit: Visit) -> None:
     assert fine not in html
     assert_inert(html)
     assert api.delete(f"/v1/memories/{lost}").status_code == 204
-    assert "None is." in visitor.page("/reviews")
+    assert "No memory is flagged." in visitor.page("/reviews")

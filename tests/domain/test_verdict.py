@@ -15,11 +15,11 @@ TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        ([], "All is well"),
-        ([ATTENTION], "1 thing wants a look"),
-        ([ATTENTION, ATTENTION], "2 things want a look"),
-        ([TROUBLE, ATTENTION], "1 thing needs you now"),
-        ([TROUBLE, TROUBLE], "2 things need you now"),
+        ([], "No problems found"),
+        ([ATTENTION], "1 warning to review"),
+        ([ATTENTION, ATTENTION], "2 warnings to review"),
+        ([TROUBLE, ATTENTION], "1 problem needs action now"),
+        ([TROUBLE, TROUBLE], "2 problems need action now"),
     ],
 )
 def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
@@ -40,7 +40,7 @@ def test_every_lane_has_ages_that_matter() -> None:
 
 def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
     never, long, beat = verdict.of_silence({"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0})
-    assert (beat.what, beat.todo) == ("beat wasn't heard of for 9 s: no night begins", "start `ebbing beat`")
+    assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "start `ebbing beat`")
     assert "yet" in never.what
     assert "61 s" in long.what
     assert "--lane embed" in long.todo
@@ -58,9 +58,9 @@ def test_nights_that_failed_are_late_or_were_cut_short() -> None:
 @pytest.mark.parametrize(
     ("count", "days", "severity", "said"),
     [
-        (1, 6.5, "attention", "a request about a person's data is due in 6.5 days"),
-        (None, 0.5, "trouble", "a request about a person's data is due in 0.5 days"),
-        (3, -2, "trouble", "3 requests about people's data are, the first of them, overdue for 2.0 days"),
+        (1, 6.5, "attention", "a data-subject request is due in 6.5 days"),
+        (None, 0.5, "trouble", "a data-subject request is due in 0.5 days"),
+        (3, -2, "trouble", "3 data-subject requests need an answer, the first is overdue by 2.0 days"),
     ],
 )
 def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:
@@ -73,4 +73,4 @@ def test_what_has_no_room() -> None:
     full, disk = verdict.storage_findings(0.93, {"home": 0.08, "cold": 0.5})
     assert (full.code, disk.code) == ("redis_full", "disk_full")
     assert "93%" in full.what
-    assert disk.what == "8% of the disk of home is left"
+    assert disk.what == "the disk of home has 8% free space"

@@ -228,7 +228,7 @@ def test_a_policy_is_tried_on_recorded_searches(desk: Desk) -> None:
     desk.run(*consent)
     assert "ten pounds" in desk.run(*search)
     until(lambda: desk.ask("replay")["searches"] == 1, "the search is recorded once it is answered")
-    assert "recorded searches replayed: 1" in desk.run(*replay)
+    assert "replayed searches: 1" in desk.run(*replay)
     assert desk.ask(*again)["again"]
     assert "no proposal: 0 searches" in desk.run(*fit)
     desk.run(*withdraw)

@@ -64,7 +64,7 @@ def test_a_long_name_leaves_room_for_what_stands_beside_it(look: Callable[..., L
     eye = look(width=width)
     eye.go("/tenants")
     row = eye.page.locator("tr", has_text="WWWW").bounding_box()
-    button = eye.page.get_by_role("button", name="Look").bounding_box()
+    button = eye.page.get_by_role("button", name="View").bounding_box()
     assert row["height"] < 500  # wrapped, and not a letter a line
     if width == "desk":
         assert button["x"] + button["width"] <= WIDTHS[width]
@@ -86,7 +86,7 @@ def test_it_is_usable_by_keyboard_alone(look: Callable[..., Look]) -> None:
     eye.page.locator("input[name=reason]:focus").wait_for()
     keys.type("the keyboard asks for it")
     keys.press("Enter")
-    eye.says("The run is entered")
+    eye.says("The run is queued")
     eye.says("the keyboard asks for it")
 
 

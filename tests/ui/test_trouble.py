@@ -25,12 +25,12 @@ def test_a_stopped_worker_or_beat_is_said(household: Any, look: Callable[..., Lo
     eye = look()
     eye.says_no_more("no worker of")  # all heartbeats have arrived
     with held_still(household, "celery main"):
-        eye.says("no worker of the lane ingest was heard of for")
+        eye.says("no heartbeat from the ingest worker for")
         eye.picture("worker-stopped")
-    eye.says_no_more("no worker of the lane ingest")
+    eye.says_no_more("no heartbeat from the ingest worker")
     with held_still(household, "beat"):
-        eye.says("beat wasn't heard of for")
-    eye.says_no_more("beat wasn't heard of")
+        eye.says("no heartbeat from beat for")
+    eye.says_no_more("no heartbeat from beat")
 
 
 def test_a_store_that_is_away_is_said(household: Any, look: Callable[..., Look]) -> None:

@@ -1,4 +1,4 @@
-"""`/v1/admin`: tenants and API keys."""
+"""`/v1/admin`: administer tenants and API keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Body = Annotated[bytes, Depends(body_of)]
 
 
 class NewTenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A tenant to be made; the policy's fields have defaults."""
+    """New tenant; omitted policy fields get their defaults."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
     policy: dict[str, Any] | None = None
@@ -36,7 +36,7 @@ _Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SCOPES)})]
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A key to be made, for the caller's own tenant where none is named."""
+    """New API key, for the caller's own tenant if none is given."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
     tenant_id: UUID | None = None
@@ -44,9 +44,9 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
-@router.post("/tenants", summary="Make a tenant", status_code=201)
+@router.post("/tenants", summary="Create a tenant", status_code=201)
 def create_tenant(caller: Admin, body: Body) -> Response:
-    """A tenant, and its first key, which is shown only here."""
+    """Create a tenant and its first API key. The key is returned only once."""
     wanted = decode(body, NewTenant)
     tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}), actor=caller.key_id)
     return shapes.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
@@ -54,17 +54,17 @@ def create_tenant(caller: Admin, body: Body) -> Response:
 
 @router.get("/tenants", summary="List tenants by name")
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
-    """Tenants, by cursor."""
+    """Return a page of tenants; continue with `next_cursor`."""
     if "\0" in cursor:
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
     found = tenants.listed(cursor, limit)
     following = found[-1].name if len(found) == limit else None
     return shapes.answer({"tenants": [asdict(tenant) for tenant in found], "next_cursor": following})
 
 
-@router.post("/keys", summary="Make an API key", status_code=201)
+@router.post("/keys", summary="Create an API key", status_code=201)
 def create_key(caller: Admin, body: Body) -> Response:
-    """A key, which is shown only here. To rotate: make a second, change over, revoke the first."""
+    """Create a key. It is returned only once. To rotate keys: create a second one, switch to it, revoke the first."""
     wanted = decode(body, NewKey)
     tenant_id = wanted.tenant_id or caller.tenant_id
     text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
@@ -81,13 +81,13 @@ def create_key(caller: Admin, body: Body) -> Response:
 
 @router.get("/keys", summary="List API keys")
 def list_keys(_: Admin, tenant_id: UUID | None = None) -> Response:
-    """Keys without their secrets, newest first."""
+    """Return keys without their secrets, newest first."""
     return shapes.answer({"keys": [_key(key) for key in tenants.listed_keys(tenant_id)]})
 
 
 @router.delete("/keys/{key_id}", summary="Revoke an API key", status_code=204)
 def revoke_key(caller: Admin, key_id: str) -> Response:
-    """Refused everywhere within 5 seconds."""
+    """Revoke a key; it is rejected everywhere within 5 seconds."""
     tenants.revoke_key(key_id, caller.key_id)
     return Response(status_code=204)
 

@@ -1,4 +1,4 @@
-"""`/v1/admin/dead-letters`: what could not be done, by its reason, and what shall become of it. Never its content."""
+"""`/v1/admin/dead-letters`: list, replay and discard dead letters. Their content is never returned."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which letters to replay: those of a reason, and of a stage where one is named.
+    """Dead letters to replay: all with a reason, optionally of one stage.
 
-    `before` is what the last answer gave: what fails again meanwhile isn't meant.
+    `before` is the value from the previous response; it excludes work that failed again since the first call.
     """
 
     reason: Name
@@ -39,7 +39,7 @@ class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class DiscardMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which letters to discard, named in the same way, and why, which is kept."""
+    """Dead letters to discard, selected as in `ReplayMany`; `because` is stored with them."""
 
     reason: Name
     because: Name
@@ -48,17 +48,17 @@ class DiscardMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Discard(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Why a letter is discarded, which is kept."""
+    """Reason for discarding a dead letter; it is stored."""
 
     reason: Name
 
 
 def of_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
-    """The tenant that is meant: the caller's own, or with the scope `admin` any."""
+    """Return the selected tenant: the caller's own, or any tenant with the scope `admin`."""
     if tenant_id is None or tenant_id == caller.tenant_id:
         return caller.tenant_id
     if "admin" not in caller.scopes:
-        raise NotAllowed("dead letters of another tenant need a key of the scope 'admin'")
+        raise NotAllowed("dead letters of another tenant require a key with the scope 'admin'")
     return tenant_id
 
 
@@ -75,10 +75,10 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Letters that wait for a decision, or those that were discarded; and how many there are by reason."""
+    """Return pending or discarded dead letters, with counts by reason."""
     for field, value in (("stage", stage), ("reason", reason)):
         if value is not None and "\0" in value:
-            raise Invalid(errors=[FieldError(field, "holds a NUL character, which can't be stored")])
+            raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])
     found, reasons = dead_letters.page(
         tenant_id,
         Wanted(stage, reason),
@@ -94,17 +94,17 @@ def page(
     return shapes.answer(shown)
 
 
-@router.post("/replay", summary="Replay the dead letters of a reason")
+@router.post("/replay", summary="Replay all dead letters with a reason")
 def replay_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
-    """As many as one call may: call again with the `before` of the answer until none is left."""
+    """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
     wanted = decode(body, ReplayMany)
     done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
     return shapes.answer({"replayed": done.letters, "left": done.left, "before": done.before})
 
 
-@router.post("/discard", summary="Discard the dead letters of a reason")
+@router.post("/discard", summary="Discard all dead letters with a reason")
 def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
-    """As many as one call may: call again with the `before` of the answer until none is left."""
+    """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
     wanted = decode(body, DiscardMany)
     done = dead_letters.discard_many(
         tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before, caller.key_id
@@ -112,15 +112,15 @@ def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
     return shapes.answer({"discarded": done.letters, "left": done.left, "before": done.before})
 
 
-@router.get("/{letter_id}", summary="One dead letter")
+@router.get("/{letter_id}", summary="Get a dead letter")
 def get(tenant_id: Tenant, letter_id: str) -> Response:
-    """What is known of it, without its content."""
+    """Return the metadata of a dead letter, without its content."""
     return shapes.answer(_shown(dead_letters.get(tenant_id, shapes.id_named(letter_id, "dead letter"))))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
 def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
-    """It is gone from the list; what fails again becomes a new one."""
+    """Retry the work and remove the dead letter; work that fails again becomes a new one."""
     return shapes.answer(
         _shown(dead_letters.replay(tenant_id, shapes.id_named(letter_id, "dead letter"), caller.key_id)), 202
     )
@@ -128,7 +128,7 @@ def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
 def discard(caller: Maintainer, tenant_id: Tenant, letter_id: str, body: Body) -> Response:
-    """What it holds is deleted at once; that it was, and the reason given, stays for 90 days."""
+    """Delete the content immediately. The metadata and the given reason are retained for 90 days."""
     because = decode(body, Discard).reason
     return shapes.answer(
         _shown(dead_letters.discard(tenant_id, shapes.id_named(letter_id, "dead letter"), because, caller.key_id))

@@ -1,4 +1,4 @@
-"""Whether it lives, whether it is ready, and its numbers."""
+"""Liveness, readiness, statistics and metrics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from app.settings import settings
 router = APIRouter(tags=["status"])
 
 
-@router.get("/healthz", summary="Is the process alive?")
+@router.get("/healthz", summary="Liveness check")
 async def healthz() -> Response:
-    """Answers without asking anything."""
+    """Return 200 without checking any dependency."""
     return shapes.answer({"status": "ok"})
 
 
-@router.get("/readyz", summary="Can it serve?")
+@router.get("/readyz", summary="Readiness check")
 def readyz() -> Response:
-    """200 when PostgreSQL, its schema and Redis are well, else 503; names each."""
+    """Return 200 if PostgreSQL, its schema and Redis are healthy, else 503, with the state of each."""
     found = health.dependencies()
     well = all(dependency.well for dependency in found)
     shown = {
@@ -38,27 +38,27 @@ def readyz() -> Response:
     return shapes.answer(shown, 200 if well else 503)
 
 
-@router.get("/v1/stats", summary="Numbers of the caller's tenant")
+@router.get("/v1/stats", summary="Statistics of the caller's tenant")
 def of_tenant(caller: Annotated[Caller, Depends(needs("read"))]) -> Response:
-    """What is kept, what waits, what failed."""
+    """Return counts of memories, pending work, dead letters, and the last nightly run and self-tests."""
     return shapes.answer(asdict(stats.tenant_stats(caller.tenant_id)))
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
 async def prometheus(request: Request) -> Response:
-    """The process's own metrics, the workers' counters, and what waits in each lane.
+    """Return metrics of this process, counters of the workers, and backlogs.
 
-    Open, unless `EBBING_METRICS_TOKEN` is set: then it takes that, or an API key of scope `admin`.
+    Public unless `EBBING_METRICS_TOKEN` is set: then it requires this token or an API key with the scope `admin`.
     """
     if not settings().metrics_enabled:
-        raise NotFound("metrics are off: EBBING_METRICS_ENABLED")
+        raise NotFound("metrics are disabled by EBBING_METRICS_ENABLED")
     if not _has_token(request):
         await cache.caller(request.scope, "admin")
     return Response(await run_in_threadpool(exposition.text), media_type=CONTENT_TYPE_LATEST)
 
 
 def _has_token(request: Request) -> bool:
-    """Whether the token of metrics was given, or none is wanted."""
+    """Return True if the request has the metrics token, or none is configured."""
     token = settings().metrics_token
     if token is None:
         return True

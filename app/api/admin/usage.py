@@ -1,4 +1,4 @@
-"""`/v1/usage`: what models have cost, and what is left of the budget."""
+"""`/v1/usage`: model usage, costs and the remaining budget."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ ADMIN = "admin"
 
 Day = Annotated[date, DATED]
 From = Annotated[
-    Day | None, Query(alias="from", description="First day, in UTC; by default 30 days are shown, at most 366.")
+    Day | None, Query(alias="from", description="First day (UTC). Default: 30 days ago; at most 366 days.")
 ]
-To = Annotated[Day | None, Query(description="Last day, in UTC; by default today.")]
-TenantId = Annotated[UUID | None, Query(description="Another tenant; needs the scope `admin`.")]
+To = Annotated[Day | None, Query(description="Last day (UTC). Default: today.")]
+TenantId = Annotated[UUID | None, Query(description="Tenant id; other tenants require the scope `admin`.")]
 
 
-@router.get("/v1/usage", summary="What models have cost, by day, purpose, host and model")
+@router.get("/v1/usage", summary="Model usage by day, purpose, host and model")
 def used(
     caller: Annotated[Caller, Depends(needs("maintain"))],
     from_: From = None,
     to: To = None,
     tenant_id: TenantId = None,
 ) -> Response:
-    """What was spent, oldest day first, and how today's budget stands.
+    """Return usage and costs, oldest day first, and today's budget.
 
     `usage` has a row for each day, purpose (`score`, `embed`, `query`, `rerank`, `summarise`, `self_test`,
-    `contradict`), host and model; `today` the state of the budget (`ok`, `soft`, `hard`), its limits and what is left
-    of them.
+    `contradict`), host and model. `today` has the state of the budget (`ok`, `soft`, `hard`), its limits and the
+    remaining amounts.
 
-    Money is in the unit of the operator's prices. It is null as soon as any part of it isn't known, since a model had
-    no price. A limit that is null is none. What concerns all tenants together, `total_tokens` and `total_cost`, is
-    shown to keys of the scope `admin` alone.
+    Costs use the currency of the operator's prices; a cost is null if any part of it is unknown because a model has no
+    price. A null limit means no limit. The totals of all tenants, `total_tokens` and `total_cost`, are shown only to
+    keys with the scope `admin`.
     """
     is_admin = ADMIN in caller.scopes
     if tenant_id not in {None, caller.tenant_id} and not is_admin:
-        raise NotAllowed(f"another tenant's usage needs a key of the scope {ADMIN!r}")
+        raise NotAllowed(f"usage of another tenant requires a key with the scope {ADMIN!r}")
     found = budget.report(tenant_id or caller.tenant_id, from_, to)
     return shapes.answer({"usage": [asdict(row) for row in found.rows], "today": _today(found, is_admin=is_admin)})
 
 
 def _today(found: Report, *, is_admin: bool) -> dict[str, Any]:
-    """Today's budget; to others than an admin without what all tenants have spent, as far as they can't feel it."""
+    """Return today's budget. Callers who aren't admins see the state of the total budget only if it blocks them."""
     own = found.standing.own
     state = found.state if is_admin or found.state is State.HARD else found.own_state
     return {

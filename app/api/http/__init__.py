@@ -1,1 +1,1 @@
-"""Authentication, request bodies, errors, idempotency, OpenAPI and metrics."""
+"""HTTP plumbing: authentication, request bodies, errors, idempotency, OpenAPI and metrics."""

@@ -1,4 +1,4 @@
-"""Who calls: API keys, trusted for a few seconds once looked up, so that ingest needs no database."""
+"""Authenticate callers by API key; verified keys are cached for a few seconds, so that ingest needs no database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.services.tenants import tenants
 from app.settings import settings
 from app.store.tenants.tenants import Key
 
-# While PostgreSQL is away nobody can revoke a key through us either: a known key goes on for this long.
+# While PostgreSQL is down no key can be revoked either, so a cached key stays valid for this long.
 STALE_SECONDS = 300
 CACHED_KEYS_MAX = 10_000
 _ABSENT = b"\0" * 32
@@ -30,7 +30,7 @@ _ABSENT = b"\0" * 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request this is, and what it may do."""
+    """Authenticated caller: tenant, key and scopes."""
 
     tenant_id: UUID
     key_id: str
@@ -44,9 +44,9 @@ class _Held:
 
 
 class KeyCache:
-    """Keys by id, each looked up again after a few seconds, once however many requests wait for it.
+    """Cache of API keys by id. Entries expire after a few seconds; concurrent requests share one lookup.
 
-    An unknown id is held like a known one, and takes the same path with the same comparison.
+    Unknown ids are cached and compared like known ones, so that response times don't reveal which keys exist.
     """
 
     def __init__(self) -> None:
@@ -55,26 +55,26 @@ class KeyCache:
         self._underway: dict[str, asyncio.Task[Key | None]] = {}
 
     async def caller(self, scope: Scope, needed: str) -> Caller:
-        """The caller of this request.
+        """Return the caller of a request.
 
         Raises:
-            NotAuthenticated: There is no key, or it isn't valid.
+            NotAuthenticated: The key is missing or invalid.
             NotAllowed: The key lacks the scope.
-            Unavailable: The key isn't known yet and the database is away.
+            Unavailable: The key isn't cached and the database is down.
         """
         given = header(scope, b"authorization") or ""
         scheme, _, token = given.partition(" ")
         found = await self.presented(token.strip() if scheme.lower() == "bearer" else "")
         if needed not in found.scopes:
-            raise NotAllowed(f"this needs a key of the scope {needed!r}")
+            raise NotAllowed(f"this request requires a key with the scope {needed!r}")
         return found
 
     async def presented(self, token: str) -> Caller:
-        """Whoever shows a key.
+        """Return the caller for an API key.
 
         Raises:
-            NotAuthenticated: It is no key, or it isn't valid.
-            Unavailable: The key isn't known yet and the database is away.
+            NotAuthenticated: The key is malformed or invalid.
+            Unavailable: The key isn't cached and the database is down.
         """
         presented = keys.parse(token)
         if presented is None:
@@ -82,19 +82,19 @@ class KeyCache:
         key = await self._key(presented.key_id)
         matches = keys.matches(presented.secret, key.digest if key else _ABSENT)
         if key is None or not matches or not _is_valid(key):
-            raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
+            raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
         return Caller(key.tenant_id, key.key_id, key.scopes)
 
     async def known(self, key_id: str) -> Caller:
-        """Whoever has logged in with this key, as it is now.
+        """Return the caller for the id of a key that has logged in before.
 
         Raises:
-            NotAuthenticated: It is no longer valid.
-            Unavailable: It isn't known yet and the database is away.
+            NotAuthenticated: The key is no longer valid.
+            Unavailable: The key isn't cached and the database is down.
         """
         key = await self._key(key_id)
         if key is None or not _is_valid(key):
-            raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
+            raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
         return Caller(key.tenant_id, key.key_id, key.scopes)
 
     async def _key(self, key_id: str) -> Key | None:
@@ -114,7 +114,9 @@ class KeyCache:
                 raise
             if held is not None and held.key is not None and now - held.looked_up_at < STALE_SECONDS:
                 return held.key
-            raise Unavailable("keys can't be looked up", retry_after_seconds=2) from None
+            raise Unavailable(
+                "API keys can't be verified: the database is unavailable", retry_after_seconds=2
+            ) from None
 
     async def _look_up(self, key_id: str) -> Key | None:
         asked_at = time.monotonic()
@@ -134,7 +136,7 @@ cache = KeyCache()
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets callers with this scope through."""
+    """Return a dependency that requires a key with this scope."""
 
     async def caller(request: Request) -> Caller:
         return await cache.caller(request.scope, scope)

@@ -1,4 +1,4 @@
-"""Reading a request's body within its limits of size and time, and decoding what it and the query hold."""
+"""Read request bodies within size and time limits, and decode them into typed structs."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from app.errors import EbbingError, FieldError, TooLarge, Unreadable
 from app.settings import settings
 
 T = TypeVar("T")
-_DIGITS = 20  # of a length in 64 bits
+_DIGITS = 20  # maximum digits of a 64-bit length
 
 
 class TooSlow(EbbingError):
-    """The body took too long to arrive."""
+    """Body that wasn't received within the timeout."""
 
-    status, type, title = 408, "too-slow", "The body took too long to arrive"
+    status, type, title = 408, "too-slow", "The request body took too long to arrive"
 
 
 class Gone(EbbingError):
-    """The client closed the connection before its body was complete; nobody reads the answer."""
+    """Connection closed by the client before the body was complete; the response is never read."""
 
     status, type, title = 499, "gone", "The client closed the connection"
 
 
 def _dated(given: str) -> str:
     if given[4:5] != "-":
-        raise PydanticCustomError("date", "isn't written as a date, such as 2026-11-20, or 2026-11-20T18:00:00Z")
+        raise PydanticCustomError("date", "must be a date or time such as 2026-11-20 or 2026-11-20T18:00:00Z")
     return given
 
 
 DATED = BeforeValidator(_dated)
-"""For a day or moment in a query: no bare number, of which pydantic would guess whether it counts seconds."""
+"""Validator for dates in query parameters; rejects bare numbers, which pydantic would take for Unix times."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """A header's value, None where it is missing. Latin-1, as HTTP has it."""
+    """Return the value of a header, decoded as Latin-1; None if it is missing."""
     for key, value in scope["headers"]:
         if key == name:
             return str(value, "latin-1")
@@ -54,22 +54,22 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 async def read(scope: Scope, receive: Receive) -> bytes:
-    """The whole body.
+    """Read the complete body.
 
     Raises:
-        TooLarge: It is, or says it is, over the limit; nothing more of it is read.
-        TooSlow: It didn't arrive in time.
-        Unreadable: It is compressed, or its length isn't a number.
+        TooLarge: The body or its declared length is over the limit; reading stops.
+        TooSlow: The body didn't arrive within the timeout.
+        Unreadable: The body is compressed, or its declared length isn't a number.
     """
     config = settings()
     limit = config.request_body_max_bytes
     encoding = header(scope, b"content-encoding")
     if encoding not in (None, "", "identity"):
-        raise Unreadable("compressed bodies aren't taken: send it as it is")
+        raise Unreadable("compressed bodies are not supported: send the body uncompressed")
     declared = header(scope, b"content-length")
     if declared is not None:
         if not (declared.isascii() and declared.isdigit() and len(declared) < _DIGITS):
-            raise Unreadable("content-length isn't a number")
+            raise Unreadable("content-length must be a number")
         if int(declared) > limit:
             raise _too_large(int(declared), limit)
     parts: list[bytes] = []
@@ -96,16 +96,16 @@ def _too_large(size: int, limit: int) -> TooLarge:
 
 
 async def body_of(request: Request) -> bytes:
-    """The body, for routes that FastAPI calls."""
+    """Return the body, as a FastAPI dependency."""
     return await read(request.scope, request.receive)
 
 
 def decode(body: bytes, shape: type[T]) -> T:
-    """A JSON body as a value of the shape.
+    """Decode a JSON body into a type.
 
     Raises:
-        Unreadable: It is empty, or isn't JSON in UTF-8.
-        Invalid: A field is wrong; names it, its limit and its value.
+        Unreadable: The body is empty, or isn't JSON in UTF-8.
+        Invalid: A field is invalid; the error names the field, the limit and the value.
     """
     if not body:
         raise Unreadable("the body is empty")
@@ -116,14 +116,14 @@ _looking = Lock()
 
 
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
-    """Made by one thread at a time: see `decoding.prepared`."""
+    """Create a decoder, one thread at a time: see `decoding.prepared`."""
     with _looking:
         return msgspec.json.Decoder(shape)
 
 
 @cache
 def _choices(shape: Hashable) -> decoding.Choices:
-    """The words that may be given, by name of field, for the fields that take fixed ones."""
+    """Return the allowed values by field name, for fields with a fixed set of values."""
     found = msgspec.inspect.type_info(shape)
     fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
     return {field.encode_name: words for field in fields if (words := _words(field.type))}

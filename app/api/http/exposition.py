@@ -1,7 +1,7 @@
-"""What `/metrics` shows: the process's own metrics, what workers have counted, and gauges that are asked for now.
+"""Content of `/metrics`: metrics of this process, counters of the workers, and gauges measured at each scrape.
 
-Gauges of the service are the same whichever of its API processes is asked; those of a process are its own. A scrape
-costs a few queries, over what waits, and a few calls of Redis, however many tenants and memories there are.
+Service-wide gauges are identical in every API process; per-process gauges are not. A scrape costs a few queries over
+pending work and a few Redis calls, regardless of the number of tenants and memories.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DISKS: Final = ("home", "postgresql", "cold")
 
 @dataclass(frozen=True)
 class Gauge:
-    """A gauge: its labels and their values; `missing` says when a series is left out, where one may be."""
+    """Gauge with its labels and their values; `missing` describes when a series is omitted."""
 
     description: str
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -41,80 +41,82 @@ class Gauge:
 _LANE: Final = {"lane": tuple(queues.LANES)}
 
 GAUGES: Final[dict[str, Gauge]] = {
-    "stores_reachable": Gauge("Whether PostgreSQL and Redis answered this scrape."),
-    "lane_depth": Gauge("What waits in a lane: memories, in `rights` and `maintain` jobs.", _LANE),
-    "lane_oldest_age_seconds": Gauge("Age of the oldest that waits in a lane.", _LANE),
-    "lane_silent_seconds": Gauge("Since a lane's worker was last heard of.", _LANE, "never heard of"),
+    "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, otherwise 0."),
+    "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
+    "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
+    "lane_silent_seconds": Gauge("Time since the last heartbeat of a lane's worker.", _LANE, "no heartbeat yet"),
     "beat_silent_seconds": Gauge(
-        "Since beat was last heard of, without which no night begins.", missing="never heard of"
+        "Time since the last heartbeat of beat, which starts the nightly runs.", missing="no heartbeat yet"
     ),
-    "memories": Gauge("Memories of all tenants.", {"tier": TIERS}),
-    "quarantine_size": Gauge("Dead letters that wait for a person, 100,000 at most."),
-    "salience_provisional": Gauge("Memories that only the rules have judged."),
+    "memories": Gauge("Number of memories of all tenants.", {"tier": TIERS}),
+    "quarantine_size": Gauge("Dead letters waiting for a decision, capped at 100,000."),
+    "salience_provisional": Gauge("Memories that have only a rule-based score so far."),
     "ingest_unaccounted_requests": Gauge(
-        "Requests that were accepted, and are neither settled (stored, dropped or a dead letter) nor waiting: 0, "
-        "unless a stream was lost."
+        "Accepted requests that are neither settled (stored, dropped or a dead letter) nor queued; above 0 only if a "
+        "stream was lost."
     ),
     "figures_timestamp_seconds": Gauge(
-        "When the figures of all tenants together were last looked at: memories, quarantine, provisional salience, "
-        "unaccounted requests, nights, privacy."
+        "Time of the last update of the aggregated figures: memories, quarantine, provisional salience, unaccounted "
+        "requests, nights, privacy."
     ),
     "job_last_success_timestamp_seconds": Gauge(
-        "When a job of this kind, or a step of a night, last ended well; of `night`, for the tenant for which that is "
-        "the longest ago, counted from when it came where it never has.",
+        "Time of the last success of a job or a nightly step. For `night`: the oldest value over all tenants (tenant "
+        "creation if it never ran).",
         {"job": tuple(metrics.JOBS)},
     ),
     "tenants_recall_empty": Gauge(
-        "Tenants whose last run of self-tests had at least 5 recalls, of which 90 % or more brought no memory."
+        "Tenants whose last self-tests made at least 5 recalls, 90 % or more of which returned no memory."
     ),
-    "night_overdue_seconds": Gauge("Since the night was due that is overdue for longest."),
-    "night_late_seconds": Gauge("How late the latest of the tenants' last nights began."),
-    "night_seconds": Gauge("How long the longest of the tenants' last nights took."),
-    "night_cut_short": Gauge("Tenants whose last night was cut short."),
-    "night_failed": Gauge("Tenants whose last night failed at a step.", {"step": tuple(STEPS)}),
-    "privacy_open": Gauge("Requests about personal data that aren't answered.", {"kind": get_args(Nature)}),
+    "night_overdue_seconds": Gauge("Age of the longest overdue nightly run."),
+    "night_late_seconds": Gauge("Largest start delay among the tenants' last nightly runs."),
+    "night_seconds": Gauge("Longest duration among the tenants' last nightly runs."),
+    "night_cut_short": Gauge("Tenants whose last nightly run reached its time limit."),
+    "night_failed": Gauge("Tenants whose last nightly run failed at this step.", {"step": tuple(STEPS)}),
+    "privacy_open": Gauge("Open data-subject requests.", {"kind": get_args(Nature)}),
     "privacy_min_days_left": Gauge(
-        "Days that the open request which is due first has left, below 0 when it is late; endless where none is due."
+        "Days left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
     ),
-    "erasure_residual_rows": Gauge("Rows that erasures under way have found left when they looked again."),
-    "erasure_rewrites_late": Gauge("Erasures whose segments in cold storage should be rewritten by now."),
-    "audit_chain_ok": Gauge("Whether the last look at every tenant's audit found its chain to hold."),
+    "erasure_residual_rows": Gauge("Rows that running erasures found left over during verification."),
+    "erasure_rewrites_late": Gauge("Erasures with cold-storage segments past their rewrite deadline."),
+    "audit_chain_ok": Gauge("1 if the last verification found every tenant's audit chain intact, otherwise 0."),
     "backup_age_seconds": Gauge(
-        "Since the last backup marked its end; endless where it never has.", missing="`EBBING_BACKUP_MARK` isn't set"
+        "Time since the last completed backup; +Inf if there was none.", missing="`EBBING_BACKUP_MARK` isn't set"
     ),
     "database_pool_connections": Gauge(
-        "Connections to PostgreSQL of all processes of a kind: the most there may be, those there are, and the most "
-        "in use at once lately.",
+        "PostgreSQL connections of all processes of a kind: the pool limit, open connections, and the recent maximum "
+        "of connections in use.",
         {"process": connections.KINDS, "state": POOL_STATES},
     ),
     "database_pool_waiting": Gauge(
-        "The most threads of a kind of process that lately waited for a connection at once.",
+        "Recent maximum of threads waiting for a connection, by kind of process.",
         {"process": connections.KINDS},
     ),
-    "redis_memory_used_bytes": Gauge("Memory that Redis uses."),
-    "redis_memory_limit_bytes": Gauge("Memory that Redis may use, 0 for any."),
-    "redis_refuses_writes": Gauge("Whether Redis refuses to write: full, or unable to keep its file."),
+    "redis_memory_used_bytes": Gauge("Memory used by Redis."),
+    "redis_memory_limit_bytes": Gauge("Memory limit of Redis; 0 means no limit."),
+    "redis_refuses_writes": Gauge(
+        "1 if Redis rejects writes because it is full or can't persist its data, otherwise 0."
+    ),
     "disk_free_ratio": Gauge(
-        "Share of a disk that is free, of those that the API's process sees: of the home, of the embedded PostgreSQL, "
-        "of cold storage in a folder.",
+        "Free share of the disks visible to the API process: home, embedded PostgreSQL, and cold storage in a local "
+        "folder.",
         {"place": DISKS},
         "not on this machine",
     ),
 }
 
 OF_PROCESS: Final = ("disk_free_ratio", "stores_reachable")
-"""Gauges that are each process's own."""
+"""Per-process gauges."""
 
 
 def text() -> bytes:
-    """All metrics, in Prometheus's format."""
+    """Return all metrics in the Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_Shared())
     return generate_latest(REGISTRY) + generate_latest(registry)
 
 
 class _Shared(Collector):
-    """What is known from Redis and PostgreSQL; left out, and said so, while they are away."""
+    """Collector of values from Redis and PostgreSQL; omits them while a store is down and reports this."""
 
     def collect(self) -> Iterator[Metric]:
         connections.publish_pool_usage(connections.API)
@@ -130,7 +132,7 @@ class _Shared(Collector):
 
 
 def _tried(part: Callable[[], Iterator[Metric]]) -> list[Metric] | None:
-    """A part, or None where what it asks is away."""
+    """Return the metrics of a part, or None if its store is down."""
     try:
         return list(part())
     except Exception as error:
@@ -140,7 +142,7 @@ def _tried(part: Callable[[], Iterator[Metric]]) -> list[Metric] | None:
 
 
 def _counted() -> Iterator[Metric]:
-    """What workers have counted."""
+    """Yield the counters and histograms of the workers."""
     held = metrics.held()
     for name, description in metrics.WORK.items():
         yield CounterMetricFamily(f"ebbing_{name}", description, value=held.amount(name))
@@ -161,7 +163,7 @@ def _counted() -> Iterator[Metric]:
 
 
 def _of_redis() -> Iterator[Metric]:
-    """How Redis is, and who was heard of through it."""
+    """Yield the state of Redis, heartbeats and connection pools."""
     room = health.redis_room()
     yield _gauge("redis_memory_used_bytes", [((), room.used)])
     yield _gauge("redis_memory_limit_bytes", [((), room.limit)])
@@ -177,7 +179,7 @@ def _of_redis() -> Iterator[Metric]:
 
 
 def _kept() -> Iterator[Metric]:
-    """Figures of all tenants together; no label names one."""
+    """Yield figures aggregated over all tenants."""
     kept = figures.read()
     yield _gauge("figures_timestamp_seconds", [((), kept.at_ms / 1000)])
     yield _gauge("memories", [((tier,), kept.memories[tier]) for tier in TIERS])
@@ -197,7 +199,7 @@ def _kept() -> Iterator[Metric]:
 
 
 def _lanes() -> Iterator[Metric]:
-    """What waits."""
+    """Yield the backlog of each lane."""
     lanes = stats.lane_backlogs()
     yield _gauge("lane_depth", [((name,), lane.depth) for name, lane in lanes.items()])
     yield _gauge("lane_oldest_age_seconds", [((name,), lane.oldest_age_seconds) for name, lane in lanes.items()])

@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, security headers, and the count of its outcome. Pure ASGI."""
+"""ASGI middleware of every request: request id, security headers, and counting of outcomes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ INGEST_PATH = "/v1/memories"
 _OURS = "/v1/"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(b"x-content-type-options", b"nosniff")]
-# Where the answer doesn't say otherwise.
+# Headers added unless the response sets them.
 _DEFAULTS = [(b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer")]
 
 log = structlog.get_logger(__name__)
 
 
 class Guard:
-    """Wraps the application; hands the hot path straight to its endpoint, past everything a route goes through."""
+    """Middleware around the application; routes `POST /v1/memories` directly to its endpoint, bypassing FastAPI."""
 
     def __init__(self, inner: ASGIApp, ingest: ASGIApp) -> None:
-        """Wrap this application, with the endpoint of `POST /v1/memories` beside it."""
+        """Wrap an application; `ingest` is the endpoint of `POST /v1/memories`."""
         self._inner = inner
         self._ingest = ingest
         self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
@@ -56,16 +56,16 @@ class Guard:
         if ours and (refusal := await _refusal()) is not None:
             await respond(refusal, request_id, "any route")(scope, receive, answered)
             return
-        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # which reads nothing
+        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # reads no stored data
         last = _watched(scope, receive, answered, request_id) if ours and not is_ingest else answered
         try:
             await (self._ingest if is_ingest else self._inner)(scope, receive, last)
-        except Exception as error:  # noqa: BLE001 - answered already; the server's log would quote its message
+        except Exception as error:  # noqa: BLE001 - a response was sent; the server's log would quote the message
             log.info("request_failed", request_id=request_id, error=type(error).__name__)
 
 
 def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Send:
-    """Sends an answer, but withholds one read from a database that came in another's place during the request."""
+    """Return a `send` that discards the response if the database was swapped during the request."""
     withheld = False
 
     async def watched(message: Message) -> None:
@@ -80,7 +80,7 @@ def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Sen
 
 
 async def _refusal() -> NotReplayed | None:
-    """Why nobody may be served yet, if so; whether a database that is away knows, whoever needs it will see."""
+    """Return the reason to refuse all requests, if any. If the database is down, the request itself will fail later."""
     if ledger.is_clear():
         return None
     try:

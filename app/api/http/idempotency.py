@@ -1,4 +1,4 @@
-"""The same request sent again: one effect and the same answer, by the caller's Idempotency-Key."""
+"""Idempotent requests: a repeated Idempotency-Key has one effect and returns the original response."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ KEY_MAX_CHARACTERS: Final = 255
 
 
 def key_of(scope: Scope) -> str | None:
-    """The caller's key; None where there is none.
+    """Return the Idempotency-Key of a request, or None.
 
     Raises:
-        Invalid: It is empty or too long.
+        Invalid: The key is empty or too long.
     """
     key = header(scope, b"idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_MAX_CHARACTERS:
@@ -32,7 +32,7 @@ def key_of(scope: Scope) -> str | None:
 
 @prepared
 class Outcome(msgspec.Struct, frozen=True):
-    """What is remembered under a key: enough to give the same answer again, and no content."""
+    """Record stored under a key: enough to repeat the response, without content."""
 
     body: str
     base: str
@@ -41,24 +41,24 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
-        """The outcome of a request with this body."""
+        """Build the record of a request."""
         return Outcome(_digest(form.encode() + body), base.hex(), memories, request_id)
 
     def under(self, key: str) -> tuple[str, str]:
-        """What the door remembers: a digest of the key, and this."""
+        """Return the digest of the key and this record, as stored with the stream entry."""
         return _digest(key.encode()), msgspec.json.encode(self).decode()
 
     def settled(self, accepted: Accepted) -> Outcome:
-        """The outcome that counts: an earlier request's, where this one repeats it.
+        """Return the record of the original request if this one is a repetition, else this record.
 
         Raises:
-            Conflict: The earlier one had another body.
+            Conflict: The original request had a different body.
         """
         if accepted.earlier is None:
             return self
         earlier = msgspec.json.decode(accepted.earlier, type=Outcome)
         if earlier.body != self.body:
-            raise Conflict("this Idempotency-Key was used for another body within the last day")
+            raise Conflict("this Idempotency-Key was already used with a different body")
         return earlier
 
 

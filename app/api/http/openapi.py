@@ -1,4 +1,4 @@
-"""The OpenAPI page: FastAPI's, with the bodies that we decode ourselves, and what answers promise."""
+"""OpenAPI description: extend FastAPI's with the bodies decoded by msgspec and the response schemas."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _BARE = {
     ("/v1/schedule/{name}/run", "post"),
     ("/v1/privacy/memories/{memory_id}/anonymise", "post"),
 }
-"""Routes whose body may be left out."""
+"""Routes with an optional body."""
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
@@ -90,20 +90,20 @@ _PROBLEM = {
         "request_id": _TEXT,
     },
 }
-_INGEST = """Send one memory as an object, several as an array or a line each, or the messages of a chat. The answer
-comes as soon as they are safe in the queue.
+_INGEST = """Send one memory as an object, several as an array or as NDJSON, or the messages of a chat. The response
+is sent as soon as the memories are durably queued.
 
-Messages are an object with the field `messages`, as chat applications have them: each with a `role`, a `content` and
-maybe a `name`. Every message with text becomes a memory with that role, the `name` as its speaker and an id of its own,
-in the order of the messages. Roles are user, assistant, system and tool; `developer` is stored as system, `function` as
-tool. The fields beside `messages`, such as `thread`, `subject` or `tags`, apply to every message; an `occurred_at` of a
-message's own wins. Other fields of a message, such as `tool_calls`, are ignored.
+A chat is an object with the field `messages` in the usual chat format: each message has a `role`, a `content` and
+optionally a `name`. Every message with text becomes a memory with this role, the `name` as its speaker and a separate
+id, in the order of the messages. Roles are user, assistant, system and tool; `developer` is stored as system,
+`function` as tool. Other fields of the object, such as `thread`, `subject` or `tags`, apply to every message; a
+message's own `occurred_at` takes precedence. Other fields of a message, such as `tool_calls`, are ignored.
 
 `content` is a string or a list of parts. Parts of the types text, input_text and output_text are stored, joined by a
-newline; `left_out` counts the others by type for each message. Messages without text, such as tool calls, aren't
-stored: `skipped` names them, and `ids` has one entry for each message that is stored.
+newline; `left_out` counts the other parts by type for each message. Messages without text, such as tool calls, aren't
+stored: `skipped` lists them, and `ids` has one entry for each stored message.
 
-Searches and recalls leave out memories of the roles system and tool unless their `roles` ask for them."""
+Searches and recalls exclude memories with the roles system and tool unless `roles` includes them."""
 _MESSAGES_EXAMPLE = {
     "thread": "support-4711",
     "subject": "ann",
@@ -116,9 +116,8 @@ _MESSAGES_EXAMPLE = {
 }
 _SUPERSEDING = {
     "type": "array",
-    "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a "
-    "memory of that name, or was refused. Only where one was given and the answer waited until they were "
-    "stored.",
+    "description": "Outcome of each `supersedes` of these memories: active, waiting for a memory with that id, or "
+    "rejected. Present only if `supersedes` was given and the response waited until the memories were stored.",
     "items": {
         "type": "object",
         "required": ["id", "superseded_id", "named", "status", "reason", "why"],
@@ -135,7 +134,7 @@ _SUPERSEDING = {
 
 
 def install(app: FastAPI) -> None:
-    """Serve the completed description."""
+    """Make the application serve the extended description."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:
@@ -214,8 +213,16 @@ def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, An
         "properties": {
             "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
             "request_id": _TEXT,
-            "skipped": {"type": "array", "items": skipped, "description": "Of messages alone: those not stored."},
-            "left_out": {"type": "array", "items": left_out, "description": "Of messages alone: parts not stored."},
+            "skipped": {
+                "type": "array",
+                "items": skipped,
+                "description": "Only for chats: messages that were not stored.",
+            },
+            "left_out": {
+                "type": "array",
+                "items": left_out,
+                "description": "Only for chats: content parts that were not stored.",
+            },
             "supersedes": _SUPERSEDING,
         },
     }
@@ -234,7 +241,9 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
         "operationId": "ingest",
         "parameters": [
             _IDEMPOTENCY,
-            _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds.", {}),
+            _header(
+                "Prefer", "`wait=5` delays the response until all memories are searchable, for at most 5 seconds.", {}
+            ),
         ],
         "requestBody": {
             "required": True,
@@ -244,8 +253,11 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
             },
         },
         "responses": {
-            "202": {"description": "Accepted: ids in the order given", "content": _json(_named("Accepted"))},
-            "200": {"description": "With `Prefer: wait`: all are searchable", "content": _json(_named("Accepted"))},
+            "202": {"description": "Accepted: ids in the order of the memories", "content": _json(_named("Accepted"))},
+            "200": {
+                "description": "With `Prefer: wait`: all memories are searchable",
+                "content": _json(_named("Accepted")),
+            },
         },
     }
 
@@ -262,6 +274,6 @@ def _header(name: str, description: str, limits: dict[str, int]) -> dict[str, An
 
 _IDEMPOTENCY = _header(
     "Idempotency-Key",
-    "The same key with the same body has one effect, for a day.",
+    "Repeating a request with the same key and body within a day has no further effect.",
     {"minLength": 1, "maxLength": KEY_MAX_CHARACTERS},
 )

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), and the log line that tells why a request was refused."""
+"""Convert errors to problem details (RFC 9457) and log why a request was refused."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MEDIA_TYPE = "application/problem+json"
 SERVER_ERROR = 500
 
 _TITLES = {
-    404: ("not-found", "There is no such thing"),
-    405: ("method-not-allowed", "This path has no such method"),
+    404: ("not-found", "Resource not found"),
+    405: ("method-not-allowed", "Method not allowed for this path"),
 }
 
 log = structlog.get_logger(__name__)
 
 
 def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]:
-    """The body and the extra headers that tell a caller about an error."""
+    """Return the body and the extra headers of an error response."""
     body: dict[str, Any] = {
         "type": f"urn:ebbing:problem:{error.type}",
         "title": error.title,
@@ -47,12 +47,12 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
 
 
 def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
-    """The answer to a request that failed; says in the log why, by field names and never by their values.
+    """Build the response to a failed request and log the reason: field names only, never values.
 
     Args:
-        error: Why it failed.
-        request_id: Which request it was.
-        asked: Method and route, without what stood in the path's places.
+        error: The error.
+        request_id: Id of the request.
+        asked: Method and route template, without path parameters.
     """
     say = log.error if error.status == SERVER_ERROR else log.info
     say(
@@ -69,17 +69,17 @@ def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
 
 
 def as_ours(error: Exception) -> EbbingError:
-    """Any exception as one of our errors; what isn't expected is logged by its type and place."""
+    """Convert any exception to an `EbbingError`; log unexpected ones by type and location."""
     if isinstance(error, EbbingError) and not isinstance(error, Misconfigured):
         return error
     if is_passing(error):
-        return Unavailable("a store can't be reached", retry_after_seconds=2)
+        return Unavailable("a database is unreachable", retry_after_seconds=2)
     log.error("unexpected", error=type(error).__name__, exc_info=error)
     return EbbingError()
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application's routes with problem details."""
+    """Register handlers that answer every error with problem details."""
 
     async def ours(request: Request, error: Exception) -> Response:
         return respond(as_ours(error), request.state.request_id, _asked(request))
@@ -89,7 +89,7 @@ def install(app: FastAPI) -> None:
             raise error
         made = EbbingError(str(error.detail))
         made.status = error.status_code
-        made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
+        made.type, made.title = _TITLES.get(error.status_code, ("http", "The request failed"))
         response = respond(made, request.state.request_id, _asked(request))
         response.headers.update(error.headers or {})
         if error.status_code == 405:
@@ -109,7 +109,7 @@ def install(app: FastAPI) -> None:
 
 
 def _parameter(found: Mapping[str, Any]) -> FieldError:
-    """What is wrong with a parameter of the query; its value is a number or a length."""
+    """Describe an invalid query parameter; the value is reported only as a number or a length."""
     limit, given = decoding.limit(found), found["input"]
     value = None
     if limit is not None:
@@ -119,7 +119,7 @@ def _parameter(found: Mapping[str, Any]) -> FieldError:
 
 
 def _loggable(field: FieldError) -> str:
-    """The field's name; of an unknown one only where it stood, since its name may be anything."""
+    """Return the field name for logs; of unknown fields only the parent, because the name may contain anything."""
     return field.field.rpartition(".")[0] or "body" if field.message == UNKNOWN_FIELD else field.field
 
 
@@ -129,7 +129,7 @@ def _asked(request: Request) -> str:
 
 
 def _methods(request: Request) -> str:
-    """The methods of the request's path; a route knows only its own, and none knows the hot path."""
+    """Return all methods of the path, from OpenAPI: a route knows only its own, and none knows the ingest endpoint."""
     path = getattr(request.scope.get("route"), "path_format", None)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))
 
@@ -144,7 +144,7 @@ def _field(field: FieldError) -> dict[str, Any]:
 
 
 def _summary(error: EbbingError) -> str:
-    """One sentence out of the first field's error."""
+    """Summarise the first field error in one sentence."""
     if not error.errors:
         return error.title
     first = error.errors[0]

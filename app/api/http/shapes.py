@@ -1,4 +1,4 @@
-"""The JSON that goes out: shapes that others rely on. Fields may be added, never taken away."""
+"""JSON shapes of responses, and cursors. Clients rely on them: fields may be added but never removed."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def answer(value: object, status: int = 200) -> Response:
-    """A JSON response."""
+    """Return a JSON response."""
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
 def cursor_after(memory_id: UUID) -> str:
-    """Where the next page begins. Opaque to callers."""
+    """Return the cursor of the page after a memory. Opaque to callers."""
     return base64.urlsafe_b64encode(memory_id.bytes).decode().rstrip("=")
 
 
 def id_in_cursor(cursor: str) -> UUID:
-    """The id in a cursor.
+    """Decode a cursor of `cursor_after` into the id.
 
     Raises:
-        Invalid: It isn't one of ours.
+        Invalid: The cursor is malformed.
     """
     try:
         return UUID(bytes=base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
 
 
 def cursor_at(moment: datetime, row_id: UUID) -> str:
-    """The same in lists by time: where the row of this moment and id stands."""
+    """Return the cursor of the page after a row, in lists ordered by time."""
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
     return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big", signed=True) + row_id.bytes).decode()
 
 
 def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
-    """The moment and id in a cursor of a list by time; None where there is none.
+    """Decode a cursor of `cursor_at` into time and id; None for no cursor.
 
     Raises:
-        Invalid: It isn't one of ours.
+        Invalid: The cursor is malformed.
     """
     if cursor is None:
         return None
@@ -65,32 +65,32 @@ def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
         held = base64.urlsafe_b64decode(cursor)
         return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big", signed=True)), UUID(bytes=held[8:])
     except (ValueError, OverflowError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
 
 
 def cursor_in(name: str, memory_id: UUID) -> str:
-    """The same in lists of several parts: in the part of this name, after this memory."""
+    """Return the cursor after a memory within a named part, in lists of several parts."""
     return base64.urlsafe_b64encode(memory_id.bytes + name.encode()).decode()
 
 
 def part_in_cursor(cursor: str) -> tuple[str, UUID]:
-    """The part's name and the id in such a cursor.
+    """Decode a cursor of `cursor_in` into the part's name and the id.
 
     Raises:
-        Invalid: It isn't one of ours.
+        Invalid: The cursor is malformed.
     """
     try:
         held = base64.urlsafe_b64decode(cursor)
         return held[16:].decode(), UUID(bytes=held[:16])
     except (ValueError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
 
 
 def id_named(text: str, noun: str) -> UUID:
-    """An id in a path.
+    """Parse an id in a path.
 
     Raises:
-        NotFound: It isn't one, so it names nothing.
+        NotFound: The text isn't an id.
     """
     try:
         return UUID(text)
@@ -99,20 +99,20 @@ def id_named(text: str, noun: str) -> UUID:
 
 
 def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:
-    """A memory as the API shows it.
+    """Return a memory as JSON.
 
-    What time makes of it, `strength`, `importance`, `next_due_at` and the like, is null while it is pending.
+    Time-dependent fields such as `strength`, `importance` and `next_due_at` are null while it is pending.
     """
     return _pending(found) if isinstance(found, Pending) else _stored(found, live.get(found.memory_id))
 
 
 def change(move: Move) -> dict[str, Any]:
-    """A change that a dry run lists."""
+    """Return a change listed by a dry run."""
     return {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
 
 
 def memories(found: Sequence[Stored], live: Mapping[UUID, Live], limit: int) -> dict[str, Any]:
-    """A page of memories, and the cursor of the next where there may be more."""
+    """Return a page of memories, with the cursor of the next page if there may be one."""
     full = len(found) == limit
     return {
         "memories": [_stored(row, live.get(row.memory_id)) for row in found],
@@ -217,7 +217,7 @@ def _live(live: Live | None) -> dict[str, Any]:
 
 
 def superseding(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome of one `supersedes`, as answers show it."""
+    """Return the outcome of one `supersedes` as JSON."""
     return {
         "superseded_id": outcome.superseded_id,
         "named": outcome.named,
@@ -228,7 +228,7 @@ def superseding(outcome: Outcome) -> dict[str, Any]:
 
 
 def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
-    """What there was of reviews, for a memory without any too."""
+    """Return the review fields of a memory, with defaults if it has never been reviewed."""
     return {
         "reviewed_at": reviewed.reviewed_at if reviewed and reviewed.review_count else None,
         "review_count": reviewed.review_count if reviewed else 0,
@@ -237,7 +237,7 @@ def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
 
 
 def _moment(seconds: float) -> datetime | None:
-    """A moment of seconds since 1970; none beyond the calendar."""
+    """Convert Unix seconds to a datetime; None beyond the calendar."""
     return datetime.fromtimestamp(seconds, UTC) if seconds < FAR_SECONDS else None
 
 

@@ -1,1 +1,1 @@
-"""Routes for jobs, schedules, policies, consolidation, forecasts and self-tests."""
+"""Routes for maintenance, jobs, schedules, policies, consolidation, forecasts and self-tests."""

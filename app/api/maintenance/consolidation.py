@@ -1,4 +1,4 @@
-"""`/v1/consolidation`, `/v1/maintenance/consolidate`, `/v1/memories/{id}/lineage`: what was made of which memories."""
+"""`/v1/consolidation`, `/v1/maintenance/consolidate` and `/v1/memories/{id}/lineage`: merges and their lineage."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
 class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What to consolidate, and whether anything is written.
+    """Options of a consolidation run.
 
     Attributes:
-        dry_run: Only list what would become of which groups, and why; no model is asked.
-        as_of: Now, where it is left out. One that is yet to come is for a dry run alone.
-        level: How much shorter summaries shall be; left out, as the policy says.
-        limit: Most groups of a dry run, 1 to 1,000.
+        dry_run: Only list the groups with the planned action and its reason; no model is called.
+        as_of: Evaluate as of this time; default now. Future times require `dry_run`.
+        level: Strength of the reduction; default set by the policy.
+        limit: Maximum number of groups in a dry run, 1 to 1,000.
     """
 
     dry_run: bool = False
@@ -49,14 +49,15 @@ class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @router.post(
     "/maintenance/consolidate",
-    summary="Merge what belongs together",
+    summary="Consolidate memories",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: the groups, what would become of each, and the first text"}},
+    responses={200: {"description": "With `dry_run`: the groups, the planned action of each, and an example text"}},
 )
 def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """A job that compares what is new with all there is: small groups are linked, larger ones summarised.
+    """Start a job that compares new memories with all others: small groups are linked, larger ones summarised.
 
-    Important memories, those never forgotten, held ones, those of the last days and one of each day stay as they are.
+    Excluded are important memories, memories marked never to be forgotten or under a legal hold, those of the last
+    days, and one memory of each day.
     """
     wanted = decode(body, Consolidate)
     if wanted.as_of is not None:
@@ -71,32 +72,35 @@ def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
     return shapes.answer({"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None})
 
 
-@router.get("/consolidation/runs", summary="Runs of consolidation, newest first")
+@router.get("/consolidation/runs", summary="List consolidation runs, newest first")
 def runs(caller: Keeper, limit: Limit = 50, cursor: str | None = None) -> Response:
-    """By cursor. `reduction` is the share by which summaries are shorter than what they are made of."""
+    """Return a page of runs. `reduction` is the share by which summaries are shorter than their source memories."""
     found = merges.runs(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].started_at, found[-1].run_id) if len(found) == limit else None
     return shapes.answer({"runs": [_run(run) for run in found], "next_cursor": following})
 
 
-@router.get("/consolidation/merges", summary="Merges, newest first")
+@router.get("/consolidation/merges", summary="List merges, newest first")
 def page(caller: Keeper, status: Status | None = None, limit: Limit = 50, cursor: str | None = None) -> Response:
-    """By cursor; with `status=waiting` those that wait for somebody's yes."""
+    """Return a page of merges; `status=waiting` selects those waiting for approval."""
     found = merges.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
     last = found[-1].merge if len(found) == limit else None
     following = shapes.cursor_at(last.created_at, last.merge_id) if last else None
     return shapes.answer({"merges": [_merge(shown) for shown in found], "next_cursor": following})
 
 
-@router.get("/consolidation/merges/{merge_id}", summary="One merge")
+@router.get("/consolidation/merges/{merge_id}", summary="Get a merge")
 def get(caller: Keeper, merge_id: str) -> Response:
-    """A merge, and the memories that it took: `source` went into its summary, `kept` stays beside it."""
+    """Return a merge and its memories: `source` memories are part of the summary, `kept` ones stay separate."""
     return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
-@router.get("/consolidation/merges/{merge_id}/preview", summary="What a merge says, beside what its sources say")
+@router.get("/consolidation/merges/{merge_id}/preview", summary="Preview a merge: its summary and source texts")
 def preview(caller: Keeper, merge_id: str) -> Response:
-    """Of one that waits, the summary is made for this answer and stored nowhere; a model may be asked for it."""
+    """Return the texts of a merge.
+
+    The summary of a waiting merge is generated for this response, possibly by a model, and not stored.
+    """
     found = merges.preview(caller.tenant_id, shapes.id_named(merge_id, "merge"))
     summary = found.summary and {
         "text": found.summary.text,
@@ -112,31 +116,31 @@ def preview(caller: Keeper, merge_id: str) -> Response:
     return shapes.answer({"id": found.merge.merge_id, "status": found.merge.status, "texts": texts, "summary": summary})
 
 
-@router.post("/consolidation/merges/{merge_id}/approve", summary="Agree to a merge", status_code=202)
+@router.post("/consolidation/merges/{merge_id}/approve", summary="Approve a merge", status_code=202)
 def approve(caller: Keeper, merge_id: str) -> Response:
-    """A job that carries it out, after a last look; 409 where it doesn't wait."""
+    """Start a job that checks the merge again and applies it; 409 if the merge isn't waiting."""
     parameters = approving.parameters(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
     job_id = jobs.create(caller.tenant_id, approving.KIND, parameters, lone=False, actor=caller.key_id)
     return shapes.answer({"job_id": job_id}, 202)
 
 
-@router.post("/consolidation/merges/{merge_id}/reject", summary="Refuse a merge")
+@router.post("/consolidation/merges/{merge_id}/reject", summary="Reject a merge")
 def reject(caller: Keeper, merge_id: str) -> Response:
-    """Its memories aren't proposed again, unless with others or with other texts; 409 where it doesn't wait."""
+    """Reject a merge; 409 if it isn't waiting. It is proposed again only with other memories or changed texts."""
     approving.reject(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
     return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
 @router.post("/consolidation/merges/{merge_id}/undo", summary="Undo a merge")
 def undo(caller: Keeper, merge_id: str) -> Response:
-    """Its summary goes, and its sources are active again as they were; 409 where they are gone, held or cold."""
+    """Delete the summary and reactivate its sources; 409 if they are deleted, under a legal hold or in cold storage."""
     undoing.undo(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
     return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
-@router.get("/memories/{memory_id}/lineage", summary="What a memory was made of, and what was made of it")
+@router.get("/memories/{memory_id}/lineage", summary="Get the lineage of a memory")
 def lineage(caller: Reader, memory_id: str) -> Response:
-    """`made_from` is the merge that has made it, null for what a caller has sent; `merged_into` those that took it."""
+    """Return the merge that created the memory (`made_from`, null if a caller sent it) and merges that used it."""
     stored_id, found = merges.lineage(caller.tenant_id, id_of(memory_id))
     made = [_merge(shown) for shown in found if shown.merge.summary_id == stored_id]
     took = [_merge(shown) for shown in found if shown.merge.summary_id != stored_id]

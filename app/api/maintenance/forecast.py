@@ -1,4 +1,4 @@
-"""`POST /v1/forecast`: how many memories decay will put into each tier on the coming days."""
+"""`POST /v1/forecast`: predict the number of memories per tier on the coming days."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ router = APIRouter(prefix="/v1", tags=["forecast"])
 
 
 class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What to look ahead to.
+    """Options of a forecast.
 
     Attributes:
-        days: How many days, 0 to 3650.
-        policy: Fields of the policy to try: the rest stays as it is. Without it there is no what-if.
+        days: Number of days, 0 to 3650.
+        policy: Policy fields to change for a what-if forecast; omitted for none.
         subject: Only memories about this subject.
     """
 
@@ -33,18 +33,18 @@ class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     subject: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse NUL characters, which no memory can hold.
+        """Reject NUL characters, which can't be stored.
 
         Raises:
-            ValueError: The subject has one; a `ValidationError` while decoding.
+            ValueError: The subject contains one; becomes a `ValidationError` while decoding.
         """
         if self.subject and "\0" in self.subject:
-            raise ValueError("a NUL character can't be searched for")
+            raise ValueError("contains a NUL character, which can't be stored")
 
 
-@router.post("/forecast", summary="Tiers on the coming days, as things are and under another policy")
+@router.post("/forecast", summary="Forecast memories per tier, optionally under a changed policy")
 def outlook(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Memories by tier for each day, as decay alone will have it; nothing is changed."""
+    """Return the number of memories per tier and day, as predicted from decay alone. Read-only."""
     wanted = decode(body, Forecast)
     found = forecast.forecast_tiers(caller.tenant_id, Wish(wanted.days, wanted.policy, wanted.subject))
     shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: long work of the tenant, its progress, and a way to cancel it."""
+"""`/v1/jobs`: list, inspect and cancel background jobs."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Jobs without their logs, by cursor."""
+    """Return a page of jobs without their logs."""
     if kind is not None and "\0" in kind:
-        raise Invalid(errors=[FieldError("kind", "holds a NUL character, which no kind has")])
+        raise Invalid(errors=[FieldError("kind", "contains a NUL character, which no kind has")])
     found = jobs.page(caller.tenant_id, status, kind, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].created_at, found[-1].job_id) if len(found) == limit else None
     return shapes.answer({"jobs": [_shown(job) for job in found], "next_cursor": following})
 
 
-@router.get("/{job_id}", summary="One job")
+@router.get("/{job_id}", summary="Get a job")
 def get(caller: Maintainer, job_id: str) -> Response:
-    """A job with its log: the last 200 lines, oldest first."""
+    """Return a job with the last 200 lines of its log, oldest first."""
     return shapes.answer(_shown(jobs.get(caller.tenant_id, shapes.id_named(job_id, "job"))))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", status_code=202)
 def cancel(caller: Maintainer, job_id: str) -> Response:
-    """It ends between two steps; what it has done stays."""
+    """Cancel a job: it stops after its current step; completed work is not reverted."""
     return shapes.answer(_shown(jobs.cancel(caller.tenant_id, shapes.id_named(job_id, "job"))), 202)
 
 

@@ -1,4 +1,4 @@
-"""`POST /v1/maintenance/…`: work on all of a tenant's memories, done by jobs."""
+"""`POST /v1/maintenance/…`: start or preview maintenance jobs over all memories of a tenant."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CHANGES_MAX = 1000
 
 
 class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What to move to the settings' embedding space.
+    """Options of a move to the embedding model in the settings.
 
     Attributes:
         dry_run: Only count the memories.
-        every_tenant: All tenants that are in another space, instead of the caller's own; needs the scope `admin`.
+        every_tenant: Move all tenants in another embedding space, not only the caller's; requires the scope `admin`.
     """
 
     dry_run: bool = False
@@ -42,13 +42,13 @@ class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Due(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """As of when memories are looked at, and whether anything is written.
+    """Options of a maintenance job.
 
     Attributes:
-        dry_run: Only list what would change, and why.
-        as_of: Now, where it is left out. One that is yet to come is for a dry run alone.
-        limit: Most changes in a page of a dry run, 1 to 1,000.
-        cursor: Where the page of a dry run begins: the `next_cursor` of the one before, with the same `as_of`.
+        dry_run: Only list the changes and their reasons.
+        as_of: Evaluate as of this time; default now. Future times require `dry_run`.
+        limit: Maximum number of changes in a page of a dry run, 1 to 1,000.
+        cursor: `next_cursor` of the previous page of a dry run, with the same `as_of`.
     """
 
     dry_run: bool = False
@@ -58,11 +58,11 @@ class Due(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Of which moment a run of self-tests is, and whether it is one.
+    """Options of a self-test run.
 
     Attributes:
-        dry_run: Only name the memories that would be asked about.
-        as_of: Now, where it is left out. One that is yet to come is for a dry run alone.
+        dry_run: Only list the memories that would be tested.
+        as_of: Evaluate as of this time; default now. Future times require `dry_run`.
     """
 
     dry_run: bool = False
@@ -71,17 +71,17 @@ class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @router.post(
     "/reembed",
-    summary="Move to the settings' embedding model",
+    summary="Move to the embedding model in the settings",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: how many memories would be embedded"}},
+    responses={200: {"description": "With `dry_run`: the number of memories to embed"}},
 )
 def start_reembed(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that embeds what lacks a vector of that model, and then searches by it; found meanwhile as before."""
+    """Start a job that embeds memories with the new model. Searches use the old model until all are embedded."""
     wanted = decode(body, Reembed)
     if wanted.every_tenant and "admin" not in caller.scopes:
-        raise NotAllowed("every_tenant needs a key of the scope 'admin'")
+        raise NotAllowed("every_tenant requires a key with the scope 'admin'")
     moving = spaces.tenants_elsewhere() if wanted.every_tenant else [caller.tenant_id]
     if wanted.dry_run:
         counts = {"memories": sum(map(reembed.lacking, moving)), "tenants": len(moving)}
@@ -93,23 +93,23 @@ def start_reembed(
 
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "With `dry_run`: a page of what would change, and counts of the memories of this page"}
+    200: {"description": "With `dry_run`: a page of changes, with counts for this page"}
 }
 
 
-@router.post("/sweep", summary="Find what has faded", status_code=202, responses=_ANSWERS)
+@router.post("/sweep", summary="Assign tiers by strength", status_code=202, responses=_ANSWERS)
 def start_sweep(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that looks at each memory whose next moment has come, and notes the tier that it shall be in."""
+    """Start a job that evaluates each due memory and records the tier it should be in, without moving it."""
     return _started(caller, sweep.KIND, decode(body, Due))
 
 
-@router.post("/rebase", summary="Bring memories to the policy in force", status_code=202, responses=_ANSWERS)
+@router.post("/rebase", summary="Migrate memories to the current policy", status_code=202, responses=_ANSWERS)
 def start_rebase(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that anchors what is left under an older policy anew: strength now is the same before and after."""
+    """Start a job that migrates memories still under an older policy. Their current strength doesn't change."""
     return _started(caller, rebase.KIND, decode(body, Due))
 
 
@@ -117,7 +117,7 @@ def start_rebase(
 def start_archive(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that sweeps, and moves what has faded out of the active memories; a use brings it back."""
+    """Start a job that sweeps and moves faded memories to the archive; a use reactivates them."""
     return _started(caller, archive.KIND, decode(body, Due))
 
 
@@ -125,31 +125,31 @@ def start_archive(
 def start_cold(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that sweeps, and moves what has faded further out of the archive; `restore` brings it back."""
+    """Start a job that sweeps and moves strongly faded memories to cold storage; `restore` reactivates them."""
     return _started(caller, cold.KIND, decode(body, Due))
 
 
-@router.post("/delete", summary="Delete for good", status_code=202, responses=_ANSWERS)
+@router.post("/delete", summary="Permanently delete forgotten memories", status_code=202, responses=_ANSWERS)
 def start_delete(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that removes what is in cold storage and fulfils every condition of deletion; it can't be undone."""
+    """Start a job that deletes memories in cold storage that meet every deletion condition. It can't be undone."""
     return _started(caller, removals.KIND, decode(body, Due))
 
 
 @router.post(
     "/selftest",
-    summary="Let the memory test itself",
+    summary="Run self-tests",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: what the next run would ask about"}},
+    responses={200: {"description": "With `dry_run`: the memories that would be tested"}},
 )
 def start_selftest(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that asks about a sample of the memories, as a night does once a week, whether it is due or not.
+    """Start a job that tests retrieval on a sample of memories, even if no weekly run is due.
 
-    What passes becomes stronger without that being a use; what fails is flagged for review. A dry run names the
-    memories by kind; `from` is the one that a connection leads from.
+    Memories that pass are reinforced, which doesn't count as a use; memories that fail are flagged for review. A dry
+    run lists the memories by kind; `from` is the start of a tested link.
     """
     wanted = decode(body, SelfTest)
     if wanted.as_of is not None:
@@ -164,13 +164,13 @@ def start_selftest(
     return shapes.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
 
 
-@router.post("/expire", summary="Remove what has expired", status_code=202, responses=_ANSWERS)
+@router.post("/expire", summary="Delete memories past their retention period", status_code=202, responses=_ANSWERS)
 def start_expire(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that sweeps, and removes what privacy allows no longer, from any tier; it can't be undone.
+    """Start a job that sweeps and deletes memories whose retention period has expired, in any tier. It can't be undone.
 
-    A dry run lists beside it, as `summaries`, which summaries of it would go too, or be made again.
+    A dry run also lists, as `summaries`, the summaries that would be deleted or regenerated.
     """
     return _started(caller, expiry.KIND, decode(body, Due))
 

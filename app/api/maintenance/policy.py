@@ -1,4 +1,4 @@
-"""`/v1/policy`: the tenant's policy, its versions, and what a change would do."""
+"""`/v1/policy`: read, preview and change the tenant's policy; list its versions."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
 
 
 class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What to change in the policy.
+    """Change of the policy.
 
     Attributes:
-        policy: The fields to change, at any depth; what isn't named stays, null is back to the default. Parameters of
-            another profile start at its defaults. Where nothing is named, nor a preset, versions that wait are called
-            off.
-        preset: Name of a preset, which goes before the fields.
-        effective_at: From when on it holds, at most a year ahead; at once where it is left out. Versions that would
-            begin later than that never do.
-        expected_version: The latest version that you know of (`latest_version`); if there is a later one, 409.
-        dry_run: Only tell what would change, and what that does to the memories.
+        policy: Fields to change, at any depth. Omitted fields keep their value, null resets a field to its default.
+            Parameters of a newly selected profile start at its defaults. Without fields and preset, scheduled versions
+            are cancelled.
+        preset: Preset to apply before the fields.
+        effective_at: Time from which the change applies, at most a year ahead; default now. Versions scheduled for
+            later are cancelled.
+        expected_version: Latest version known to the caller (`latest_version`); 409 if a later one exists.
+        dry_run: Only return the changes and their effects on the memories.
     """
 
     policy: dict[str, Any] = {}
@@ -51,9 +51,9 @@ class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dry_run: bool = False
 
 
-@router.get("", summary="The policy in force")
+@router.get("", summary="Get the policy")
 def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None) -> Response:
-    """The policy with all of its values, and which comes next; or any other version of it."""
+    """Return the current policy with all values and the next scheduled version, or another version."""
     if version is not None:
         return shapes.answer(_version(policy_versions.get(caller.tenant_id, version)))
     held, waiting, latest = policy_versions.in_force(caller.tenant_id)
@@ -61,11 +61,11 @@ def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSIO
     return shapes.answer(_version(held) | {"latest_version": latest, "next": following})
 
 
-@router.get("/versions", summary="List versions of the policy, latest first")
+@router.get("/versions", summary="List policy versions, latest first")
 def versions(
     caller: Maintainer, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
 ) -> Response:
-    """Versions without their values, by cursor."""
+    """Return a page of versions without their values."""
     found = policy_versions.page(caller.tenant_id, _below(cursor), limit)
     following = str(found[-1].era.version) if len(found) == limit else None
     shown = [_listed(version) for version in found]
@@ -74,9 +74,9 @@ def versions(
 
 @router.put("", summary="Change the policy")
 def put(caller: Maintainer, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """A new version with these fields changed. What happened until it holds stays as it happened.
+    """Create a policy version with the changed fields. Events before it takes effect are not re-evaluated.
 
-    A change of what is so already makes no version, so the same request may be sent again.
+    A request that changes nothing creates no version, so it is safe to repeat.
     """
     wanted = decode(body, PolicyChange)
     change = Change(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)
@@ -137,5 +137,5 @@ def _below(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= len(str(VERSION_MAX))):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
     return int(cursor)

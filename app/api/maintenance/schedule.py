@@ -1,4 +1,4 @@
-"""`/v1/schedule`: what is done for the tenant by itself, when, and how it went."""
+"""`/v1/schedule`: scheduled maintenance of the tenant, its runs and their results."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ PAGE_MAX = 500
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 
 
-@router.get("", summary="What runs by itself, and when")
+@router.get("", summary="List schedules")
 def of_tenant(caller: Maintainer) -> Response:
-    """Each with its times, how late it is, and its last run; the times are the policy's, `night` and `time_zone`."""
+    """Return schedules with times, delay and last run. The policy fields `night` and `time_zone` set the times."""
     return shapes.answer({"schedule": [_shown(found) for found in schedule.list_schedules(caller.tenant_id)]})
 
 
 @router.post(
     "/{name}/run",
-    summary="Run it now",
+    summary="Run a schedule now",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: a page of what each step would change, and its counts"}},
+    responses={200: {"description": "With `dry_run`: a page of the changes of each step, with counts"}},
 )
 def run(caller: Maintainer, name: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Besides the scheduled ones, and while it is paused too. Where a run is under way, that one is returned.
+    """Start an unscheduled run, even if the schedule is paused. If a run is in progress, it is returned instead.
 
-    The body may be left out. The pages of a dry run are of one moment, `as_of`: give it with each cursor.
+    The body is optional. All pages of a dry run are evaluated at one time: send the returned `as_of` with each cursor.
     """
     wanted = decode(body, Due) if body else Due()
     if not wanted.dry_run:
@@ -56,23 +56,23 @@ def run(caller: Maintainer, name: str, body: Annotated[bytes, Depends(body_of)])
     return shapes.answer(page)
 
 
-@router.post("/{name}/pause", summary="Let it rest")
+@router.post("/{name}/pause", summary="Pause a schedule")
 def pause(caller: Maintainer, name: str) -> Response:
-    """Nothing is run by itself until it is resumed; a run under way goes on."""
+    """Pause scheduled runs until they are resumed; a run in progress continues."""
     return shapes.answer(_shown(schedule.pause(caller.tenant_id, name, paused=True)))
 
 
-@router.post("/{name}/resume", summary="Let it go on")
+@router.post("/{name}/resume", summary="Resume a schedule")
 def resume(caller: Maintainer, name: str) -> Response:
-    """What it has missed is caught up with once, where that isn't too long ago."""
+    """Resume scheduled runs. A recently missed run is made up once."""
     return shapes.answer(_shown(schedule.pause(caller.tenant_id, name, paused=False)))
 
 
-@router.get("/{name}/runs", summary="List its runs, newest first")
+@router.get("/{name}/runs", summary="List runs of a schedule, newest first")
 def runs(
     caller: Maintainer, name: str, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
 ) -> Response:
-    """By cursor; the log of a run is that of its job."""
+    """Return a page of runs. The log of a run is the log of its job."""
     found = schedule.runs(caller.tenant_id, name, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].scheduled_for, found[-1].run_id) if len(found) == limit else None
     return shapes.answer({"runs": [_run(one) for one in found], "next_cursor": following})

@@ -1,4 +1,4 @@
-"""`/v1/self-tests`: how the service's tests of its own memory went."""
+"""`/v1/self-tests`: results of the retrieval self-tests."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor. `results` has by kind how many tests have passed and failed; a run under way has none yet.
+    """Return a page of runs. `results` has the number of passed and failed tests by kind; empty while running.
 
-    `other_words` asks by a question in other words than the memory's. `recall` shows what recall brings up for that
-    question; its `empty` is the number of recalls that brought nothing at all. Neither flags its memory.
-    What failed is among `GET /v1/reviews?by=flagged`. No question and no answer of a test is kept.
+    `other_words` searches with a paraphrased question. `recall` runs a recall with this question; its `empty` is the
+    number of recalls that returned nothing. These two kinds don't flag memories; failures of the other kinds are listed
+    by `GET /v1/reviews?by=flagged`. Questions and answers of tests are not stored.
     """
     found = self_tests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].started_at, found[-1].run_id) if len(found) == limit else None

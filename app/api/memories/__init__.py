@@ -1,1 +1,1 @@
-"""Routes that send, read, search, recall and change memories."""
+"""Routes to send, read, search, recall and change memories."""

@@ -1,6 +1,6 @@
-"""`POST /v1/memories`: the hot path. It reads, checks, appends to the stream, and answers.
+"""`POST /v1/memories`, the hot path: read and validate the body, append it to the stream, respond.
 
-A bare ASGI endpoint: nothing between the socket and the one Redis call but what is needed.
+A bare ASGI endpoint, to keep the work between the socket and the single Redis call minimal.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
-"""Status, body and headers."""
+"""Status, body and headers of a response."""
 
 
 class Ingest:
-    """The endpoint, with the door and the nudger that it uses."""
+    """ASGI endpoint for ingest requests."""
 
     def __init__(self, door: Door, nudger: Nudger) -> None:
-        """Take the way into Redis, and the way to wake a worker."""
+        """Use `door` to append to the stream and `nudger` to wake a worker."""
         self._door = door
         self._nudger = nudger
         self._sizes: dict[UUID, tuple[float, int | None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         started = time.perf_counter()
         request_id = scope["state"]["request_id"]
         try:
@@ -63,7 +63,7 @@ class Ingest:
                 status, body, headers = await self._traced(scope, receive, request_id)
             else:
                 status, body, headers = await self._take(scope, receive, request_id, trace(scope))
-        except Exception as error:  # noqa: BLE001 - every failure has an answer
+        except Exception as error:  # noqa: BLE001 - every failure gets a response
             await _refused(error, request_id)(scope, receive, send)
             return
         metrics.ACK_SECONDS.observe(time.perf_counter() - started)
@@ -71,7 +71,7 @@ class Ingest:
         await send({"type": "http.response.body", "body": body})
 
     async def _traced(self, scope: Scope, receive: Receive, request_id: str) -> Answer:
-        """The same under a span, whose context goes with the request."""
+        """Handle a request inside a trace span, whose context is stored with the stream entry."""
         traced = tracing.request("ingest", trace(scope))
         try:
             answer = await self._take(scope, receive, request_id, traced.told)
@@ -122,22 +122,22 @@ class Ingest:
         return status, _accepted(ids, request_id, given, more), headers
 
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
-        """Return the memories that the body holds, all of them checked."""
+        """Decode and validate the memories in a body."""
         given = bodies.read(body, form, None)
         memories, most = given.memories, settings().request_memories_max
         if given.messages is not None and given.messages > most:
             raise Invalid(errors=[FieldError("messages", "has too many messages", given.messages, most)])
         if not memories:
-            raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])
+            raise Invalid(errors=[FieldError("body", "contains no memories", 0, most)])
         if len(memories) > most:
-            raise Invalid(errors=[FieldError("body", "holds too many memories", len(memories), most)])
+            raise Invalid(errors=[FieldError("body", "contains too many memories", len(memories), most)])
         sizes = {len(memory.embedding) for memory in memories if memory.embedding is not None}
         if sizes and sizes != {size := await self._vector_size(tenant_id)}:
-            bodies.read(body, form, size)  # names the first that is wrong
+            bodies.read(body, form, size)  # raises for the first vector of the wrong size
         return given
 
     async def _vector_size(self, tenant_id: UUID) -> int | None:
-        """Size of the tenant's vectors, trusted for a few seconds like a key; None accepts any."""
+        """Return the size of the tenant's vectors, cached for a few seconds like a key; None accepts any size."""
         now = time.monotonic()
         since, size = self._sizes.get(tenant_id, (now - settings().key_cache_seconds, None))
         if now - since >= settings().key_cache_seconds:
@@ -149,7 +149,7 @@ class Ingest:
 
 
 def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> bytes:
-    """Build the answer's body, with `more` fields as JSON; of messages it names what isn't stored of them."""
+    """Build the response body with `more` fields as JSON; for chats, include the parts that aren't stored."""
     listed = '","'.join(ids)
     answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}"
     if given.messages is None:
@@ -159,10 +159,10 @@ def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> byte
 
 
 def _refused(error: Exception, request_id: str) -> ASGIApp:
-    """The answer to a request that failed.
+    """Build the response to a failed request.
 
-    A name for the error in the frame that has caught it would keep the request, and so its connection, until Python
-    looks for cycles.
+    This is a separate function to avoid binding the exception in the caller's frame: a reference cycle would keep the
+    connection alive until the next garbage collection.
     """
     ours = as_ours(error)
     metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
@@ -187,13 +187,13 @@ def _wait_seconds(scope: Scope) -> float | None:
 
 
 def trace(scope: Scope) -> str:
-    """The caller's trace context (W3C), so that the work behind can be found from the request."""
+    """Return the caller's W3C trace context, which links background work to the request; empty if invalid."""
     given = header(scope, b"traceparent") or ""
     return given if _TRACEPARENT.fullmatch(given) else ""
 
 
 async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
-    """Return the outcome of each `supersedes` of stored memories, as a part of the answer."""
+    """Return the outcome of each `supersedes` of stored memories, as a fragment of the response body."""
     wanted = [UUID(memory_id) for memory_id in ids]
     outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
     shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]
@@ -201,7 +201,7 @@ async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
 
 
 async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:
-    """Wait until the memories are searchable, at most so long. Returns whether they are."""
+    """Wait until the memories are searchable; return False on timeout."""
     deadline = time.monotonic() + seconds
     wanted = [UUID(memory_id) for memory_id in ids]
     for turn in range(1_000_000):

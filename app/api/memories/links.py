@@ -1,4 +1,4 @@
-"""`/v1/links`: relations between memories."""
+"""`/v1/links`: add, list and remove links between memories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(
     to_id: Annotated[UUID | None, Query(alias="to")] = None,
     kind: Annotated[str | None, Query(min_length=1, max_length=KIND_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] = None,
 ) -> Wanted:
-    """Links of `memory` in either direction, out of `from`, into `to`, of this kind; all that are given must hold."""
+    """Filter links by `memory` at either end, by `from`, `to` and `kind`; all conditions must match."""
     return Wanted(memory, from_id, to_id, kind)
 
 
@@ -46,7 +46,7 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
     cursor: str | None = None,
 ) -> Response:
-    """Links by cursor: of a memory in either direction, out of `from`, into `to`; all there are where none is named."""
+    """Return a page of links: of `memory` in either direction, from `from`, to `to`; without conditions, all links."""
     found = links.page(caller.tenant_id, meant, None if cursor is None else _key(cursor), limit)
     following = _cursor(found[-1].key) if len(found) == limit else None
     return shapes.answer({"links": [_shown(link) for link in found], "next_cursor": following})
@@ -54,7 +54,7 @@ def page(
 
 @router.post("", summary="Link memories")
 def add(caller: Annotated[Caller, Depends(needs("ingest"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """One link or up to 1,000, all of them or none. The same again changes nothing but the weight."""
+    """Add one link or up to 1,000 atomically. Adding an existing link updates its weight."""
     given = decode(body, NewLinks)
     done = links.add(caller.tenant_id, [given] if isinstance(given, NewLink) else given)
     return shapes.answer(done._asdict())
@@ -67,9 +67,9 @@ def remove(
     *,
     both_ways: bool = False,
 ) -> Response:
-    """All links of `memory`, those out of `from`, into `to`, or from one to the other; the memories stay."""
+    """Remove all links of `memory`, from `from`, to `to`, or between the two. The memories are not deleted."""
     if meant.memory_id is None and meant.from_id is None and meant.to_id is None:
-        raise Invalid(errors=[FieldError("memory", "is missing: name a memory, or `from` and `to`")])
+        raise Invalid(errors=[FieldError("memory", "is missing: give `memory`, or `from` and `to`")])
     return shapes.answer({"removed": links.remove(caller.tenant_id, meant, both_ways=both_ways)})
 
 
@@ -85,7 +85,7 @@ def _shown(link: Link) -> dict[str, Any]:
 
 
 def _cursor(key: Key) -> str:
-    """Where the next page begins. Opaque to callers."""
+    """Return the cursor of the page after a link. Opaque to callers."""
     return base64.urlsafe_b64encode(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()).decode()
 
 
@@ -96,5 +96,5 @@ def _key(cursor: str) -> Key:
         kind = held[2 * _ID_BYTES :].decode()
         key = Key(UUID(bytes=held[:_ID_BYTES]), UUID(bytes=held[_ID_BYTES : 2 * _ID_BYTES]), kind)
     if key is None or "\0" in key.kind:
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
     return key

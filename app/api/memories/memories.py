@@ -1,4 +1,4 @@
-"""`/v1/memories/{id}` and the list; ingest has a module of its own."""
+"""`/v1/memories`: list, read, edit, restore and delete memories. Ingest is in a separate module."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
 PAGE_MAX = 500
 PLACE_MAX: Final = 2**63 - 1
-"""Of an entry in a history; a bigint."""
+"""Largest position of a history entry (bigint)."""
 
 Reader = Annotated[Caller, Depends(needs("read"))]
 Writer = Annotated[Caller, Depends(needs("ingest"))]
 Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 Moment = Annotated[AwareDatetime, DATED]
-AsOf = Annotated[Moment | None, Query(description="Show strength and what comes of it as of this moment; else now.")]
+AsOf = Annotated[Moment | None, Query(description="Compute strength and derived values as of this time. Default: now.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 _NAMES: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
@@ -64,11 +64,11 @@ def page(
     limit: Limit = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted.
+    """Return a page of stored memories.
 
-    `strength_above` and `strength_below` compare the strength that a memory has now. With `superseded`, those alone
-    that others have superseded (true), or none of them (false). `role` compares the speaker's effective role; without
-    it, memories of all roles are listed.
+    `after` and `before` compare the time of occurrence, or else of acceptance. `strength_above` and `strength_below`
+    compare the current strength. `superseded=true` selects only superseded memories, `false` excludes them. `role`
+    compares the effective role of the speaker; without it, all roles are listed.
     """
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
@@ -77,27 +77,28 @@ def page(
     return shapes.answer(shapes.memories(found, live.live_numbers(caller.tenant_id, found, as_of), limit))
 
 
-@router.get("/{memory_id}", summary="One memory")
+@router.get("/{memory_id}", summary="Get a memory")
 def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
-    """A memory; `status` is `pending`, and its strength null, while it waits to be stored.
+    """Return a memory. Until it is stored, `status` is `pending` and its strength is null.
 
-    Of one in cold storage, `summary` is true: its text is what is kept of it here, the first sentences.
+    In cold storage, `summary` is true and `text` contains only the first sentences.
 
-    With `as_of`, `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority` are those
-    of another moment. Of one before the last use or change of the memory, they are as they were then.
+    With `as_of`, the fields `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority`
+    are computed for that time. Times before the last use or change give the values of then.
 
-    It is current from `valid_from`, when it was accepted, to `valid_to`, since when one of `superseded_by` is there;
-    null while it is. What it `supersedes` itself is what it has taken the place of. All of these are direct.
+    The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current), the time since which a
+    memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
+    relations.
     """
     return _shown(caller, memories.get(caller.tenant_id, id_of(memory_id)), as_of)
 
 
-@router.get("/{memory_id}/history", summary="What happened to a memory")
+@router.get("/{memory_id}/history", summary="Get the history of a memory")
 def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | None = None) -> Response:
-    """Newest first, by cursor, back to its acceptance, as far as the policy's `history_days` reach.
+    """Return a page of events, newest first, back to acceptance or to the limit of the policy's `history_days`.
 
-    Uses, tests and reviews tell strength `before` and `after`; other changes tell what changed, and the `strength`
-    that was left by it. `policy` is a version of the tenant's policy that took effect.
+    Uses, tests and reviews have the strength `before` and `after`; other events have the changed value and the
+    resulting `strength`. An event `policy` marks a policy version that took effect.
     """
     older_than = shapes.place_in_cursor(cursor)
     before = older_than and (older_than[0], min(older_than[1].int, PLACE_MAX))
@@ -106,14 +107,14 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
     return shapes.answer({"history": [_happened(entry) for entry in found], "next_cursor": following})
 
 
-@router.get("/{memory_id}/why", summary="Why a memory is kept where it is")
+@router.get("/{memory_id}/why", summary="Explain the tier of a memory")
 def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
-    """Where it is (`tier`) and shall be (`wanted`), the rule that decides, in words, with the numbers that were used.
+    """Return the current tier (`tier`) and the target tier (`wanted`), with the deciding rule and its numbers.
 
-    `next_change` is what comes by itself unless it is used; null where nothing does. `holds` are the legal holds on it;
-    their reasons are told to keys of the scope `privacy` alone. `supersedes` lists what the memory supersedes, with
-    the status of each: `active`, `waiting` for a memory of that name, or `rejected`, and why. `corrects` and
-    `corrected_by` are the memories on both sides of a correction.
+    `next_change` is the next tier change if the memory isn't used, or null. `holds` lists legal holds; their reasons
+    are shown only to keys with the scope `privacy`. `supersedes` lists the superseded memories with status (`active`,
+    `waiting` for a memory with that id, or `rejected`) and reason. `corrects` and `corrected_by` list the memories on
+    either side of a correction.
     """
     found = why.explain(caller.tenant_id, id_of(memory_id), as_of)
     return shapes.answer(_explained(found, with_reasons="privacy" in caller.scopes))
@@ -121,20 +122,20 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Change the fields given; null empties one. The next search is right, neighbours' context included.
+    """Change the given fields; null clears a field. The next search reflects the edit, including neighbours' context.
 
-    Of a memory under a legal hold, `salience` and `multiplier` alone may be changed: else 409.
+    Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
     """
     return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
 
 
 @router.post(
     "/{memory_id}/restore",
-    summary="Bring a memory back",
-    responses={202: {"description": "It is in cold storage: a job fetches it"}},
+    summary="Restore a memory",
+    responses={202: {"description": "The memory is in cold storage; a job restores it"}},
 )
 def restore(caller: Writer, memory_id: str) -> Response:
-    """Out of the archive at once, out of cold storage by a job; it counts as a use. An active one stays as it is."""
+    """Restore from the archive at once, from cold storage in a job; counts as a use. No effect on active memories."""
     asked = restoring.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
     if asked.job_id is not None:
         return shapes.answer({"job_id": asked.job_id}, 202)
@@ -143,16 +144,16 @@ def restore(caller: Writer, memory_id: str) -> Response:
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
 def delete(caller: Writer, memory_id: str) -> Response:
-    """Hide it from every search, list and read from now on; 409 for a memory under a legal hold."""
+    """Delete a memory: it disappears from searches, lists and reads at once. 409 under a legal hold."""
     memories.delete(caller.tenant_id, id_of(memory_id), caller.key_id)
     return Response(status_code=204)
 
 
 def id_of(text: str) -> UUID:
-    """The id of a memory in a path.
+    """Parse the id of a memory in a path.
 
     Raises:
-        NotFound: It isn't an id, so it names no memory.
+        NotFound: The text isn't an id.
     """
     return shapes.id_named(text, "memory")
 
@@ -195,11 +196,11 @@ def _explained(found: Explained, *, with_reasons: bool) -> dict[str, Any]:
 
 
 def check_storable(**names: str | None) -> None:
-    """Refuse names that no memory can have.
+    """Reject names that can't be stored.
 
     Raises:
-        Invalid: One holds a NUL character.
+        Invalid: A name contains a NUL character.
     """
     for field, value in names.items():
         if value is not None and "\0" in value:
-            raise Invalid(errors=[FieldError(field, "holds a NUL character, which can't be stored")])
+            raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])

@@ -1,4 +1,4 @@
-"""`POST /v1/recall`."""
+"""`POST /v1/recall`: return memories relevant to a conversation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from app.services.recall.recall import recall
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
-@router.post("/recall", summary="What the recent messages bring to mind")
+@router.post("/recall", summary="Recall memories relevant to a conversation")
 def bring(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Return a few memories worth bringing up, often none, and a text of them within a budget of tokens.
+    """Return a few relevant memories, often none, and a context text within a token budget.
 
-    Being recalled doesn't strengthen a memory: report with `POST /v1/observations` which of the `ids` were used.
+    Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
     """
     request = decode(body, RecallRequest)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`/v1/reviews`: which memories to look at again, and what came of it."""
+"""`/v1/reviews`: list memories to review and record the results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SESSION_MAX = 1_000
 
 
 class Review(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What came of a review.
+    """Result of a review.
 
     Attributes:
-        result: `passed`: it counts as a use, and the next interval follows; `failed`: the first interval comes again,
-            and the memory is flagged.
-        at: When it was; left out, now.
+        result: `passed` counts as a use and advances to the next interval; `failed` resets to the first interval and
+            flags the memory.
+        at: Time of the review; default now.
     """
 
     result: Literal["passed", "failed"]
     at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
-@router.get("", summary="What to review now")
+@router.get("", summary="List memories to review")
 def session(
     caller: Annotated[Caller, Depends(needs("read"))],
     by: Literal["due", "danger", "flagged"] = "due",
@@ -42,22 +42,22 @@ def session(
     thread: Name = None,
     limit: Annotated[int | None, Query(ge=1, le=SESSION_MAX)] = None,
 ) -> Response:
-    """The most urgent memories of all that are due (`total`), at most a session of the policy's.
+    """Return the most urgent memories, at most one session as set by the policy; `total` counts all that match.
 
-    `by=due`: by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: those about to be forgotten,
-    due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends. `by=flagged`: those whose
-    last review, or a self-test since, has failed, due or not, by `urgency`.
+    `by=due`: due memories by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: memories about to
+    be forgotten, due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends.
+    `by=flagged`: memories whose last review or later self-test failed, due or not, by `urgency`.
     """
     check_storable(subject=subject, thread=thread)
     found = reviews.session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)
     return shapes.answer({"reviews": [_entry(entry) for entry in found.entries], "total": found.total})
 
 
-@router.post("/{memory_id}", summary="Enter the result of a review")
+@router.post("/{memory_id}", summary="Record the result of a review")
 def record(
     caller: Annotated[Caller, Depends(needs("ingest"))], memory_id: str, body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """Safe to repeat: the same result once more within the policy's refractory time changes nothing."""
+    """Record a result. Repeating the same result within the policy's refractory time has no effect."""
     review = decode(body, Review)
     if review.at is not None:
         check_moment(review.at, "at")

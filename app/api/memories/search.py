@@ -1,4 +1,4 @@
-"""`POST /v1/search`."""
+"""`POST /v1/search`: find memories by words and by meaning."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ router = APIRouter(prefix="/v1", tags=["search"])
 def search(
     caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
 ) -> Response:
-    """The best memories for a query, best first.
+    """Return the best memories for a query, best first.
 
-    What is near the best becomes stronger, unless `reinforce` is false. `reranked` says whether a reranker has had
-    its say in their order.
+    Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered
+    them.
     """
     request = decode(body, SearchRequest)
     searched_at, started = datetime.now(UTC), time.perf_counter()
@@ -39,7 +39,7 @@ def search(
         reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
     shown = shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
     if found.gathered is not None:
-        # Once the answer is sent.
+        # Runs after the response is sent.
         shown.background = BackgroundTask(
             search_records.record, caller.tenant_id, request, found.gathered, found.results, searched_at
         )

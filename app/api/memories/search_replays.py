@@ -1,4 +1,4 @@
-"""`/v1/policy/replay` and `/v1/policy/fit`: recorded searches under another policy, and weights that uses speak for."""
+"""`/v1/policy/replay` and `/v1/policy/fit`: replay recorded searches and fit ranking weights to reported uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
 EXAMPLES_MAX = 100
 SHOWN = 10
-NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The policy in force records no searches"}}
+NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The current policy does not record searches"}}
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 Body = Annotated[bytes, Depends(body_of)]
@@ -26,15 +26,15 @@ _Searches = Annotated[int, msgspec.Meta(ge=1, le=SEARCHES_MAX)]
 
 
 class ReplayRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which policy to replay recorded searches under.
+    """Options of a replay of recorded searches.
 
     Attributes:
-        policy: The fields that differ from the policy in force; null is the default.
-        preset: Name of a preset, which goes before the fields.
-        searches: How many of the newest recorded searches are replayed, 1 to 10,000.
-        again: Repeat the searches on today's memories, at most the newest 500, instead of ranking the recorded
-            candidates: by the recorded vectors and terms, without what only the query's wording tells.
-        examples: How many of the searches that change most are listed, 0 to 100.
+        policy: Fields that differ from the current policy; null resets a field to its default.
+        preset: Preset to apply before the fields.
+        searches: Number of the newest recorded searches to replay, 1 to 10,000.
+        again: Run the searches again on the current memories (at most the newest 500) instead of re-ranking the
+            recorded candidates. Uses the recorded vectors and terms, without signals from the query's wording.
+        examples: Number of most-changed searches to list, 0 to 100.
     """
 
     policy: dict[str, Any] = {}
@@ -45,10 +45,10 @@ class ReplayRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class FitRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which recorded searches to fit weights to.
+    """Options of a weight fit.
 
     Attributes:
-        searches: How many of the newest recorded searches are read, 1 to 10,000.
+        searches: Number of the newest recorded searches to read, 1 to 10,000.
     """
 
     searches: _Searches = SEARCHES_MAX
@@ -56,20 +56,20 @@ class FitRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @router.post("/replay", summary="Replay recorded searches under another policy", responses=NOT_RECORDED)
 def replay(caller: Maintainer, body: Body) -> Response:
-    """Which results change, and whether what callers used afterwards ranks higher or lower; nothing is written.
+    """Return how results change, and whether memories that callers used rank higher or lower. Read-only.
 
-    Only ids are shown, no text. Searches are recorded while the policy's `record_searches` is true.
+    The response contains only ids, no text. Searches are recorded while the policy's `record_searches` is true.
     """
     wanted = decode(body, ReplayRequest)
     wish = Wish(wanted.policy, wanted.preset, wanted.searches, wanted.again)
     return shapes.answer(_replay(search_replays.replay(caller.tenant_id, wish), wanted.examples))
 
 
-@router.post("/fit", summary="Fit the ranking's weights to what was used", responses=NOT_RECORDED)
+@router.post("/fit", summary="Fit ranking weights to reported uses", responses=NOT_RECORDED)
 def fit(caller: Maintainer, body: Body) -> Response:
-    """Weights under which used memories rank higher in searches that the fit never saw; nothing is applied.
+    """Propose weights that rank used memories higher in held-out searches. Nothing is applied.
 
-    `policy` holds the fields to change, as `PUT /v1/policy` takes them; null where `reason` says why there are none.
+    `policy` contains the fields for `PUT /v1/policy`; if there is no proposal, it is null and `reason` explains why.
     """
     found = search_replays.fit(caller.tenant_id, decode(body, FitRequest).searches)
     shown = {
@@ -125,7 +125,7 @@ def _interval(found: Interval | None) -> dict[str, float] | None:
 
 
 def _most_changed(pairs: list[Pair]) -> list[Pair]:
-    """Return the searches whose best ten change, those that keep the least of them first."""
+    """Return the searches whose top ten changed, smallest overlap first."""
     changed = [pair for pair in pairs if list(pair.before[:SHOWN]) != list(pair.after[:SHOWN])]
     return sorted(changed, key=lambda pair: len(set(pair.before[:SHOWN]).intersection(pair.after[:SHOWN])))
 

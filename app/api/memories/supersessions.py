@@ -1,4 +1,4 @@
-"""`/v1/supersessions`: which memories have taken the place of which, and what is proposed."""
+"""`/v1/supersessions`: list, create, approve, reject and undo supersessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE_MAX = 500
 Writer = Annotated[Caller, Depends(needs("ingest"))]
 
 
-@router.get("", summary="List supersessions, those made last first")
+@router.get("", summary="List supersessions, newest first")
 def page(
     caller: Annotated[Caller, Depends(needs("read"))],
     status: Status | None = None,
@@ -30,46 +30,46 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor; of a memory, those in which it is the newer or the older.
+    """Return a page of supersessions; `memory` selects those in which it is the newer or the older memory.
 
-    `active`: searches show the newer memory alone, from `since` on. `proposed`: a model takes the older one to be
-    outdated, and somebody has to decide. `waiting`: what the newer one's caller has `named` isn't stored yet.
-    `rejected`: it doesn't hold, for a `reason`.
+    `active`: searches return only the newer memory, from `since` on. `proposed`: a model considers the older memory
+    outdated and a decision is needed. `waiting`: the memory `named` by the caller isn't stored yet. `rejected`: the
+    supersession was refused, see `reason`.
     """
     found = supersede.page(caller.tenant_id, status, memory, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].made_at, found[-1].supersession_id) if len(found) == limit else None
     return shapes.answer({"supersessions": [_shown(each) for each in found], "next_cursor": following})
 
 
-@router.post("", summary="Let a memory supersede another")
+@router.post("", summary="Create a supersession")
 def make(caller: Writer, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Both are named by an id or by the caller's own; what is so already stays. Neither memory changes.
+    """Mark a memory as superseding another, each given by its id or the caller's own id. Safe to repeat.
 
-    409 where the older one supersedes the newer, or they are about different subjects.
+    Neither memory is changed. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
     given = decode(body, NewSupersession)
     return shapes.answer(_shown(supersede.make(caller.tenant_id, given.memory, given.supersedes, caller.key_id)))
 
 
-@router.post("/{supersession_id}/approve", summary="Let a proposal hold")
+@router.post("/{supersession_id}/approve", summary="Approve a proposed supersession")
 def approve(caller: Writer, supersession_id: str) -> Response:
-    """From now on searches show the newer memory alone. What was rejected may be approved as well."""
+    """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too."""
     return shapes.answer(
         _shown(supersede.approve(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
     )
 
 
-@router.post("/{supersession_id}/reject", summary="Refuse a proposal")
+@router.post("/{supersession_id}/reject", summary="Reject a proposed supersession")
 def reject(caller: Writer, supersession_id: str) -> Response:
-    """It isn't proposed again; 409 for one that holds, which DELETE takes back."""
+    """Reject: it won't be proposed again. 409 if the supersession is active; undo it with DELETE."""
     return shapes.answer(
         _shown(supersede.reject(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
     )
 
 
-@router.delete("/{supersession_id}", summary="Take a supersession back", status_code=204)
+@router.delete("/{supersession_id}", summary="Undo a supersession", status_code=204)
 def undo(caller: Writer, supersession_id: str) -> Response:
-    """The older memory is current again, unless something else supersedes it. Safe to repeat."""
+    """Make the older memory current again, unless another memory supersedes it. Safe to repeat."""
     supersede.undo(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id)
     return Response(status_code=204)
 

@@ -1,4 +1,4 @@
-"""Uses of memories: observations through the queue, and a touch of one at once."""
+"""Report uses of memories: `POST /v1/observations` asynchronously, `touch` for one memory synchronously."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Writer = Annotated[Caller, Depends(needs("ingest"))]
 Body = Annotated[bytes, Depends(body_of)]
 
 
-@router.post("/observations", summary="Say which memories were used", status_code=202)
+@router.post("/observations", summary="Report uses of memories", status_code=202)
 async def observe(caller: Writer, body: Body, request: Request) -> Response:
-    """Reinforces them in a moment; ids of no memory of the tenant are left out. `Idempotency-Key` as for memories."""
+    """Queue the reinforcement of memories; unknown ids are ignored. Supports `Idempotency-Key` like ingest."""
     told = touches.encode(touches.observed(body, caller.tenant_id))
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     key = key_of(request.scope)
@@ -51,12 +51,12 @@ async def observe(caller: Writer, body: Body, request: Request) -> Response:
     return shapes.answer({"request_id": outcome.request_id}, 202)
 
 
-@router.post("/memories/{memory_id}/touch", summary="Reinforce a memory at once")
+@router.post("/memories/{memory_id}/touch", summary="Reinforce a memory immediately")
 def touch(caller: Writer, memory_id: str, body: Body) -> Response:
-    """Strength and score before and after. The body may be left out.
+    """Reinforce a memory and return its strength and score before and after. The body is optional.
 
-    `reinforced` is false, and `why` says so, where the same session used it a moment ago (`refractory`), or where
-    `used_at` is before a use that was known already (`late`: then the use is counted, and nothing else).
+    If `reinforced` is false, `why` gives the reason: `refractory` (the same session used it a moment ago) or `late`
+    (`used_at` is before a recorded use; the use is counted but has no other effect).
     """
     wanted = id_of(memory_id)
     done = reinforce.touch(caller.tenant_id, wanted, touches.one(body, caller.tenant_id, wanted))

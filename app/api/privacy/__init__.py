@@ -1,1 +1,1 @@
-"""Routes for erasures, exports, holds, privacy requests and the audit log."""
+"""Routes for erasures, exports, legal holds, privacy requests and the audit log."""

@@ -1,4 +1,4 @@
-"""`/v1/privacy/audit`: what was done to the caller's tenant, and whether anybody has altered what is told of it."""
+"""`/v1/privacy/audit`: list the tenant's audit log and verify that it hasn't been altered."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ SEQ_MAX = 2**63 - 1
 Officer = Annotated[Caller, Depends(needs("privacy"))]
 
 
-@router.get("", summary="List the audit, newest first")
+@router.get("", summary="List audit entries, newest first")
 def page(
     caller: Officer,
     action: str | None = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """What was done, by which key, to how many; of any action or of one, by cursor. No entry holds content.
+    """Return a page of audit entries with action, key and number of affected items. Entries contain no content.
 
-    `digest` is the SHA-256 over the ids it was done to, each once and as its 16 bytes, in the order of their numbers;
-    `subject` is a keyed digest of a subject, the same for the same one.
+    `digest` is the SHA-256 over the distinct affected ids, as 16 bytes each in numeric order. `subject` is a keyed
+    digest, equal for equal subjects.
     """
     if action is not None and not is_word(action):
-        raise Invalid(errors=[FieldError("action", "is the name of no action")])
+        raise Invalid(errors=[FieldError("action", "is not a known action")])
     found = audit.page(caller.tenant_id, action, _below(cursor), limit)
     following = str(found[-1].seq) if len(found) == limit else None
     return shapes.answer({"entries": [_shown(entry) for entry in found], "next_cursor": following})
 
 
-@router.get("/verify", summary="Verify the audit")
+@router.get("/verify", summary="Verify the audit log")
 def verify(
     caller: Officer,
     limit: Annotated[int, Query(ge=1, le=audit.PAGE_ENTRIES)] = audit.PAGE_ENTRIES,
     cursor: str | None = None,
     anchor: str | None = None,
 ) -> Response:
-    """Look at the next entries of the chain, from its first on; `next_cursor` goes on until all are seen.
+    """Verify the next entries of the hash chain, starting at the first; repeat with `next_cursor` until it is null.
 
-    `broken` names the first entry that is missing or was altered. `anchor` is where the chain stands as far as it was
-    looked at: kept elsewhere and given later, it shows too whether the chain was cut short or written anew since.
+    `broken` names the first missing or altered entry. `anchor` identifies the chain up to the verified entry: if stored
+    outside the database and sent with a later verification, it also detects a truncated or rewritten chain.
     """
     noted = None if anchor is None else _place("anchor", anchor)
     found = audit.verify(caller.tenant_id, START if cursor is None else _place("cursor", cursor), limit, noted)
@@ -83,7 +83,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
 def _place(field: str, text: str) -> Place:
     place = read_anchor(text)
     if place is None:
-        raise Invalid(errors=[FieldError(field, "isn't one that a verification has given")])
+        raise Invalid(errors=[FieldError(field, "must be an anchor from a verification")])
     return place
 
 
@@ -91,5 +91,5 @@ def _below(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(SEQ_MAX))):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
     return int(cursor)

@@ -1,4 +1,4 @@
-"""`GET /v1/privacy/categories`: how long personal memories are kept, as it is in force."""
+"""`GET /v1/privacy/categories`: retention periods of personal memories by category."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.settings import settings
 router = APIRouter(prefix="/v1/privacy", tags=["privacy"])
 
 
-@router.get("/categories", summary="How long each category is kept")
+@router.get("/categories", summary="List retention periods by category")
 def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
-    """Each category with its limit, how many memories it has, when the first goes by it; how long backups are kept."""
+    """Return each category with its retention period, memory count and next expiry, and the retention of backups."""
     found = categories.running(caller.tenant_id)
     shown = [
         {

@@ -1,4 +1,4 @@
-"""`/v1/privacy/erasures`: somebody's data, or some of it, hidden at once and erased everywhere later."""
+"""`/v1/privacy/erasures`: hide matching memories at once and erase them everywhere after the grace period."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
 
 @router.post(
     "",
-    summary="Erase a person's data, or some of it",
+    summary="Erase memories of a subject, a thread or a filter",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: how many memories it would be of, and its dates"}},
+    responses={200: {"description": "With `dry_run`: the number of matching memories, and the dates"}},
 )
 def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """It is in no search, list or read any more when this is answered, and can be cancelled until `erase_after`.
+    """Request an erasure. Matching memories are hidden before the response; it can be cancelled until `erase_after`.
 
-    Then it is erased from every store, what is under a legal hold left out until that is released. With `dry_run`,
-    200 and how many memories it would be of.
+    Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
+    `dry_run`, the response is 200 with the number of matching memories.
     """
     given = decode(body, NewErasure)
     asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
@@ -49,7 +49,7 @@ def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respo
     return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
-@router.get("", summary="List erasures, those requested last first")
+@router.get("", summary="List erasures, newest first")
 def page(
     caller: Guardian,
     *,
@@ -57,23 +57,23 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor; of one status where it is given."""
+    """Return a page of erasures, optionally with one status."""
     found = erasures.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == limit else None
     return shapes.answer({"erasures": [shown(each) for each in found], "next_cursor": following})
 
 
-@router.get("/{erasure_id}", summary="One erasure")
+@router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
-    """How far it is: its plan and what is done of it, and its report once it is verified."""
+    """Return the plan, the completed steps and, once verified, the report of an erasure."""
     return shapes.answer(shown(erasures.get(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))))
 
 
-@router.get("/{erasure_id}/report", summary="The report of an erasure")
+@router.get("/{erasure_id}/report", summary="Get the report of an erasure")
 def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(alias="format")] = "json") -> Response:
-    """Every store with what was found, removed and left, what was kept and why, both clocks, recipients and backups.
+    """Return rows found, removed and left per store, retained data with legal grounds, dates, recipients and backups.
 
-    `format=html` gives a page to print. 409 until it is verified, or done but for what a legal hold is on.
+    `format=html` returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
     found = erasure_reports.report(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))
     if as_form == "json":
@@ -81,16 +81,16 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
     return Response(page_of(found), media_type="text/html", headers=_INERT)
 
 
-@router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace")
+@router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: str) -> Response:
-    """All that it has hidden comes back; 409 once its grace is over."""
+    """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
     return shapes.answer(
         shown(erasures.cancel(caller.tenant_id, shapes.id_named(erasure_id, "erasure"), caller.key_id))
     )
 
 
 def shown(each: Erasure) -> dict[str, Any]:
-    """An erasure as callers see it."""
+    """Return an erasure as JSON."""
     by = each.scope.given()
     return {
         "erasure_id": each.erasure_id,

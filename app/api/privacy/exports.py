@@ -1,4 +1,4 @@
-"""`/v1/privacy/exports`: what is held on somebody, as a zip that a job makes."""
+"""`/v1/privacy/exports`: export a subject's data as a zip file created by a job."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ PAGE_MAX = 500
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
-@router.post("", summary="Export what is held on a person", status_code=202)
+@router.post("", summary="Export a subject's data", status_code=202)
 def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """`access` is all that is held, with scores, reasons, lineage and history; `portable` what was given.
+    """Start an export of a subject's data.
 
-    A job makes it; when `status` is `ready`, its file can be fetched until `expires_at`. 409 where there is no master
-    key, the person is being erased, or there are more than a million memories.
+    `access` contains all stored data with scores, reasons, lineage and history; `portable` only data that the subject
+    provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
+    configured, the subject is being erased, or there are more than a million memories.
     """
     made = exports.request(caller.tenant_id, decode(body, NewExport), caller.key_id)
     return shapes.answer(shown(made), 202)
 
 
-@router.get("", summary="List exports, those requested last first")
+@router.get("", summary="List exports, newest first")
 def page(
     caller: Guardian, *, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
 ) -> Response:
-    """By cursor; expired ones too, which no longer say on whom they were."""
+    """Return a page of exports, including expired ones, which no longer name their subject."""
     found = exports.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == limit else None
     return shapes.answer({"exports": [shown(each) for each in found], "next_cursor": following})
 
 
-@router.get("/{export_id}", summary="One export")
+@router.get("/{export_id}", summary="Get an export")
 def get(caller: Guardian, export_id: str) -> Response:
-    """How far it is, and how many lines it holds."""
+    """Return the status of an export and its number of lines."""
     return shapes.answer(shown(exports.get(caller.tenant_id, shapes.id_named(export_id, "export"))))
 
 
-@router.get("/{export_id}/file", summary="The zip of an export")
+@router.get("/{export_id}/file", summary="Download an export")
 def fetch(caller: Guardian, export_id: str) -> Response:
-    """JSON Lines, a page to read, and a manifest; 503 while it isn't ready, 409 once it has expired."""
+    """Return a zip with JSON Lines, a readable page and a manifest; 503 until it is ready, 409 after it has expired."""
     wanted = shapes.id_named(export_id, "export")
     named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
     made = bundles.fetch(caller.tenant_id, wanted, caller.key_id)
@@ -58,7 +59,7 @@ def fetch(caller: Guardian, export_id: str) -> Response:
 
 
 def shown(each: Export) -> dict[str, Any]:
-    """An export as it is answered."""
+    """Return an export as JSON."""
     return {
         "id": each.export_id,
         "kind": each.kind,

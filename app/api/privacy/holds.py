@@ -1,4 +1,4 @@
-"""`/v1/privacy/holds`: legal holds, under which memories are neither removed, moved nor changed."""
+"""`/v1/privacy/holds`: legal holds, which block deletion, tier moves and edits of memories."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 @router.post("", summary="Place a legal hold", status_code=201)
 def place(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """On memories by their ids, or on all of a subject, a filter or both; those that come later are held too.
+    """Place a hold on memories by id, or on all current and future memories of a subject, a filter, or both.
 
-    What it holds is neither deleted, moved to another tier nor rewritten from when this is answered until it is
-    released. Conditions compare what callers said of a memory, not what was inferred.
-    With `dry_run`, 200 with how many memories it would be on now.
+    From the response until the release, held memories are not deleted, moved to another tier or rewritten. Conditions
+    compare fields set by callers, not inferred ones. With `dry_run`, the response is 200 with the number of memories
+    that the hold would cover now.
     """
     given = decode(body, NewHold)
     if given.dry_run:
@@ -35,7 +35,7 @@ def place(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respons
     return shapes.answer(_shown(placed), 201)
 
 
-@router.get("", summary="List legal holds, those placed last first")
+@router.get("", summary="List legal holds, newest first")
 def page(
     caller: Guardian,
     *,
@@ -43,22 +43,22 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor; with `released` those that were released too."""
+    """Return a page of holds; with `released`, include released ones."""
     found = holds.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, released=released)
     following = shapes.cursor_at(found[-1].placed_at, found[-1].hold_id) if len(found) == limit else None
     return shapes.answer({"holds": [_shown(hold) for hold in found], "next_cursor": following})
 
 
-@router.get("/{hold_id}", summary="One legal hold")
+@router.get("/{hold_id}", summary="Get a legal hold")
 def get(caller: Guardian, hold_id: str) -> Response:
-    """A hold, and how many `memories` it is on now; `hidden` are those that were deleted before it was placed."""
+    """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed."""
     found, counts = holds.get(caller.tenant_id, shapes.id_named(hold_id, "hold"))
     return shapes.answer(_shown(found) | counts._asdict())
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
 def release(caller: Guardian, hold_id: str) -> Response:
-    """Memories that no other hold is on go their way again from the next night; 409 where it was released before."""
+    """Release a hold; from the next night on, memories without another hold decay and expire again. 409 if released."""
     return shapes.answer(_shown(holds.release(caller.tenant_id, shapes.id_named(hold_id, "hold"), caller.key_id)))
 
 

@@ -1,4 +1,4 @@
-"""`/v1/privacy/requests`: the log of requests about somebody's data, kept 24 months, and its numbers."""
+"""`/v1/privacy/requests`: the log of data-subject requests, retained for 24 months, and its statistics."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ YEAR = timedelta(days=365)
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
-@router.post("", summary="Enter a request that came by another way", status_code=201)
+@router.post("", summary="Record a request received through another channel", status_code=201)
 def enter(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Such as a correction asked for by mail. Erasures and exports of the API are entered by themselves."""
+    """Record a request, such as a correction requested by mail. Erasures and exports are recorded automatically."""
     return shapes.answer(_shown(privacy_requests.create(caller.tenant_id, decode(body, NewRequest))), 201)
 
 
-@router.get("", summary="List requests, those received last first")
+@router.get("", summary="List requests, newest first")
 def page(
     caller: Guardian,
     *,
@@ -39,20 +39,21 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor; with `only_open` those that aren't answered, and the days that they have left.
+    """Return a page of requests with days left until their deadlines; `only_open` selects unanswered ones.
 
-    Nothing says whom they are about.
+    Requests don't name their subject.
     """
     found = privacy_requests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, is_open=only_open)
     following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == limit else None
     return shapes.answer({"requests": [_shown(each) for each in found], "next_cursor": following})
 
 
-@router.get("/summary", summary="Numbers of requests, by nature and law")
+@router.get("/summary", summary="Summarise requests by nature and law")
 def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | None = None) -> Response:
-    """How many were received, done, denied and late, and the median and mean days until the answer.
+    """Return the number of received, completed, denied and late requests, and median and mean response times in days.
 
-    Of those received from `after` (a year ago where left out) until `before` (now); and the categories of what is held.
+    Covers requests received from `after` (default: one year before `before`) until `before` (default: now). Also
+    returns the categories of stored memories.
     """
     for name, given in (("after", after), ("before", before)):
         if given is not None and not MINYEAR + 2 <= given.year < MAXYEAR:
@@ -62,15 +63,15 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
     return shapes.answer(asdict(privacy_requests.summary(caller.tenant_id, since, until)))
 
 
-@router.post("/{request_id}/confirm", summary="Note that a request was confirmed")
+@router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
 def confirm(caller: Guardian, request_id: str) -> Response:
-    """That whoever asked was told that it has come; the first time counts."""
+    """Record that receipt was confirmed to the requester; only the first confirmation counts."""
     return shapes.answer(_shown(privacy_requests.confirm(caller.tenant_id, shapes.id_named(request_id, "request"))))
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")
 def deny(caller: Guardian, request_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """With the ground, which is kept. 409 where it is answered, or is an erasure that goes on."""
+    """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
     given = decode(body, Denial)
     answered = privacy_requests.answer(
         caller.tenant_id, shapes.id_named(request_id, "request"), "denied", given.basis, caller.key_id
@@ -78,21 +79,22 @@ def deny(caller: Guardian, request_id: str, body: Annotated[bytes, Depends(body_
     return shapes.answer(_shown(answered))
 
 
-@router.post("/{request_id}/complete", summary="Note that a request is done")
+@router.post("/{request_id}/complete", summary="Record that a request is completed")
 def complete(caller: Guardian, request_id: str) -> Response:
-    """409 where it is answered, or is an erasure that goes on."""
+    """Complete a request. 409 if it is answered or is an erasure in progress."""
     done = privacy_requests.answer(
         caller.tenant_id, shapes.id_named(request_id, "request"), "done", None, caller.key_id
     )
     return shapes.answer(_shown(done))
 
 
-@keeping.post("/{memory_id}/anonymise", summary="Make a memory anonymous that a legal ground keeps")
+@keeping.post("/{memory_id}/anonymise", summary="Anonymise a memory retained on a legal ground")
 def anonymise(caller: Guardian, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Its labels are emptied, and what is personal in its text is replaced by `[kind]`; an erasure then leaves it.
+    """Clear the labels of a memory and replace personal data in its text by `[kind]`. Erasures then skip the memory.
 
-    It can't be undone. 409 where it is under a legal hold, or in cold storage. What no pattern and no label names isn't
-    found: read the answer. The report of the person's erasure tells how many are kept so, and on what `ground`.
+    This can't be undone. 409 if the memory is under a legal hold or in cold storage. Only personal data that matches a
+    pattern or a label is found, so check the returned text. The subject's erasure report counts such memories by
+    `ground`.
     """
     given = decode(body or b"{}", Ground)
     done = anonymising.anonymise(caller.tenant_id, shapes.id_named(memory_id, "memory"), caller.key_id, given.ground)

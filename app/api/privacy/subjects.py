@@ -1,4 +1,4 @@
-"""`/v1/subjects/{subject}`: how much is held about a person, and the short ways to export and to erase it."""
+"""`/v1/subjects/{subject}`: count a subject's data, and shortcuts to export and erase it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.services.privacy import exports
 
 
 class _Name(PathConvertor):
-    """What is left of a path, slashes and line breaks included: a name may have any."""
+    """Path parameter that matches the rest of the path, including slashes and line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -35,11 +35,11 @@ Guardian = Annotated[Caller, Depends(needs("privacy"))]
 Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 
-@router.get("/{subject:name}", summary="How much is held about a person")
+@router.get("/{subject:name}", summary="Count a subject's data")
 def get(caller: Guardian, subject: Name) -> Response:
-    """Counts of memories by tier, hidden and held, of exports and open erasures; all 0 for somebody who isn't known.
+    """Return counts of memories by tier, hidden and held memories, exports and open erasures; 0 for unknown subjects.
 
-    `shortcuts` says how to get it out, and how to erase it.
+    `shortcuts` names the calls to export and to erase the data.
     """
     found = subjects.get(caller.tenant_id, subject)
     tiers = {"active": found.active, "archived": found.archived, "cold": found.cold}
@@ -49,18 +49,18 @@ def get(caller: Guardian, subject: Name) -> Response:
     return shapes.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts})
 
 
-@router.post("/{subject:name}", summary="Export what is held on a person", status_code=202)
+@router.post("/{subject:name}", summary="Export a subject's data", status_code=202)
 def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
-    """The same as `POST /v1/privacy/exports` with this subject; when it is `ready`, its file can be fetched."""
+    """Start an export, like `POST /v1/privacy/exports` with this subject."""
     return shapes.answer(
         shown_export(exports.request(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)), 202
     )
 
 
-@router.delete("/{subject:name}", summary="Erase a person's data", status_code=202)
+@router.delete("/{subject:name}", summary="Erase a subject's data", status_code=202)
 def erase(
     caller: Guardian, subject: Name, kind: Law = "user", grace_days: Annotated[int | None, Query(ge=0, le=30)] = None
 ) -> Response:
-    """The same as `POST /v1/privacy/erasures` with this subject: hidden at once, erased when the grace is over."""
+    """Request an erasure, like `POST /v1/privacy/erasures` with this subject."""
     asked = Asked(Meant(subject=subject), kind, grace_days)
     return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)

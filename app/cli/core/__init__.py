@@ -1,1 +1,1 @@
-"""The commands' HTTP client, output, errors and options."""
+"""HTTP client, output, errors and options shared by the commands."""

@@ -1,4 +1,4 @@
-"""`--set path.to.field=value`: words of the command line as JSON."""
+"""Parse `--set path.to.field=value` options into a nested JSON object."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ import typer
 
 
 def assigned(words: Sequence[str], onto: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An object with each value at its path; a value is JSON where it reads as such, else text.
+    """Return an object with each value at its path. Values that parse as JSON are decoded, others stay text.
 
     Args:
-        words: Such as `tiers.cold_below=0.1`.
-        onto: What to set them in; it is changed.
+        words: Assignments such as `tiers.cold_below=0.1`.
+        onto: Object to modify in place; a new one if omitted.
 
     Raises:
-        BadParameter: There is no `=`, or a path goes through a value.
+        BadParameter: An assignment has no `=`, or a path continues below a plain value.
     """
     whole = {} if onto is None else onto
     for word in words:
         path, equals, value = word.partition("=")
         names = path.split(".")
         if not equals or not all(names):
-            raise typer.BadParameter(f"{word!r} isn't of the form field=value, such as tiers.cold_below=0.1")
+            raise typer.BadParameter(
+                f"{word!r} isn't an assignment: expected field=value, such as tiers.cold_below=0.1"
+            )
         place = whole
         for name in names[:-1]:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise typer.BadParameter(f"{path} goes through {name}, which has a value of its own")
+                raise typer.BadParameter(f"{path}: {name} already has a plain value and can't contain fields")
         place[names[-1]] = _value(value)
     return whole
 

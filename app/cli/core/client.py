@@ -1,4 +1,4 @@
-"""The API as the command line and the demo use it."""
+"""HTTP client of the Ebbing API, used by the commands and the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASSING: Final = frozenset({429, 502, 503, 504})
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """What the API says is wrong with one field."""
+    """Validation error that the API reported for one field."""
 
     field: str
     message: str
@@ -39,7 +39,7 @@ class FieldProblem:
 
 
 class Refused(Failure):
-    """The API's answer is an error: `status`, what is wrong with which field, and all of its `body`."""
+    """Error response of the API, with its `status`, the invalid fields and the complete `body`."""
 
     def __init__(self, message: str, code: Code, *, status: int, errors: tuple[FieldProblem, ...], body: Json) -> None:
         super().__init__(message, code)
@@ -50,24 +50,24 @@ class Refused(Failure):
 
 @dataclass(frozen=True)
 class Answer:
-    """Status and JSON of a call that went well; `body` is empty where the answer was."""
+    """Status and JSON of a successful call; `body` is empty if the response had no content."""
 
     status: int
     body: Json
 
 
 class Api:
-    """Calls of the API at one place, each with the key.
+    """Client for one API address; every call sends the key.
 
-    With `patience_seconds`, a call is repeated while the API is away or asks to wait (429, 503), as long as
-    it says or with growing pauses, until so many seconds are over. A call that isn't safe to repeat is
-    repeated only where it can't have arrived.
+    With `patience_seconds`, calls are retried for that long while the API is unreachable or overloaded (429, 502,
+    503, 504). The wait follows `Retry-After`, or else exponential backoff. A call that isn't safe to repeat is
+    retried only if it can't have reached the API.
     """
 
     def __init__(self, place: Place, *, patience_seconds: float = 0) -> None:
         self.place = place
         self._patience_seconds = patience_seconds
-        # A proxy of the environment is for other machines.
+        # Proxy variables of the environment don't apply to a local API.
         self._client = httpx.Client(
             base_url=place.url,
             timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
@@ -83,19 +83,19 @@ class Api:
     def add(
         self, body: bytes, idempotency_key: str, *, wait_seconds: int = 0, media_type: str = "application/x-ndjson"
     ) -> Answer:
-        """Send memories as NDJSON, or messages as JSON; `body["ids"]` has their ids in order."""
+        """Send memories as NDJSON, or messages as JSON; `body["ids"]` of the response has their ids in order."""
         headers = {"Content-Type": media_type, "Idempotency-Key": idempotency_key}
         if wait_seconds:
             headers["Prefer"] = f"wait={wait_seconds}"
         return self.call("POST", "/v1/memories", content=body, headers=headers)
 
     def search(self, query: str, **filters: object) -> Json:
-        """Search; filters that are None or empty are left out."""
+        """Search memories; filters that are None or empty are omitted."""
         given = {name: value for name, value in filters.items() if value not in (None, [], ())}
         return self.call("POST", "/v1/search", json={"query": query, **given}, safe=True).body
 
     def stats(self) -> Json:
-        """The tenant's numbers."""
+        """Return the tenant's statistics."""
         return self.call("GET", "/v1/stats").body
 
     def call(
@@ -110,15 +110,15 @@ class Api:
         safe: bool = False,
         with_key: bool = True,
     ) -> Answer:
-        """One call, repeated as said above.
+        """Send a request, with the retries described on the class.
 
         Args:
-            safe: It may be repeated although it is a POST.
-            with_key: Show the key; without one there, the call isn't made.
+            safe: True if a POST or PATCH may be retried.
+            with_key: Send the API key.
 
         Raises:
             Refused: The API answered with an error.
-            Failure: It can't be reached, or there is no key.
+            Failure: The API can't be reached, or a key is required and none is configured.
         """
         given = dict(headers or {})
         if with_key:
@@ -130,7 +130,7 @@ class Api:
         return Answer(response.status_code, self._decoded(response))
 
     def save(self, path: str, file: BinaryIO) -> int:
-        """Write what a path answers to a file, as it comes. Returns its bytes; raises as `call` does."""
+        """Stream a response body into a file and return its size in bytes; raises like `call`."""
         given = {"Authorization": f"Bearer {self._key()}"}
         size = 0
         try:
@@ -145,7 +145,7 @@ class Api:
         return size
 
     def page(self, path: str) -> str:
-        """A page that needs a key, as it is; raises as `call` does."""
+        """Return the text of a page that requires the key; raises like `call`."""
         given = {"Authorization": f"Bearer {self._key()}"}
         return self._send(self._client.build_request("GET", path, headers=given), repeatable=True).text
 
@@ -178,13 +178,13 @@ class Api:
             if self.place.is_here
             else "set EBBING_API_KEY"
         )
-        raise Failure(f"there is no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
+        raise Failure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
     def _unreachable(self, error: httpx.TransportError) -> Failure:
-        reason = "it doesn't answer in time" if isinstance(error, httpx.TimeoutException) else str(error) or "no answer"
+        reason = "timed out" if isinstance(error, httpx.TimeoutException) else str(error) or "no answer"
         return Failure(
             f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
-            "or name it with --url or EBBING_API_URL",
+            "or give its address with --url or EBBING_API_URL",
             Code.UNREACHABLE,
         )
 
@@ -196,7 +196,7 @@ class Api:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise Failure(f"{self.place.url} doesn't answer like Ebbing's API: is it another program's port?")
+            raise Failure(f"the response of {self.place.url} isn't from an Ebbing API: check the address and port")
         return found
 
     def _refused(self, response: httpx.Response) -> Refused:
@@ -219,13 +219,13 @@ class Api:
         if response.status_code == httpx.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
         if problem.get("request_id"):
-            parts.append(f"request {problem['request_id']}")  # the log has more of it
+            parts.append(f"request {problem['request_id']}")  # the service log has details under this id
         status = response.status_code
         return Refused(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
 
 
 def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None = None) -> Iterator[Json]:
-    """Every entry of a list that is given in pages."""
+    """Yield all entries of a paginated list."""
     cursor: str | None = None
     while True:
         given = dict(params or {}) | ({"cursor": cursor} if cursor else {})
@@ -244,9 +244,9 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _pause(tries: int) -> float:
-    """Growing pauses with some chance in them, so that many callers don't come back together."""
+    """Return the backoff in seconds: exponential with jitter, so that clients don't retry in step."""
     longest = min(FIRST_WAIT_SECONDS * 2.0 ** (tries - 1), 5.0)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads callers, no secret
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
 def _code(status: int) -> Code:

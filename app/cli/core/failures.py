@@ -1,4 +1,4 @@
-"""How a command ends when it can't do what it was asked: one line, and an exit code that scripts can use."""
+"""Errors of commands: a one-line message and an exit code for scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Code(IntEnum):
 
 
 class Failure(Exception):
-    """Ends a command. The message is one line that names the thing and the way out."""
+    """Failure that ends a command. The message is one line: the cause and the fix."""
 
     def __init__(self, message: str, code: Code = Code.FAILED) -> None:
         super().__init__(message)
@@ -30,10 +30,10 @@ class Failure(Exception):
 
 
 class Commands(TyperGroup):
-    """A group whose commands end in one line instead of a traceback when the failure is a foreseen one."""
+    """Command group that prints expected failures as one line instead of a traceback."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context is its base
-        """Run the command that was asked for."""
+        """Run the command; exit with a message and a code on expected failures."""
         try:
             return super().invoke(ctx)
         except Failure as failure:
@@ -45,7 +45,7 @@ class Commands(TyperGroup):
 
 
 def described(error: EbbingError) -> str:
-    """An error of the service in words, with its fields."""
+    """Return an error of the service as one line, including its fields."""
     fields = [f"{item.field} {item.message}" + _limit(item.value, item.limit) for item in error.errors]
     return ": ".join(part for part in (str(error), "; ".join(fields)) if part)
 

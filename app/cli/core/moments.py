@@ -1,4 +1,4 @@
-"""Moments on the command line: written as the API shows them, or as a day."""
+"""Parse dates and times given as options."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ METAVAR = "TIME"
 
 
 def moment(given: str | None) -> str | None:
-    """A moment as the API takes it: a day is its beginning, and what has no offset is UTC. For an option's callback.
+    """Return an ISO 8601 timestamp for the API (option callback). A date means midnight; the default offset is UTC.
 
     Raises:
-        typer.BadParameter: It is no moment.
+        typer.BadParameter: The value is not an ISO 8601 date or time.
     """
     if given is None:
         return None
     try:
         found = datetime.fromisoformat(given)
     except ValueError:
-        raise typer.BadParameter("isn't a moment such as 2026-11-20 or 2026-11-20T18:00:00Z") from None
+        raise typer.BadParameter("expected a date or time such as 2026-11-20 or 2026-11-20T18:00:00Z") from None
     return found.replace(tzinfo=found.tzinfo or UTC).isoformat()

@@ -1,4 +1,4 @@
-"""What commands print: results to standard output, progress and remarks to standard error."""
+"""Print results to standard output, progress and remarks to standard error."""
 
 from __future__ import annotations
 
@@ -19,38 +19,40 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="Address of the API; else EBBING_API_URL, else what `ebbing run` noted."),
+    typer.Option(
+        "--url", help="Address of the API. Default: EBBING_API_URL, or the address that `ebbing run` recorded."
+    ),
 ]
 
 
 class Step(Protocol):
-    """Tells how much more is done."""
+    """Callback that updates a progress bar."""
 
     def __call__(self, advance: float = 0, *, done: float | None = None, note: str = "") -> None:
-        """Note `advance` more, or `done` in all."""
+        """Add `advance` to the progress, or set it to `done`."""
 
 
 def examples(*commands: str) -> str:
-    """The epilog of a command's help."""
+    """Return the epilog of a command's help: a list of examples."""
     return "\n".join(["Examples:", *(f"  $ {command}" for command in commands)])
 
 
 def print_json(value: object) -> None:
-    """One line of JSON."""
+    """Print a value as one line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def console(*, err: bool = False) -> Console:
-    """A console that neither marks nor guesses: memory text is printed as it is."""
+    """Return a console without markup, emoji or highlighting, so that memory text is printed verbatim."""
     from rich.console import Console
 
-    # Into a file or a pipe, lines are as long as they are.
+    # Don't wrap lines in files and pipes.
     width = None if (sys.stderr if err else sys.stdout).isatty() else 1_000_000
     return Console(stderr=err, highlight=False, markup=False, emoji=False, width=width)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table as wide as the terminal, as wide as its content where there is none; `none` where it has no rows."""
+    """Print a table, folded to the width of the terminal (unfolded in files and pipes), or `none` if it has no rows."""
     if not rows:
         typer.echo("none")
         return
@@ -67,10 +69,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, rig
 
 
 def confirm(question: str) -> None:
-    """Ask, and go on where the answer is yes.
+    """Ask for confirmation; return only if the answer is yes.
 
     Raises:
-        Failure: Nobody answers: it is no terminal, and nothing was piped in.
+        Failure: Standard input is not a terminal and contains no answer.
         typer.Abort: The answer is no.
     """
     try:
@@ -79,18 +81,18 @@ def confirm(question: str) -> None:
         if sys.stdin.isatty():
             raise
         typer.echo(err=True)
-        raise Failure("nobody can be asked here, and nothing was changed: give --yes", Code.USAGE) from None
+        raise Failure("no terminal to ask for confirmation, nothing was changed: pass --yes", Code.USAGE) from None
     if not agreed:
         raise typer.Abort
 
 
 def so_many(count: int, one: str, more: str) -> str:
-    """A count with its noun: `1 memory`, `2 memories`."""
+    """Return a count with its noun: `1 memory`, `2 memories`."""
     return f"{count:,} {one if count == 1 else more}"
 
 
 def plain(value: object) -> str:
-    """A cell: nothing for None, and no control characters, which could steer the terminal."""
+    """Return a value as text without control characters, which could drive the terminal; empty for None."""
     if value is None:
         return ""
     return "".join(sign if sign.isprintable() else " " for sign in str(value))
@@ -98,7 +100,7 @@ def plain(value: object) -> str:
 
 @contextmanager
 def progress(label: str, total: float | None, *, quiet: bool = False, unit: str = "memories") -> Iterator[Step]:
-    """A progress bar on standard error; none when that is no terminal or `quiet`."""
+    """Show a progress bar on standard error, unless `quiet` or not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield _silent
         return
@@ -121,11 +123,11 @@ def progress(label: str, total: float | None, *, quiet: bool = False, unit: str 
 
 
 def _silent(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
-    """No terminal, no bar."""
+    """Ignore progress."""
 
 
 def until_none(left: Callable[[], int], step: Step, patience_seconds: float) -> int:
-    """Show how many memories are left, until none is or none has moved for so long. Returns how many are left then."""
+    """Wait until no memories are left, or until the count hasn't dropped for `patience_seconds`; return the count."""
     most, least, since = 0, sys.maxsize, time.monotonic()
     while now := left():
         most = max(most, now)

@@ -1,4 +1,4 @@
-"""Where the API is and which key to show it."""
+"""Find the API's address and the API key for the commands."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 @dataclass(frozen=True)
 class Place:
-    """The address of the API, and the key, None where there is none."""
+    """Address of the API and the API key; the key is None if none is configured."""
 
     url: str
     key: str | None
 
     @property
     def is_here(self) -> bool:
-        """Whether the API is on this machine."""
+        """True if the API runs on this machine."""
         return (urlsplit(self.url).hostname or "") in LOOPBACK
 
 
 def configuration() -> Settings:
-    """The settings, or a sentence about the one that is wrong."""
+    """Return the settings; raise a one-line `Failure` that names an invalid one."""
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
@@ -43,10 +43,10 @@ def configuration() -> Settings:
 
 
 def check_dynamics() -> None:
-    """Refuse to start with a model of forgetting that isn't fit; what is slow to import only if there is any.
+    """Check custom forgetting profiles before a start; slow imports happen only if any are configured.
 
     Raises:
-        Misconfigured: One isn't; names it, and says why.
+        Misconfigured: A profile is unusable; the message names it and the reason.
     """
     from importlib.metadata import entry_points
 
@@ -57,15 +57,15 @@ def check_dynamics() -> None:
 
 
 def find(url: str | None = None, home: Path | None = None) -> Place:
-    """The API by `url`, EBBING_API_URL, what `ebbing run` noted in the home, or the usual address.
+    """Return the API address and key: `url`, EBBING_API_URL, the address recorded in the home, or the default address.
 
-    The key in a home is for that home's service: it isn't shown to another machine.
+    The key in a home belongs to the local service of that home and is never sent to another machine.
     """
     config = configuration()
     home = home or config.home
     found = url or config.api_url or noted(home / "api-url") or DEFAULT_URL
     if urlsplit(found).scheme not in {"http", "https"} or not urlsplit(found).hostname:
-        raise Failure(f"{found} isn't an address of an API: it looks like {DEFAULT_URL}", Code.USAGE)
+        raise Failure(f"{found} isn't a valid API address: expected a URL such as {DEFAULT_URL}", Code.USAGE)
     place = Place(found.rstrip("/"), config.api_key.get_secret_value() if config.api_key else None)
     if place.key is None and place.is_here:
         return Place(place.url, noted(home / "api-key"))
@@ -73,11 +73,11 @@ def find(url: str | None = None, home: Path | None = None) -> Place:
 
 
 def noted(path: Path) -> str | None:
-    """The line in a file of the home; None where there is none."""
+    """Return the content of a one-line file in the home; None if the file is missing or empty."""
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it isn't text"
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "not a text file"
         raise Failure(f"{path} can't be read ({reason})", Code.NOT_ALLOWED) from None

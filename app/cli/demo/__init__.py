@@ -1,1 +1,1 @@
-"""The demo, the simulation, and their reports."""
+"""Commands for the demo and the simulation, with their reports."""

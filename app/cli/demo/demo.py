@@ -1,4 +1,4 @@
-"""`ebbing demo`: a tour of the whole service, in a temporary folder of its own."""
+"""`ebbing demo`: run the complete service in a temporary folder and show what it does."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ if TYPE_CHECKING:
 
 router = typer.Typer()
 
-# The tour sees its requests fail when the service is stopped under it.
+# After a stop of the service the tour's requests fail, so its thread ends soon.
 LET_GO_SECONDS: Final = 2.0
 
 
 @router.command(epilog=examples("ebbing demo", "ebbing demo --json", "ebbing demo --keep"))
 def demo(
     as_json: AsJson = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder, to be looked at or run on.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the temporary folder, for inspection or `ebbing run`.")
+    ] = False,
 ) -> None:
-    """Show what Ebbing does, with a year of an invented team's memories. Takes about half a minute.
+    """Show what Ebbing does, with one year of memories of a fictional team. Takes about half a minute.
 
-    Runs the whole service in a temporary folder, over HTTP like any client, lets a made-up month pass in another one,
-    and leaves nothing behind.
+    Starts the complete service in a temporary folder, uses it over HTTP like any client, then simulates one month in
+    another temporary folder. Both are deleted afterwards.
     """
     from app.cli.demo import report, simulate
     from app.supervisor import lock_home
@@ -58,9 +60,9 @@ def demo(
         )
         found, start_seconds = _tour(config, locked, as_json=as_json)
         if keep:
-            show(f"Kept: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
+            show(f"Folder kept. Start it with: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
     if not as_json:
-        show("A month passes …", err=True)
+        show("Simulating a month …", err=True)
     outcomes = simulate.month(quiet=as_json)
     if not as_json:
         report.show_month(outcomes)
@@ -69,7 +71,7 @@ def demo(
 
 
 def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float]:
-    """Run the service in this thread, as a supervisor must, and the tour in another."""
+    """Run the service in the main thread, which the supervisor requires, and the tour in another thread."""
     from app.supervisor import Supervisor, What
 
     began = time.monotonic()
@@ -80,7 +82,7 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float
         seconds = time.monotonic() - began
         try:
             ended.append((_visit(service, home, seconds, rated=config.has_provider, as_json=as_json), seconds))
-        except Exception as error:  # noqa: BLE001 - carried over to the main thread
+        except Exception as error:  # noqa: BLE001 - raised again in the main thread
             ended.append(error)
         finally:
             supervisor.request_stop()
@@ -101,7 +103,7 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float
     if visitor.ident is not None:
         visitor.join(LET_GO_SECONDS)
     if not ended or (code and not isinstance(ended[0], Exception)):
-        raise Failure("the demo was stopped before its end" if not code else "the service didn't keep running")
+        raise Failure("the demo was interrupted" if not code else "the service stopped unexpectedly")
     if isinstance(ended[0], Exception):
         raise ended[0]
     return ended[0]
@@ -117,7 +119,7 @@ def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, a
     if found.wrong:
         if as_json:
             print_json(_told(found, start_seconds))
-        raise Failure("the demo didn't go as it should: " + "; ".join(found.wrong))
+        raise Failure("the demo failed: " + "; ".join(found.wrong))
     return found
 
 
@@ -127,15 +129,15 @@ def _told(found: Report, start_seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def temporary_home(*, keep: bool, prefix: str = "ebbing-demo-") -> Iterator[Path]:
-    """A folder for servers, removed afterwards unless it is to be kept."""
+    """Create a temporary home folder and delete it afterwards, unless `keep`."""
     home = Path(tempfile.mkdtemp(prefix=prefix))
     if os.geteuid() == 0:
-        home.chmod(0o711)  # PostgreSQL doesn't run as root: its own user must get through to its folder
+        home.chmod(0o711)  # PostgreSQL refuses to run as root: its own user must be able to reach its data folder
     try:
         yield home
     finally:
         if not keep:
             for link in home.iterdir():
-                if link.is_symlink():  # data that had to lie elsewhere
+                if link.is_symlink():  # data folders outside the home
                     shutil.rmtree(link.resolve().parent, ignore_errors=True)
             shutil.rmtree(home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What memories were found to be worth, as a client sees it: by whom, the best of them, and what that cost."""
+"""Salience of the demo's memories as a client sees it: sources, highest ratings and model costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEST: Final = 3
 
 @dataclass(frozen=True)
 class Judged:
-    """A memory, its salience from 0 to 1, who gave it, and the four criteria from 0 to 10."""
+    """Memory text with its salience (0 to 1), the source of the salience, and its four criteria (0 to 10)."""
 
     text: str
     salience: float
@@ -28,7 +28,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model was asked, and what it took; `cost` is None where no price is set."""
+    """Model calls and their cost; `cost` is None if no price is configured."""
 
     model: str = ""
     host: str = ""
@@ -40,13 +40,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Salience:
-    """Who judged how many memories, the best of them, and what a model cost for it.
+    """Salience of all memories and the cost of rating them.
 
     Attributes:
-        sources: Memories by who judged them: `heuristic`, `llm` or `caller`.
-        best: The most salient ones that the caller left to judge.
-        cost: None where no provider of models is set.
-        again: What the same words, sent once more, cost besides.
+        sources: Number of memories by source of their salience: `heuristic`, `llm` or `caller`.
+        best: Highest ratings that were not set by the caller.
+        cost: None if no model provider is configured.
+        again: Additional cost of sending identical texts a second time.
     """
 
     sources: dict[str, int]
@@ -56,24 +56,24 @@ class Salience:
 
 
 def wait_judged(api: Api, *, quiet: bool) -> None:
-    """Wait until everything is scored, and rated where there is a model; when nothing moves for too long, say so."""
+    """Wait until all memories are scored, and rated if a model is configured; print a warning if progress stalls."""
 
     def left() -> int:
         pending = api.stats()["pending"]
         return int(pending["score"] + pending.get("rate", 0))
 
-    with progress("until judged", None, quiet=quiet) as step:
+    with progress("rating", None, quiet=quiet) as step:
         still = until_none(left, step, PATIENCE_SECONDS)
     if still:
         typer.echo(
-            f"{still:,} memories still wait to be judged, and nothing has moved for {PATIENCE_SECONDS:g} s: they go by "
-            "the rules until a model has answered; `ebbing doctor` says whether it does",
+            f"{still:,} memories are still unrated, with no progress for {PATIENCE_SECONDS:g} s: their rule-based "
+            "scores apply until a model responds; check it with `ebbing doctor`",
             err=True,
         )
 
 
 def look(memories: Sequence[dict[str, Any]], cost: Cost | None, again: Cost | None = None) -> Salience:
-    """What is known of these memories, as the API gave them."""
+    """Summarise the salience of memories returned by the API."""
     known = [memory for memory in memories if memory["salience"]["value"] is not None]
     ours = {memory["text"]: memory for memory in known if memory["salience"]["source"] != "caller"}
     best = sorted(ours.values(), key=lambda memory: -memory["salience"]["value"])[:BEST]
@@ -94,7 +94,7 @@ def look(memories: Sequence[dict[str, Any]], cost: Cost | None, again: Cost | No
 
 
 def spent(api: Api) -> Cost:
-    """What models that rate have cost the tenant so far."""
+    """Return the tenant's cost of rating so far."""
     rows = [row for row in api.call("GET", "/v1/usage").body["usage"] if row["purpose"] == "score"]
     if not rows:
         return Cost()
@@ -110,7 +110,7 @@ def spent(api: Api) -> Cost:
 
 
 def less(later: Cost, earlier: Cost) -> Cost:
-    """What came on top."""
+    """Return the difference of two costs."""
     return Cost(
         later.model,
         later.host,

@@ -1,4 +1,4 @@
-"""The report of `ebbing demo`, for people."""
+"""Print the report of `ebbing demo`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES: Final = {"heuristic": "by rules", "llm": "by a model", "caller": "by the 
 
 
 def show_report(report: Report, start_seconds: float) -> None:
-    """Print it."""
+    """Print the results of the tour."""
     screen = console()
     facts = {
         "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, five workers, beat, the API",
@@ -39,7 +39,9 @@ def show_report(report: Report, start_seconds: float) -> None:
     for name, text in facts.items():
         screen.print(_fact(name, text))
     screen.print()
-    screen.print(Text(f"Questions, a year later (✓ answers it; the best {SHOWN} of {RESULTS} are shown)", style="bold"))
+    screen.print(
+        Text(f"Questions, one year later (✓ = expected answer; top {SHOWN} of {RESULTS} results shown)", style="bold")
+    )
     for asked in report.questions:
         _show_question(asked)
     screen.print()
@@ -51,31 +53,31 @@ def show_report(report: Report, start_seconds: float) -> None:
     )
     _show_salience(report.salience)
     screen.print(
-        _check("Edited", f"the next search for “{EDIT_QUERY}” has the new text first", well=report.edit_is_found)
+        _check("Edited", f"the next search for “{EDIT_QUERY}” returns the new text first", well=report.edit_is_found)
     )
-    screen.print(_check("Deleted", "the next search doesn't have it any more", well=report.delete_is_gone))
+    screen.print(_check("Deleted", "the next search no longer returns it", well=report.delete_is_gone))
     screen.print(
         _check(
             "Repeated",
-            "the first request, with its Idempotency-Key: the same ids",
+            "the first request sent again with its Idempotency-Key returns the same ids",
             well=report.repeat_gives_same_ids,
         )
     )
 
 
 def show_month(outcomes: Sequence[Outcome]) -> None:
-    """Print what a made-up month leaves, and what to do next."""
+    """Print the results of the simulated month and the next steps."""
     screen = console()
     screen.print()
-    title = f"A made-up month: {MONTH_MEMORIES} memories, a tenth of which matter; `ebbing simulate` lets a year pass"
+    title = f"Simulated month: {MONTH_MEMORIES} memories, 10% of them important; `ebbing simulate` runs a whole year"
     screen.print(Text(title, style="bold"))
     show_table(outcomes, MEASURED)
     screen.print(
-        "still active: of what matters; found: by questions in other words; chatter: share of it that is still active"
+        "still active, found: share of important memories (questions are paraphrased); chatter: share still active"
     )
     screen.print()
     screen.print(
-        "Next: `ebbing run` starts a service that keeps its data; "
+        "Next: `ebbing run` starts a service with persistent data; "
         "then `ebbing ingest FILE` and `ebbing search QUESTION`."
     )
 
@@ -84,13 +86,13 @@ def _show_salience(salience: Salience) -> None:
     screen = console()
     judged = ", ".join(f"{count} {NAMES.get(source, source)}" for source, count in salience.sources.items())
     if salience.cost is None:
-        screen.print(_fact("Judged", f"{judged}; no model was asked, since none is set (EBBING_OPENAI_API_KEY)"))
+        screen.print(_fact("Rated", f"{judged}; no model configured (EBBING_OPENAI_API_KEY)"))
     else:
         cost = salience.cost
-        asked = f"{cost.model} at {cost.host}: {_cost(cost)}" if cost.calls else "the model has answered nothing so far"
-        screen.print(_fact("Judged", f"{judged}; {asked}"))
+        asked = f"{cost.model} at {cost.host}: {_cost(cost)}" if cost.calls else "no model response so far"
+        screen.print(_fact("Rated", f"{judged}; {asked}"))
     if salience.again is not None:
-        screen.print(_fact("Again", f"the same words once more: {_cost(salience.again)}"))
+        screen.print(_fact("Again", f"identical texts sent again: {_cost(salience.again)}"))
     for one in salience.best:
         criteria = ", ".join(f"{name} {one.criteria[name]:g}" for name in sorted(one.criteria))
         line = Text(f"    {one.salience:.2f} ", style="bold").append(f"({criteria or one.source}) ", style="dim")
@@ -101,7 +103,7 @@ def _show_salience(salience: Salience) -> None:
 
 
 def _cost(cost: Cost) -> str:
-    money = "no price is set" if cost.cost is None else f"cost {cost.cost:.4f}"
+    money = "no price configured" if cost.cost is None else f"cost {cost.cost:.4f}"
     return f"{cost.calls} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits} cache hits"
 
 

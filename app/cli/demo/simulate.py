@@ -1,4 +1,4 @@
-"""`ebbing simulate`: a year of memories in a minute or so, and what is left of it."""
+"""`ebbing simulate`: run a synthetic year of memories in about a minute and measure what is retained."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MONTH_MEMORIES, MONTH_DAYS = 60, 28
 _PREFIX: Final = "ebbing-simulate-"
 COLUMNS: Final = {
     "active_set": "active",
-    "kept": "kept",
+    "kept": "retained",
     "active": "still active",
     "wrongly_deleted": "deleted",
     "found": "found",
@@ -39,10 +39,10 @@ COLUMNS: Final = {
     "outdated_first": "outdated",
 }
 LEGEND: Final = """\
-active: size of the active set. Of what matters: kept in any tier, still active, deleted; found among ten results by
-questions in other words, also as a share of those that are found where nothing is forgotten (of reach), and with
-archived ones (all tiers). chatter: share of it that is still active. outdated: changed facts whose old state comes
-first."""
+active: size of the active set. Shares of important memories: retained (in any tier), still active, deleted, found (in
+the top ten for a paraphrased question). of reach: found, as a share of the questions that are answered when nothing is
+forgotten; all tiers: same, with a second search in all tiers. chatter: share of unimportant memories still active.
+outdated: share of changed facts whose old version ranks first."""
 
 
 @router.command(
@@ -57,28 +57,31 @@ def simulate(
     *,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", metavar="NAME", help="A model of forgetting, or all; several may be given."),
+        typer.Option("--profile", metavar="NAME", help="Forgetting profile to simulate, or `all`. Repeatable."),
     ] = None,
-    days: Annotated[int | None, typer.Option("--days", min=28, max=3650, help="Length of the year; else 365.")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=28, max=3650, help="Simulated days. Default: 365.")] = None,
     memories: Annotated[
-        int | None, typer.Option("--memories", min=50, max=20_000, help=f"What is said in it; else {MEMORIES:,}.")
+        int | None, typer.Option("--memories", min=50, max=20_000, help=f"Number of memories. Default: {MEMORIES:,}.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another one makes another year.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the synthetic data.")] = 1,
     short: Annotated[
-        bool, typer.Option("--short", help=f"{SHORT_DAYS} days and {SHORT_MEMORIES} memories: some seconds.")
+        bool,
+        typer.Option("--short", help=f"Simulate {SHORT_DAYS} days and {SHORT_MEMORIES} memories, in a few seconds."),
     ] = False,
     given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy; several.")
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Policy field to set. Repeatable.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the database, to be looked at or run on.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the temporary database, for inspection or `ebbing run`.")
+    ] = False,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a made-up year pass, and show what is kept, found and forgotten, beside simpler ways of forgetting.
+    """Simulate a year of memories and compare what each forgetting profile retains, finds and forgets.
 
-    The service's own code stores, searches and forgets, in a temporary database of its own: what matters among the
-    chatter, only the report knows. Each profile is compared with keeping all, and with a fixed time to live, the least
-    recently used and linear decay, which keep as many memories active.
+    The simulation runs the production code in a temporary database; only the report knows which memories are
+    important. Each profile is compared with retaining everything and with three baselines at the same active-set size:
+    fixed time to live, least recently used, and linear decay.
     """
     from pydantic import ValidationError
 
@@ -86,11 +89,11 @@ def simulate(
 
     names = list(PROFILES) if ALL in (profile or []) else list(dict.fromkeys(profile or ["spec"]))
     if unknown := [name for name in names if name not in PROFILES]:
-        raise typer.BadParameter(f"{unknown[0]!r} isn't a profile: use one of {', '.join(PROFILES)}, or {ALL}")
+        raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
     if plot is not None:
         from app.cli.maintenance.plots import figure
 
-        figure(1)  # fails at once where it can't
+        figure(1)  # fail early if matplotlib is missing
     from app.domain.simulation.year import DAYS, generate
     from app.supervisor import lock_home
     from app.supervisor.alone import alone
@@ -125,17 +128,13 @@ def simulate(
         print_json({**shape, "questions": len(year.questions), "outcomes": [shown(one) for one in outcomes]})
         return
     show_table(outcomes)
-    show(f"\n{len(year.current)} things that matter, {len(year.questions)} questions. {LEGEND}", err=True)
+    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions. {LEGEND}", err=True)
     if plot is not None:
-        show(f"drawn: {plot}", err=True)
+        show(f"plot written: {plot}", err=True)
 
 
 def month(*, quiet: bool) -> list[Outcome]:
-    """What a month of few memories leaves by default, beside keeping all and simpler ways; some seconds.
-
-    Args:
-        quiet: No progress bar.
-    """
+    """Simulate a month with few memories under the default policy and the baselines; takes a few seconds."""
     from app.domain.simulation.year import generate
     from app.supervisor import lock_home
     from app.supervisor.alone import alone
@@ -150,11 +149,10 @@ def month(*, quiet: bool) -> list[Outcome]:
 
 
 def show_table(outcomes: Sequence[Outcome], measured: Sequence[str] = tuple(COLUMNS)) -> None:
-    """Print outcomes, a row each; those that simpler ways have at the size of another one, below it.
+    """Print one row per outcome, with the baselines indented below the profile whose active-set size they match.
 
     Args:
-        outcomes: In their order.
-        measured: Names of their measures.
+        measured: Names of the measures to show.
     """
     heads = [*(COLUMNS[name] for name in measured), "s"]
     print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
@@ -162,7 +160,7 @@ def show_table(outcomes: Sequence[Outcome], measured: Sequence[str] = tuple(COLU
 
 @contextmanager
 def _said(names: list[str], *, quiet: bool) -> Iterator[Any]:
-    with progress("a year passes", float(len(names)), quiet=quiet) as step:
+    with progress("simulating", float(len(names)), quiet=quiet) as step:
 
         def say(what: str, share: float) -> None:
             step(done=names.index(what) + share, note=what)
@@ -173,13 +171,13 @@ def _said(names: list[str], *, quiet: bool) -> Iterator[Any]:
 def _show_kept(simulation: Simulation, names: list[str], home: str) -> None:
     from app.services.tenants import tenants
 
-    show(f"Kept: ebbing run --home {home}, and in it by profile the keys", err=True)
+    show(f"Database kept. Start it with: ebbing run --home {home}; API keys by profile:", err=True)
     for name in names:
         show(f"  {name}: {tenants.issue_key(simulation.tenants[name], 'simulation')}", err=True)
 
 
 def shown(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON."""
+    """Return an outcome as JSON."""
     measured: Mapping[str, Any] = asdict(outcome.measures)
     rounded = {name: round(value, 4) for name, value in measured.items()}
     return {"name": outcome.name, "size_of": outcome.size_of, **rounded, "seconds": round(outcome.seconds, 1)}

@@ -1,4 +1,4 @@
-"""What `ebbing demo` does with the service, as a client over HTTP, and what it sees."""
+"""Tour of `ebbing demo`: use the service over HTTP like any client and record the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EDIT_QUERY: Final = "Who drinks rooibos with honey?"
 
 @dataclass(frozen=True)
 class Hit:
-    """A result, by the key that the sample gives its memory."""
+    """Search result, identified by the key of its memory in the sample."""
 
     key: str
     text: str
@@ -42,7 +42,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, its best hits, and the keys that answer it."""
+    """Question with its results and the keys of the expected answers."""
 
     query: str
     expected: tuple[str, ...]
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Report:
-    """What was sent and seen. Times from the first request on."""
+    """Results of the tour. Times are measured from the first request."""
 
     memories: int
     requests: int
@@ -74,31 +74,31 @@ class Report:
 
     @property
     def found(self) -> int:
-        """Questions with an answer among the best hits."""
+        """Number of questions with an expected answer among the results."""
         return sum(asked.found for asked in self.questions)
 
     @property
     def wrong(self) -> list[str]:
-        """What didn't go as it should, in words."""
+        """Descriptions of failed checks."""
         kept = sum(self.kinds.values())
         checks = {
-            f"{kept} of {self.memories} memories were kept": kept == self.memories,
+            f"{kept} of {self.memories} memories were stored": kept == self.memories,
             f"only {self.found} of {len(self.questions)} questions were answered": self.found * 2
             >= len(self.questions),
-            "an edited memory wasn't found by its new words": self.edit_is_found,
+            "an edited memory wasn't found by its new text": self.edit_is_found,
             "a deleted memory was still found": self.delete_is_gone,
-            "a repeated request gave other ids": self.repeat_gives_same_ids,
+            "a repeated request returned different ids": self.repeat_gives_same_ids,
         }
         return [sentence for sentence, well in checks.items() if not well]
 
 
 def walk(place: Place, *, rated: bool, quiet: bool) -> Report:
-    """Make a tenant, send the sample, ask the questions, look at what was judged, edit, delete, repeat.
+    """Create a tenant, send the sample, ask the questions, read the ratings, then edit, delete and repeat a request.
 
     Args:
-        place: The API, with a key that may make tenants.
-        rated: Whether a model rates memories.
-        quiet: No progress bars.
+        place: API address with a key that may create tenants.
+        rated: True if a model rates memories.
+        quiet: Hide progress bars.
 
     Raises:
         Failure: A call failed, or memories didn't become searchable.
@@ -129,7 +129,7 @@ def _walk(api: Api, *, rated: bool, quiet: bool) -> Report:
     while api.stats()["pending"]["ingest"]:
         time.sleep(0.01)
     stored = time.monotonic() - began
-    with progress("until searchable", len(memories), quiet=quiet) as step:
+    with progress("indexing", len(memories), quiet=quiet) as step:
         wait_searchable(api, step, PATIENCE_SECONDS)
     searchable = time.monotonic() - began
     kept = list(pages(api, "/v1/memories", "memories", {"limit": PAGE}))
@@ -158,7 +158,7 @@ def _walk(api: Api, *, rated: bool, quiet: bool) -> Report:
 
 
 def _salience(api: Api, memories: Sequence[dict[str, object]], *, rated: bool, quiet: bool) -> Salience:
-    """Wait until all is judged; with a model, send some of it again to see what the same words cost."""
+    """Wait until all memories are rated; with a model, send some texts again to measure the cost of duplicates."""
     judged.wait_judged(api, quiet=quiet)
     kept = list(pages(api, "/v1/memories", "memories", {"limit": PAGE}))
     if not rated:
@@ -177,7 +177,7 @@ def _salience(api: Api, memories: Sequence[dict[str, object]], *, rated: bool, q
 
 
 def _changes(api: Api, memory_id: str) -> dict[str, bool]:
-    """Edit a memory, search, delete it, search again; no pause between."""
+    """Edit a memory, search, delete it and search again, without pauses."""
     path = f"/v1/memories/{memory_id}"
     api.call("PATCH", path, json={"text": EDIT}, safe=True)
     best = api.search(EDIT_QUERY, limit=RESULTS)["results"][:1]

@@ -1,1 +1,1 @@
-"""Commands for jobs, schedules, policies, consolidation, forecasts and usage."""
+"""Commands for jobs, schedules, policies, consolidation, dead letters, forecasts and usage."""

@@ -1,4 +1,4 @@
-"""`ebbing consolidation`: what was made of which memories, what waits for somebody's yes, and undoing it."""
+"""`ebbing consolidation`: list merges and their lineage; approve, reject and undo them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.cli.maintenance.jobs import follow
 
 router = typer.Typer()
 consolidation = typer.Typer(
-    cls=Commands, help="List what consolidation has merged; approve, reject or undo it.", no_args_is_help=True
+    cls=Commands, help="List consolidation runs and merges; approve, reject or undo merges.", no_args_is_help=True
 )
 router.add_typer(
     consolidation,
@@ -31,14 +31,14 @@ router.add_typer(
 PATH: Final = "/v1/consolidation"
 PAGE: Final = 500
 
-Id = Annotated[str, typer.Argument(help="The merge's id.", metavar="ID")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
+Id = Annotated[str, typer.Argument(help="Id of the merge.", metavar="ID")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 
 
 @consolidation.command(epilog=examples("ebbing consolidation runs", "ebbing consolidation runs --json | jq '.runs[0]'"))
 def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None:
-    """List the runs, the newest first."""
+    """List consolidation runs, newest first."""
     found = _listed("runs", limit, {}, url)
     if as_json:
         print_json({"runs": found})
@@ -48,7 +48,7 @@ def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None
         (each["started_at"][:16], each["started_by"], *(each[name] for name in names), _share(each["reduction"]))
         for each in found
     ]
-    print_table(["started", "by", *(name.replace("_", " ") for name in names), "shorter"], rows, right=names)
+    print_table(["started", "by", *(name.replace("_", " ") for name in names), "reduction"], rows, right=names)
 
 
 @consolidation.command(
@@ -56,12 +56,12 @@ def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None
 )
 def merges(
     *,
-    status: Annotated[Status | None, typer.Option("--status", help="Only these.")] = None,
+    status: Annotated[Status | None, typer.Option("--status", help="Only merges with this status.")] = None,
     limit: Limit = 50,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the merges, the newest first."""
+    """List merges, newest first."""
     found = _listed("merges", limit, {"status": status} if status else {}, url)
     if as_json:
         print_json({"merges": found})
@@ -77,12 +77,12 @@ def merges(
         )
         for each in found
     ]
-    print_table(["id", "made", "action", "status", "memories", "by"], rows, right=["memories"])
+    print_table(["id", "created", "action", "status", "memories", "by"], rows, right=["memories"])
 
 
 @consolidation.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
 def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what a merge's memories say, and its summary: of one that waits, the one that it would have."""
+    """Show the texts and the summary of a merge; for a waiting merge, the summary it would write."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -94,16 +94,16 @@ def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     for each in found["texts"]:
         typer.echo(f"  {'kept  ' if each['kept'] else 'source'}  {plain(each['id'])}  {plain(each['text'])}")
     summary = found["summary"]
-    typer.echo(f"summary ({summary['method']}): {plain(summary['text'])}" if summary else "there is no summary")
+    typer.echo(f"summary ({summary['method']}): {plain(summary['text'])}" if summary else "no summary")
 
 
 @consolidation.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
 def lineage(
-    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a memory was made of, and what was made of it."""
+    """Show the source memories of a summary, and the merges that used a memory."""
     from urllib.parse import quote
 
     from app.cli.core.client import Api
@@ -114,11 +114,11 @@ def lineage(
         print_json(found)
         return
     if found["made_from"] is not None:
-        _show_lineage("made", found["made_from"])
+        _show_lineage("created", found["made_from"])
     for merge in found["merged_into"]:
-        _show_lineage("taken", merge)
+        _show_lineage("used", merge)
     if found["made_from"] is None and not found["merged_into"]:
-        typer.echo(f"{plain(found['id'])} was made of no others, and nothing was made of it")
+        typer.echo(f"{plain(found['id'])} is not part of any merge")
 
 
 def _show_lineage(part: str, merge: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def _show_lineage(part: str, merge: dict[str, Any]) -> None:
 
 @consolidation.command(epilog=examples("ebbing consolidation approve ID"))
 def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Agree to a merge that waits, and wait until it is carried out."""
+    """Approve a waiting merge and wait until it is applied."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -141,20 +141,20 @@ def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     if ended["status"] != "done":
         if as_json:
             raise typer.Exit(Code.FAILED)
-        raise Failure(f"it was not merged: {plain(ended.get('error') or ended['status'])}")
+        raise Failure(f"the merge failed: {plain(ended.get('error') or ended['status'])}")
     if not as_json:
-        typer.echo(f"{plain(merge_id)} is merged: {ended['done']} memories have a summary now")
+        typer.echo(f"applied merge {plain(merge_id)}: {ended['done']} memories summarised")
 
 
 @consolidation.command(epilog=examples("ebbing consolidation reject ID"))
 def reject(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Refuse a merge that waits: the same memories aren't proposed again."""
+    """Reject a waiting merge; the same memories won't be proposed again."""
     _decide(merge_id, "reject", "is rejected", url, as_json=as_json)
 
 
 @consolidation.command(epilog=examples("ebbing consolidation undo ID"))
 def undo(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Undo a merge: its summary goes, and its sources are active again as they were."""
+    """Undo a merge: delete its summary and reactivate its source memories unchanged."""
     _decide(merge_id, "undo", "is undone", url, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`ebbing curve`: how a memory fades under each model of forgetting; needs no service."""
+"""`ebbing curve`: plot the forgetting curve of a memory under each profile; needs no running service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = typer.Typer()
 ALL: Final = "all"
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPARKS: Final = 40
-"""Width of a curve in the terminal."""
+"""Width of a curve in the terminal, in characters."""
 PLOTTED: Final = 400
 SHOWN_DAYS: Final = (1, 3, 7, 14, 30, 60, 90, 180, 365, 730, 1_825, 3_650)
 KINDS: Final = ("episodic", "semantic", "procedural", "emotional", "system")
@@ -38,30 +38,32 @@ def curve(
     *,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", metavar="NAME", help="A model by name, or all; several may be given."),
+        typer.Option("--profile", metavar="NAME", help="Forgetting profile, or `all`. Repeatable."),
     ] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; with several models, mnemex.beta=0.4."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Profile parameter. With several profiles, prefix it: mnemex.beta=0.4."
+        ),
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="How far to look.")] = 60,
-    salience: Annotated[float, typer.Option("--salience", min=0, max=1, help="Of the memory.")] = 0.5,
-    uses: Annotated[int, typer.Option("--uses", min=0, max=1_000, help="Uses as it is created.")] = 0,
-    kind: Annotated[str, typer.Option("--kind", help=f"One of {', '.join(KINDS)}.")] = KINDS[0],
+    days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="Number of days to show.")] = 60,
+    salience: Annotated[float, typer.Option("--salience", min=0, max=1, help="Salience of the memory.")] = 0.5,
+    uses: Annotated[int, typer.Option("--uses", min=0, max=1_000, help="Number of uses at creation.")] = 0,
+    kind: Annotated[str, typer.Option("--kind", help=f"Kind of the memory: {', '.join(KINDS)}.")] = KINDS[0],
     touch_at: Annotated[
         list[float] | None,
-        typer.Option("--touch-at", metavar="DAY", min=0, help="A use on that day; several may be given."),
+        typer.Option("--touch-at", metavar="DAY", min=0, help="Day on which the memory is used. Repeatable."),
     ] = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a memory fades, under each model of forgetting, unless it is used."""
+    """Show how the strength of a memory decays under each forgetting profile."""
     if kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r} isn't a kind: use one of {', '.join(KINDS)}")
+        raise typer.BadParameter(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     if plot is not None:
         from app.cli.maintenance.plots import figure
 
-        figure(1)  # fails at once where it can't
+        figure(1)  # fail early if matplotlib is missing
     import numpy as np
 
     from app.domain.strength.curves import Memory
@@ -84,14 +86,14 @@ def curve(
         return
     _print(curves, days, thresholds)
     if plot is not None:
-        typer.echo(f"drawn: {plot}", err=True)
+        typer.echo(f"plot written: {plot}", err=True)
 
 
 def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
-    """The models by name, with their parameters.
+    """Return the profiles by name, with their parameters applied.
 
     Raises:
-        BadParameter: There is no such model or parameter, or its value makes no sense.
+        BadParameter: Unknown profile or parameter, or invalid value.
     """
     from pydantic import ValidationError
 
@@ -106,10 +108,10 @@ def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
             if len(wanted) > 1:
                 parameter = of.partition("=")[0]
                 has = next((name for name in wanted if hasattr(PROFILES[name].parameters, parameter)), wanted[0])
-                raise typer.BadParameter(f"of which model is {word!r}? write it as {has}.{word}, or give one --profile")
+                raise typer.BadParameter(f"ambiguous parameter {word!r}: write {has}.{word}, or select one --profile")
             of, rest = wanted[0], word
         if of not in wanted:
-            raise typer.BadParameter(f"{word!r} is of a model that isn't shown: add --profile {of}")
+            raise typer.BadParameter(f"{word!r} belongs to a profile that isn't selected: add --profile {of}")
         assigned([rest], parameters.setdefault(of, {}))
     models = {}
     for name in wanted:

@@ -1,4 +1,4 @@
-"""`ebbing dead-letters`: what could not be done, tried again or given up."""
+"""`ebbing dead-letters`: list, replay and discard work that failed repeatedly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ PATIENCE_SECONDS: Final = 120.0
 
 router = typer.Typer()
 letters = typer.Typer(
-    cls=Commands, help="List, replay and discard what could not be done; alone, it lists.", invoke_without_command=True
+    cls=Commands,
+    help="List, show, replay and discard dead letters. Without a subcommand, list them.",
+    invoke_without_command=True,
 )
 router.add_typer(
     letters,
@@ -31,11 +33,15 @@ router.add_typer(
     ),
 )
 
-Id = Annotated[str, typer.Argument(help="The letter's id.", metavar="ID")]
-OneOrMany = Annotated[str | None, typer.Argument(help="The letter's id; or give --reason.", metavar="[ID]")]
-Reason = Annotated[str | None, typer.Option("--reason", help="All letters of this reason.")]
-Stage = Annotated[str | None, typer.Option("--stage", help="Only this stage: drain, index, embed, score or rate.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Id of the tenant; else the key's own.")]
+Id = Annotated[str, typer.Argument(help="Id of the dead letter.", metavar="ID")]
+OneOrMany = Annotated[
+    str | None, typer.Argument(help="Id of the dead letter; omit it to use --reason.", metavar="[ID]")
+]
+Reason = Annotated[str | None, typer.Option("--reason", help="All dead letters with this reason.")]
+Stage = Annotated[
+    str | None, typer.Option("--stage", help="Only dead letters of this stage: drain, index, embed, score or rate.")
+]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
 @letters.callback()
@@ -44,13 +50,13 @@ def list_letters(
     stage: Stage = None,
     reason: Reason = None,
     *,
-    discarded: Annotated[bool, typer.Option("--discarded", help="Those that were discarded.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Most letters.")] = 20,
+    discarded: Annotated[bool, typer.Option("--discarded", help="List discarded dead letters.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of dead letters.")] = 20,
     tenant: Tenant = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the dead letters, newest first, and how many there are by reason."""
+    """List dead letters, newest first, with counts by reason."""
     from app.cli.core.client import Api
 
     if context.invoked_subcommand is not None:
@@ -75,7 +81,7 @@ def list_letters(
 
 @letters.command(epilog=examples("ebbing dead-letters show ID"))
 def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what is known of a dead letter, without its content."""
+    """Show the metadata of a dead letter, without its content."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -99,7 +105,7 @@ def replay(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try a dead letter again, or all of a reason. What fails again becomes a new one."""
+    """Replay one dead letter, or all with a reason. Work that fails again becomes a new dead letter."""
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)
@@ -119,17 +125,19 @@ def replay(
     )
 )
 def discard(
-    because: Annotated[str, typer.Option("--because", help="Why; it is kept with the letter for 90 days.")],
+    because: Annotated[
+        str, typer.Option("--because", help="Reason for discarding, stored with the dead letter for 90 days.")
+    ],
     letter_id: OneOrMany = None,
     reason: Reason = None,
     stage: Stage = None,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before discarding many.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt for --reason.")] = False,
     tenant: Tenant = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what a dead letter holds, or all of a reason. It can't be undone."""
+    """Delete the content of one dead letter, or of all with a reason. This can't be undone."""
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)
@@ -147,20 +155,20 @@ def discard(
 
 def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:
     if (letter_id is None) == (reason is None):
-        raise Failure("give the id of one letter, or --reason for all of a reason", Code.USAGE)
+        raise Failure("give either the id of one dead letter or --reason", Code.USAGE)
     if letter_id is not None and stage is not None:
-        raise Failure("--stage goes with --reason: an id names one letter already", Code.USAGE)
+        raise Failure("--stage needs --reason and can't be combined with an id", Code.USAGE)
 
 
 def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
     wanted = {"reason": reason, "stage": stage, "limit": 1}
     params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
     count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
-    confirm(f"Delete what {so_many(count, 'dead letter holds', 'dead letters hold')}? It can't be undone.")
+    confirm(f"Delete the content of {so_many(count, 'dead letter', 'dead letters')}? This can't be undone.")
 
 
 def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:
-    """Call until none is left of those that were there at the first call."""
+    """Repeat the call until every dead letter that existed at the first call is processed."""
     body = {name: value for name, value in body.items() if value is not None}
     total = 0
     while True:
@@ -175,7 +183,7 @@ def _say(done: dict[str, Any], did: str, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{done[did]} {'letter is' if done[did] == 1 else 'letters are'} {did}")
+        typer.echo(f"{did} {so_many(done[did], 'dead letter', 'dead letters')}")
 
 
 def _of(tenant: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`ebbing forecast`: how many memories decay will put into each tier, as things are and under another policy."""
+"""`ebbing forecast`: predict the number of memories per tier, under the current policy or a changed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.cli.maintenance.plots import TIERS, Plot
 
 router = typer.Typer()
 
-NOW: Final = "policy in force"
+NOW: Final = "current policy"
 WHAT_IF: Final = "what-if"
 DAILY_UP_TO: Final = 14
 WEEKLY_UP_TO: Final = 400
@@ -32,15 +32,21 @@ IDS_SHOWN: Final = 3
 )
 def forecast(
     *,
-    days: Annotated[int, typer.Option("--days", min=0, max=3_650, help="How far to look ahead.")] = 90,
+    days: Annotated[int, typer.Option("--days", min=0, max=3_650, help="Number of days to predict.")] = 90,
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy that would be other than it is."),
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="Policy field to change in the what-if forecast. Repeatable."
+        ),
     ] = None,
     policy: Annotated[
         Path | None,
         typer.Option(
-            "--policy", exists=True, dir_okay=False, metavar="FILE", help="JSON with such fields; --set wins."
+            "--policy",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="JSON file with policy fields to change; --set takes precedence.",
         ),
     ] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
@@ -48,17 +54,17 @@ def forecast(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many memories will be in each tier on the coming days, if none is used and none comes.
+    """Predict how many memories each tier will have on the coming days, assuming no uses and no new memories.
 
-    With --set or --policy, under such a policy too, and which memories that change would move at once. Nothing is
-    changed by asking.
+    With --set or --policy, also predict the tiers under the changed policy and list the memories that would move at
+    once. The command is read-only.
     """
     from app.cli.core.client import Api
 
     if plot is not None:
         from app.cli.maintenance.plots import figure
 
-        figure(1)  # fails at once where it can't
+        figure(1)  # fail early if matplotlib is missing
     changes = assigned(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
     with Api(find(url)) as api:
@@ -85,9 +91,9 @@ def _read(policy: Path | None) -> dict[str, Any]:
     try:
         held = json.loads(policy.read_bytes())
     except ValueError as error:
-        raise typer.BadParameter(f"{policy} isn't JSON: {error}") from None
+        raise typer.BadParameter(f"{policy}: invalid JSON: {error}") from None
     if not isinstance(held, dict):
-        raise typer.BadParameter(f"{policy} holds no object")
+        raise typer.BadParameter(f"{policy} must contain a JSON object")
     return held
 
 
@@ -109,11 +115,11 @@ def _print_moves(found: dict[str, Any]) -> None:
         return
     typer.echo()
     if not found["moves"]:
-        typer.echo("the change would move no memory at once")
+        typer.echo("the change would not move any memory at once")
         return
     for move in found["moves"]:
         ids = move["ids"][:IDS_SHOWN]
         more = ", …" if move["memories"] > len(ids) else ""
         typer.echo(
-            f"at once {move['memories']:,} would move from {move['from']} to {move['to']}: {', '.join(ids)}{more}"
+            f"{move['memories']:,} would move at once from {move['from']} to {move['to']}: {', '.join(ids)}{more}"
         )

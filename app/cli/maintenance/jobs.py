@@ -1,4 +1,4 @@
-"""`ebbing jobs`: long work, its progress, and a way to cancel it."""
+"""`ebbing jobs`: list, watch and cancel background jobs."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ PATIENCE_SECONDS: Final = 60.0
 ENDED: Final = frozenset({"done", "failed", "cancelled"})
 
 router = typer.Typer()
-jobs = typer.Typer(cls=Commands, help="List, watch and cancel long work; alone, it lists.", invoke_without_command=True)
+jobs = typer.Typer(
+    cls=Commands,
+    help="List, show, watch and cancel background jobs. Without a subcommand, list them.",
+    invoke_without_command=True,
+)
 router.add_typer(
     jobs, name="jobs", epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID")
 )
 
-Id = Annotated[str, typer.Argument(help="The job's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the job.", metavar="ID")]
 
 
 @jobs.callback()
 def list_jobs(
     context: typer.Context,
     status: Annotated[
-        str | None, typer.Option("--status", help="queued, running, done, failed or cancelled; else any.")
+        str | None,
+        typer.Option("--status", help="Only jobs with this status: queued, running, done, failed or cancelled."),
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Which work, such as reembed; else any.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Most jobs.")] = 20,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only jobs of this kind, such as reembed.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of jobs.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs, newest first."""
+    """List jobs, newest first."""
     from app.cli.core.client import Api
 
     if context.invoked_subcommand is not None:
@@ -59,7 +64,7 @@ def list_jobs(
 
 @jobs.command(epilog=examples("ebbing jobs show ID", "ebbing jobs show ID --json | jq .log"))
 def show(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show a job with its log."""
+    """Show a job and its log."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -68,9 +73,9 @@ def show(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 @jobs.command(epilog=examples("ebbing jobs watch ID", "ebbing jobs watch ID && echo well"))
 def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Wait until a job has ended; the exit code is 0 only where it is done.
+    """Wait until a job ends. The exit code is 0 only if its status is `done`.
 
-    To stop watching doesn't stop the job.
+    Interrupting this command doesn't stop the job.
     """
     from app.cli.core.client import Api
 
@@ -83,7 +88,7 @@ def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 @jobs.command(epilog=examples("ebbing jobs cancel ID"))
 def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Cancel a job: it ends between two steps, and what it has done stays."""
+    """Cancel a job: it stops after its current step; completed work is not reverted."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -91,11 +96,11 @@ def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
     else:
-        typer.echo(f"{job_id} ends as soon as its step is over")
+        typer.echo(f"cancelling {job_id}: it stops after its current step")
 
 
 def follow(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
-    """Wait until a job has ended, behind a progress bar unless `quiet`. Returns the job as the API shows it."""
+    """Wait until a job ends, with a progress bar unless `quiet`. Return the job as shown by the API."""
     found = api.call("GET", _path(job_id)).body
     with progress(plain(found["kind"]), 1.0, quiet=quiet) as step:
         while found["status"] not in ENDED:

@@ -1,4 +1,4 @@
-"""`ebbing maintain`: work on all of a tenant's memories, now or as of another moment."""
+"""`ebbing maintain`: run or preview maintenance of all memories of a tenant, now or as of another time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 router = typer.Typer()
 maintain = typer.Typer(
     cls=Commands,
-    help="Look after all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
+    help="Run maintenance on all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
     no_args_is_help=True,
 )
 router.add_typer(
@@ -41,11 +41,11 @@ AsOf = Annotated[
         "--as-of",
         callback=moment,
         metavar=METAVAR,
-        help="As of this moment, such as 2026-11-20T18:00:00Z; one to come only with --dry-run.",
+        help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would change, and why.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; else `ebbing jobs watch` does.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the changes and their reasons without applying them.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")]
 
 
 @maintain.command(
@@ -58,7 +58,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; else 
 def sweep(
     *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Find what has faded, as each night does: memories get the tier that decay asks for, and nothing is moved."""
+    """Assign tiers to memories by their decayed strength, without moving them (also runs nightly)."""
     _run("sweep", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -66,9 +66,9 @@ def sweep(
 def rebase(
     *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Bring memories that fade by an older policy to the one in force, as the night after its beginning does.
+    """Migrate memories that still decay under an older policy to the current one (also runs nightly after a change).
 
-    No strength changes by it, today's nor that of the past.
+    Current and past strengths don't change.
     """
     _run("rebase", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
@@ -79,7 +79,7 @@ def rebase(
 def archive(
     *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Sweep, and move what has faded to the archive, as each night does; a use brings it back."""
+    """Sweep, then move faded memories to the archive (also runs nightly). A use reactivates them."""
     _run("archive", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -87,7 +87,7 @@ def archive(
 def cold(
     *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Sweep, and move what has faded further to cold storage, as each night does; `ebbing restore` brings it back."""
+    """Sweep, then move strongly faded memories to cold storage (also runs nightly). Undo with `ebbing restore`."""
     _run("cold", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -97,13 +97,13 @@ def delete(
     dry_run: DryRun = False,
     as_of: AsOf = None,
     wait: Wait = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete for good what is in cold storage and fulfils every condition, as each night does. It can't be undone."""
+    """Permanently delete memories in cold storage that meet every deletion condition (also runs nightly)."""
     if not dry_run and not yes:
-        confirm("Delete for good what `--dry-run` lists? It can't be undone.")
+        confirm("Permanently delete the memories listed by `--dry-run`? This can't be undone.")
     _run("delete", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -113,13 +113,13 @@ def expire(
     dry_run: DryRun = False,
     as_of: AsOf = None,
     wait: Wait = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete for good what the policy's privacy allows no longer, as each night does. It can't be undone."""
+    """Permanently delete memories whose retention period has expired (also runs nightly)."""
     if not dry_run and not yes:
-        confirm("Delete for good what `--dry-run` lists? It can't be undone.")
+        confirm("Permanently delete the memories listed by `--dry-run`? This can't be undone.")
     _run("expire", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -127,16 +127,16 @@ def expire(
 def selftest(
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the memories that would be asked about.")
+        bool, typer.Option("--dry-run", help="List the memories that would be tested, without running the tests.")
     ] = False,
     as_of: AsOf = None,
     wait: Wait = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask about a sample of the memories, as a night does once a week; `ebbing stats` shows how it went.
+    """Test retrieval on a sample of memories (also runs weekly); `ebbing stats` shows the results.
 
-    What passes becomes stronger, what fails is flagged for review: `ebbing reviews --flagged`.
+    Memories that pass are reinforced; memories that fail are flagged for review: `ebbing reviews --flagged`.
     """
     from app.cli.core.client import Api
 
@@ -152,7 +152,7 @@ def selftest(
         if len(found["changes"]) > SHOWN:
             typer.echo(f"… and {len(found['changes']) - SHOWN:,} more: --json lists them all")
     elif job is None:
-        typer.echo(f"job {found['job_id']} is started")
+        typer.echo(f"started job {found['job_id']}")
     elif job["status"] == "done":
         names = tuple(sorted({name.rpartition("_")[0] for name in job["counts"]}))
         outcomes = ("passed", "failed", *(["empty"] if "recall_empty" in job["counts"] else []))
@@ -167,14 +167,16 @@ def selftest(
 )
 def consolidate(
     *,
-    level: Annotated[Level | None, typer.Option("--level", help="How much shorter; else as the policy says.")] = None,
+    level: Annotated[
+        Level | None, typer.Option("--level", help="Strength of the reduction. Default: set by the policy.")
+    ] = None,
     dry_run: DryRun = False,
     as_of: AsOf = None,
     wait: Wait = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Merge what belongs together, as each night does; `ebbing consolidation` lists and undoes it."""
+    """Merge related memories (also runs nightly). List and undo merges with `ebbing consolidation`."""
     from app.cli.core.client import Api
 
     path = "/v1/maintenance/consolidate"
@@ -191,7 +193,7 @@ def consolidate(
         elif as_json:
             print_json(started)
         else:
-            typer.echo(f"job {started['job_id']} is started")
+            typer.echo(f"started job {started['job_id']}")
 
 
 def _show_groups(found: dict[str, Any], *, as_json: bool) -> None:
@@ -211,20 +213,22 @@ def _show_groups(found: dict[str, Any], *, as_json: bool) -> None:
             )
             for each in changes[:SHOWN]
         ]
-        print_table(["action", "memories", "kept", "waits", "why", "such as"], rows, right=["memories", "kept"])
+        print_table(
+            ["action", "memories", "kept", "needs approval", "reason", "example"], rows, right=["memories", "kept"]
+        )
     if len(changes) > SHOWN:
         typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
     if summaries := found.get("summaries"):
         shown = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in summaries[:SHOWN]]
-        print_table(["summary", "from", "to", "why"], shown)
+        print_table(["summary", "from", "to", "reason"], shown)
     counts = found["counts"]
-    typer.echo(f"{counts['looked_at']:,} memories are new, in {counts['clusters']:,} groups{_young(counts)}")
+    typer.echo(f"{counts['looked_at']:,} memories considered, {counts['clusters']:,} groups{_young(counts)}")
     if not found["complete"]:
-        typer.echo("There are more groups than were looked at.")
+        typer.echo("The preview is incomplete: there are more groups.")
 
 
 def _merged(counts: dict[str, int]) -> str:
-    found = {"merged": "merged", "linked": "groups linked", "waiting": "groups wait for a yes"}
+    found = {"merged": "merged", "linked": "groups linked", "waiting": "groups need approval"}
     told = {name: f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)}
     if "merged" in told:
         told["merged"] += f" into {counts['summaries']:,} summaries"
@@ -232,8 +236,8 @@ def _merged(counts: dict[str, int]) -> str:
 
 
 def _young(counts: dict[str, int]) -> str:
-    """What somebody wants to know who has just begun."""
-    return "" if counts.get("looked_at") else ": the youngest stay as they are (policy consolidation.keep_days)"
+    """Explain to new tenants why nothing was considered."""
+    return "" if counts.get("looked_at") else ": recent memories are excluded (policy field consolidation.keep_days)"
 
 
 def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:
@@ -251,16 +255,16 @@ def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | 
         elif as_json:
             print_json(started)
         else:
-            typer.echo(f"job {started['job_id']} is started")
+            typer.echo(f"started job {started['job_id']}")
 
 
 def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """All pages as one."""
+    """Fetch all pages of a preview and join them."""
     changes: list[dict[str, Any]] = []
     summaries: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     cursor: dict[str, str] = {}
-    with progress("looking", None, quiet=quiet) as step:
+    with progress("checking", None, quiet=quiet) as step:
         while True:
             body = {**wanted, **cursor, "dry_run": True, "limit": PAGE}
             page = api.call("POST", path, json=body, safe=True).body
@@ -281,13 +285,13 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     changes = found["changes"]
     if changes:
         rows = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in changes[:SHOWN]]
-        print_table(["id", "from", "to", "why"], rows)
+        print_table(["id", "from", "to", "reason"], rows)
     if len(changes) > SHOWN:
         typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
     if summaries := found.get("summaries"):
         shown = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in summaries[:SHOWN]]
-        print_table(["summary", "from", "to", "why"], shown)
-    typer.echo(f"{found['counts']['looked_at']:,} memories are due{_tiers(found['counts'])}")
+        print_table(["summary", "from", "to", "reason"], shown)
+    typer.echo(f"{found['counts']['looked_at']:,} memories due{_tiers(found['counts'])}")
 
 
 def _show_ended(job: dict[str, Any], *, as_json: bool, tell: Callable[[dict[str, int]], str] | None = None) -> None:
@@ -296,17 +300,17 @@ def _show_ended(job: dict[str, Any], *, as_json: bool, tell: Callable[[dict[str,
     if job["status"] != "done":
         _fail(job, as_json=as_json)
     if not as_json:
-        typer.echo(f"{job['done']:,} memories looked at{(tell or _tiers)(job['counts'])}")
+        typer.echo(f"{job['done']:,} memories processed{(tell or _tiers)(job['counts'])}")
 
 
 def _tiers(counts: dict[str, int]) -> str:
-    """How many memories have a new tier, by tier."""
+    """Describe how many memories change to each tier."""
     found = [f"{counts[tier]:,} to {tier}" for tier in _TIERS if counts.get(tier)]
-    return f"; decay asks for {', '.join(found)}" if found else "; nothing changes its tier"
+    return f"; new tiers: {', '.join(found)}" if found else "; no tier changes"
 
 
 def _fail(job: dict[str, Any], *, as_json: bool) -> NoReturn:
     if as_json:
         raise typer.Exit(Code.FAILED)
     reason = f" ({plain(job['error'])})" if job.get("error") else ""
-    raise Failure(f"the job {job['id']} is {job['status']}{reason}: what it has done stays")
+    raise Failure(f"job {job['id']} {job['status']}{reason}; completed work is not reverted")

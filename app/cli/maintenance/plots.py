@@ -1,4 +1,4 @@
-"""Pictures of forecasts and of forgetting curves: PNG or SVG, by matplotlib where it is installed."""
+"""Plot forecasts, forgetting curves and simulations as PNG or SVG with the optional matplotlib."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".png", ".svg")
 TIERS: Final = {"active": "#0072b2", "archived": "#56b4e9", "cold": "#b7bec5", "deleted": "#d55e00"}
-"""Tiers from the strongest, with colours that the colour-blind can tell apart."""
+"""Tiers from strongest to weakest, with colour-blind-safe colours."""
 LINES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 _GREY = "#5f6b76"
 
 
 def _checked(path: Path | None) -> Path | None:
-    """Refuse what can't be drawn, before any work is done for it."""
+    """Validate the plot's path before any work starts."""
     if path is None:
         return None
     if path.suffix.lower() not in SUFFIXES:
-        raise typer.BadParameter(f"{path.name} ends in neither {' nor '.join(SUFFIXES)}")
+        raise typer.BadParameter(f"unsupported plot format {path.name}: use {' or '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
+        raise typer.BadParameter(f"no such folder: {path.absolute().parent}")
     return path
 
 
@@ -41,23 +41,23 @@ Plot = Annotated[
         callback=_checked,
         dir_okay=False,
         metavar="FILE",
-        help=r"Draw it, as .png or .svg; needs `pip install 'ebbing\[plot]'`.",
+        help=r"Write a plot to this .png or .svg file; needs `pip install 'ebbing\[plot]'`.",
     ),
 ]
 
 
 def figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """An empty picture with so many panels side by side, on one scale.
+    """Return an empty figure with panels side by side that share the y axis.
 
     Raises:
-        Failure: There is no matplotlib.
+        Failure: Matplotlib isn't installed.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        message = "a plot needs matplotlib: install it with `pip install 'ebbing[plot]'`, or leave --plot out"
+        message = "--plot needs matplotlib: install it with `pip install 'ebbing[plot]'`, or omit --plot"
         raise Failure(message) from None
-    # No pyplot: it would look for a display, and keep every picture.
+    # No pyplot: it needs a display and retains every figure.
     made = Figure(figsize=(6.4 + 4.6 * (panels - 1), 4.4), dpi=150, layout="constrained")
     panes = list(made.subplots(1, panels, sharey=True, squeeze=False)[0])
     for pane in panes:
@@ -68,22 +68,22 @@ def figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def save(made: Figure, path: Path) -> None:
-    """Write the picture in the form that the file's name asks for.
+    """Save a figure in the format given by the file's suffix.
 
     Raises:
-        Failure: It can't be written.
+        Failure: The file can't be written.
     """
     from matplotlib import rc_context
 
     try:
-        with rc_context({"svg.fonttype": "none"}):  # text stays text
+        with rc_context({"svg.fonttype": "none"}):  # text stays selectable instead of becoming paths
             made.savefig(path, format=path.suffix.lower()[1:])
     except OSError as error:
         raise Failure(f"{path} can't be written: {error.strerror or error}") from None
 
 
 def tiers(path: Path, forecasts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Tiers over the days as stacked areas, a panel for each forecast by its title."""
+    """Plot memories per tier by day as stacked areas, with one titled panel per forecast."""
     made, panes = figure(len(forecasts))
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -112,7 +112,7 @@ def curves(
     title: str,
     thresholds: Mapping[str, float],
 ) -> None:
-    """Strength by days since creation, a line for each name, and the tiers' thresholds."""
+    """Plot strength by days since creation, with one line per profile and the tier thresholds."""
     made, [pane] = figure(1)
     for (name, (days, strengths)), colour in zip(lines.items(), LINES, strict=False):
         pane.plot(days, strengths, label=name, color=colour, linewidth=1.8)
@@ -137,12 +137,12 @@ def curves(
 
 
 def year(path: Path, sizes: Mapping[str, Sequence[int]], found: Mapping[str, float]) -> None:
-    """Size of the active set over a simulated year, a line for each profile, and what was found on its last day."""
+    """Plot the active-set size over a simulated year per profile; labels show the share found on the last day."""
     made, [pane] = figure(1)
     for (name, counts), colour in zip(sizes.items(), LINES, strict=False):
         pane.plot(range(len(counts)), counts, label=f"{name}: {found[name]:.0%} found", color=colour, linewidth=1.8)
     pane.set_ylim(bottom=0)
-    pane.set_title("active memories, and what is found of what matters", fontsize=11, loc="left")
+    pane.set_title("active memories, and share of important ones found", fontsize=11, loc="left")
     pane.set_xlabel("day", color=_GREY)
     pane.set_ylabel("memories", color=_GREY)
     made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)

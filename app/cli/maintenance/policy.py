@@ -1,4 +1,4 @@
-"""`ebbing policy`: what the tenant has chosen, what a change would do, and the change itself."""
+"""`ebbing policy`: show, preview and change the tenant's policy."""
 
 from __future__ import annotations
 
@@ -24,34 +24,45 @@ PATH: Final = "/v1/policy"
 TIERS: Final = ("active", "archived", "cold", "deleted")
 
 router = typer.Typer()
-policy = typer.Typer(cls=Commands, help="Show, compare and change the tenant's policy.", no_args_is_help=True)
+policy = typer.Typer(cls=Commands, help="Show, preview and change the tenant's policy.", no_args_is_help=True)
 router.add_typer(
     policy,
     name="policy",
     epilog=examples("ebbing policy show", "ebbing policy set --set forgetting.profile=mnemex", "ebbing policy presets"),
 )
 
-File = Annotated[Path | None, typer.Argument(help="JSON of the fields to change; - is standard input.", metavar="FILE")]
+File = Annotated[
+    Path | None, typer.Argument(help="JSON file with the fields to change; - reads standard input.", metavar="FILE")
+]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A field and its value, such as tiers.cold_below=0.2; null is back to the default."),
+    typer.Option(
+        "--set", help="Field to change, such as tiers.cold_below=0.2; null resets it to the default. Repeatable."
+    ),
 ]
-Preset = Annotated[str | None, typer.Option("--preset", help="One of `ebbing policy presets`, before the fields.")]
+Preset = Annotated[
+    str | None, typer.Option("--preset", help="Preset to apply before the fields; see `ebbing policy presets`.")
+]
 At = Annotated[
     str | None,
     typer.Option(
-        "--at", callback=moment, metavar=METAVAR, help="From when on it holds, at most a year ahead; else at once."
+        "--at",
+        callback=moment,
+        metavar=METAVAR,
+        help="Time from which the change applies, at most a year ahead. Default: now.",
     ),
 ]
 
 
 @policy.command(epilog=examples("ebbing policy show", "ebbing policy show --version 2", "ebbing policy show --json"))
 def show(
-    version: Annotated[int | None, typer.Option("--version", min=0, help="A version; else the one in force.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=0, help="Policy version. Default: the current one.")
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the policy with all of its values."""
+    """Show the policy with all values."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -61,13 +72,13 @@ def show(
         return
     typer.echo(f"version {found['version']}, {found['status']}, since {_moment(found['effective_at'])}")
     if following := found.get("next"):
-        typer.echo(f"version {following['version']} follows at {_moment(following['effective_at'])}")
+        typer.echo(f"next: version {following['version']} from {_moment(following['effective_at'])}")
     print_table(["field", "value"], [(field, shown_value(value)) for field, value in _leaves(found["policy"])])
 
 
 @policy.command(epilog=examples("ebbing policy versions", "ebbing policy versions --json"))
 def versions(url: Url = None, as_json: AsJson = False) -> None:
-    """List the versions, latest first."""
+    """List policy versions, latest first."""
     from app.cli.core.client import Api, pages
 
     with Api(find(url)) as api:
@@ -81,7 +92,7 @@ def versions(url: Url = None, as_json: AsJson = False) -> None:
 
 @policy.command(epilog=examples("ebbing policy presets", "ebbing policy presets --json | jq .development"))
 def presets(as_json: AsJson = False) -> None:
-    """List the presets, with all that each sets."""
+    """List the presets and the fields that each sets."""
     from app.domain.policy.presets import PRESETS
 
     if as_json:
@@ -109,16 +120,16 @@ def diff(
     preset: Preset = None,
     at: At = None,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="Compare with this version's defaults: shows what the tenant has set.")
+        bool, typer.Option("--defaults", help="Compare with the defaults, to show what the tenant has changed.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a change would do to the policy and to the memories; changes nothing."""
+    """Preview the effects of a change on the policy and the memories, without applying it."""
     from app.cli.core.client import Api
 
     if defaults and (file or sets or preset):
-        raise Failure("--defaults compares with nothing else: leave FILE, --set and --preset out", Code.USAGE)
+        raise Failure("--defaults can't be combined with FILE, --set or --preset", Code.USAGE)
     change = _to_defaults(at) if defaults else _change(file, sets, preset, at)
     with Api(find(url)) as api:
         found = _preview(api, change)
@@ -142,18 +153,20 @@ def set_policy(
     sets: Sets = None,
     preset: Preset = None,
     at: At = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `diff`: change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Preview the change without applying it, like `diff`.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the policy: what it does is shown first, and asked about."""
+    """Change the policy, after showing the effects and asking for confirmation."""
     from app.cli.core.client import Api
 
     change = _change(file, sets, preset, at)
     asks = not (yes or dry_run)
     if asks and (str(file) == "-" or not can_ask()):
-        raise Failure("nobody can be asked here: give --yes, or --dry-run to see what it would do", Code.USAGE)
+        raise Failure("no terminal to ask for confirmation: pass --yes, or --dry-run for a preview", Code.USAGE)
     with Api(find(url)) as api:
         found = _preview(api, change)
         if dry_run or not (found["changes"] or found["superseded"]):
@@ -161,29 +174,29 @@ def set_policy(
             return
         if not as_json:
             _show_preview(found)
-        if asks and not typer.confirm("Set it?", err=True):
+        if asks and not typer.confirm("Apply this change?", err=True):
             raise Failure("nothing was changed")
-        # Safe: sent twice, it changes nothing the second time.
+        # Safe to retry: a repeated PUT changes nothing.
         known = {"expected_version": found["latest_version"]}
         done = api.call("PUT", PATH, json=change | known, safe=True).body
     if as_json:
         print_json(done)
         return
-    typer.echo(f"version {done['version']} holds from {_moment(done['effective_at'])} on")
+    typer.echo(f"version {done['version']} applies from {_moment(done['effective_at'])}")
     if done.get("job_id"):
-        typer.echo(f"the memories move to it: ebbing jobs watch {done['job_id']}")
+        typer.echo(f"migrating memories to it: ebbing jobs watch {done['job_id']}")
 
 
 def can_ask() -> bool:
-    """Whether somebody sits at the terminal."""
+    """Return True if standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: str | None) -> dict[str, Any]:
-    """The body that asks for a change."""
+    """Build the request body of a change."""
     fields = assigned(sets or [], {} if file is None else read_file(file))
     if not fields and preset is None:
-        raise Failure("name what to change: a FILE, --set field=value, or --preset", Code.USAGE)
+        raise Failure("nothing to change: give a FILE, --set field=value or --preset", Code.USAGE)
     change: dict[str, Any] = {"policy": fields}
     if preset is not None:
         change["preset"] = preset
@@ -193,25 +206,25 @@ def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: s
 
 
 def _to_defaults(at: str | None) -> dict[str, Any]:
-    """The body that asks for every field's default."""
+    """Build the request body that resets every field to its default."""
     from app.domain.policy.policy import Policy
 
     return {"policy": dict.fromkeys(Policy.model_fields)} | ({} if at is None else {"effective_at": at})
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """Return the fields in a file, such as one that `ebbing policy show --json` wrote."""
+    """Return the fields of a file, such as the output of `ebbing policy show --json`."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
         raise Failure(f"{file} can't be read ({error.strerror})", Code.USAGE) from None
     except ValueError as error:
-        raise Failure(f"{file} isn't JSON ({error})", Code.USAGE) from None
+        raise Failure(f"{file}: invalid JSON ({error})", Code.USAGE) from None
     if isinstance(found, dict) and {"version", "policy"} <= found.keys():
         found = found["policy"]
     if not isinstance(found, dict):
-        raise Failure(f"{file} holds no object of fields", Code.USAGE)
+        raise Failure(f"{file} must contain a JSON object of fields", Code.USAGE)
     return found
 
 
@@ -228,18 +241,16 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
 
 def _show_preview(found: dict[str, Any]) -> None:
     if not (found["changes"] or found["superseded"]):
-        typer.echo(f"nothing changes: version {found['version']} says so already")
+        typer.echo(f"no change: version {found['version']} already has these values")
         return
     if found["changes"]:
         rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
         print_table(["field", "from", "to"], rows)
     for version in found["superseded"]:
-        typer.echo(f"version {version} waits, and won't hold any more")
+        typer.echo(f"scheduled version {version} is superseded and won't apply")
     effects = found["effects"]
     some = "" if effects["complete"] else "the first "
-    typer.echo(
-        f"\n{some}{effects['memories']:,} memories from {_moment(found['effective_at'])} on, by what decay asks for:"
-    )
+    typer.echo(f"\n{some}{effects['memories']:,} memories by tier, as of {_moment(found['effective_at'])}:")
     days = f"in {effects['later']['days']} days"
     pairs = (effects["tiers"], effects["later"])
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]
@@ -260,7 +271,7 @@ def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any
 
 
 def shown_value(value: object) -> str:
-    """Return a field's value as it is printed."""
+    """Return a field's value as printed text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

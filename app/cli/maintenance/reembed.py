@@ -1,4 +1,4 @@
-"""`ebbing reembed`: move to the embedding model that the settings name."""
+"""`ebbing reembed`: move tenants to the embedding model in the settings."""
 
 from __future__ import annotations
 
@@ -29,17 +29,22 @@ router = typer.Typer()
 def reembed(
     *,
     every_tenant: Annotated[
-        bool, typer.Option("--every-tenant", help="All that are in another space; needs a key of the scope admin.")
+        bool,
+        typer.Option(
+            "--every-tenant", help="Move every tenant in another embedding space; needs a key with the scope `admin`."
+        ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the memories to be embedded.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Start it, and don't wait for its end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the memories to embed, without embedding them.")
+    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the job without waiting for it.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the key's tenant to the embedding model that the service's settings name.
+    """Move the key's tenant to the embedding model in the service's settings.
 
-    Meanwhile memories are found as before; the new model takes over in one step, once all are embedded by it. Stopped
-    with Ctrl-C the job goes on, and the same command follows it again.
+    Searches use the old model until every memory is embedded with the new one, then switch in one step. Ctrl-C doesn't
+    stop the job; run the command again to follow it.
     """
     from app.cli.core.client import Api
 
@@ -63,10 +68,10 @@ def _counts(api: Api, wanted: dict[str, bool]) -> dict[str, int]:
 
 
 def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, int]:
-    """Wait until every tenant has moved: jobs of others can't be looked at, so what is left is counted.
+    """Wait until every tenant has moved. Jobs of other tenants aren't visible, so poll the remaining counts.
 
     Raises:
-        Failure: Nothing has moved for `STANDSTILL_SECONDS`.
+        Failure: No progress for `STANDSTILL_SECONDS`.
     """
     left = _counts(api, wanted)
     most, since = left["memories"], time.monotonic()
@@ -81,10 +86,10 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
                 since = time.monotonic()
             elif time.monotonic() - since > STANDSTILL_SECONDS:
                 raise Failure(
-                    f"{note}, and nothing has moved for {STANDSTILL_SECONDS:g} s: the tenants stay as they are; "
-                    "`ebbing doctor` and the log of the lane maintain say why"
+                    f"{note}, no progress for {STANDSTILL_SECONDS:g} s; these tenants still use their old model: "
+                    "check `ebbing doctor` and the log of the maintain worker"
                 )
-            time.sleep(time.monotonic() - asked)  # counting is work too: at most half of the time
+            time.sleep(time.monotonic() - asked)  # spend at most half of the time on counting
     return left
 
 
@@ -100,7 +105,7 @@ def _show_started(started: dict[str, Any], *, as_json: bool) -> None:
         print_json(started)
         return
     for job_id in started.get("job_ids", [started.get("job_id")]):
-        typer.echo(f"job {job_id} is started")
+        typer.echo(f"started job {job_id}")
 
 
 def _show_all(started: dict[str, Any], left: dict[str, int], *, as_json: bool) -> None:
@@ -108,21 +113,21 @@ def _show_all(started: dict[str, Any], left: dict[str, int], *, as_json: bool) -
         print_json({**started, "counts": left})
         return
     moved = len(started["job_ids"])
-    typer.echo(f"{moved:,} tenants have moved" if moved else "all tenants are there already")
+    typer.echo(f"{moved:,} tenants moved" if moved else "all tenants already use this model")
 
 
 def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(job)
     elif job["status"] == "done":
-        typer.echo(f"{job['done']:,} memories embedded, and searched by the new model")
+        typer.echo(f"{job['done']:,} memories embedded; searches use the new model")
         if aside := job["counts"].get("set_aside"):
             typer.echo(
-                f"{aside:,} the model couldn't do: they are among the dead letters, and found by words", err=True
+                f"{aside:,} couldn't be embedded: see `ebbing dead-letters`; they are found by words only", err=True
             )
     if job["status"] != "done":
         if not as_json:
             reason = f" ({plain(job['error'])})" if job.get("error") else ""
-            message = f"the job {job['id']} is {job['status']}{reason}: memories are found as before"
+            message = f"job {job['id']} {job['status']}{reason}; searches still use the old model"
             raise Failure(message)
         raise typer.Exit(Code.FAILED)

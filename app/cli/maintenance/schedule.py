@@ -1,4 +1,4 @@
-"""`ebbing schedule`: what is done by itself, when, and how it went."""
+"""`ebbing schedule`: list, run, pause and resume scheduled maintenance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN: Final = 50
 router = typer.Typer()
 schedule = typer.Typer(
     cls=Commands,
-    help="List, run, pause and resume what is done by itself; alone, it lists.",
+    help="List, run, pause and resume scheduled maintenance. Without a subcommand, list it.",
     invoke_without_command=True,
 )
 router.add_typer(
@@ -38,12 +38,12 @@ router.add_typer(
     ),
 )
 
-Name = Annotated[str, typer.Argument(help="What, such as night.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="Name of the schedule, such as night.", metavar="NAME")]
 
 
 @schedule.callback()
 def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """List what runs by itself, when it is due, and how it last went."""
+    """List the schedules with their next run and the result of the last one."""
     from app.cli.core.client import Api
 
     if context.invoked_subcommand is not None:
@@ -76,23 +76,25 @@ def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = Fal
 def run(
     name: Name,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what each step would change, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the changes of each step and their reasons without applying them.")
+    ] = False,
     as_of: Annotated[
         str | None,
         typer.Option(
             "--as-of",
             callback=moment,
             metavar=METAVAR,
-            help="As of this moment, such as 2026-11-20T18:00:00Z; one to come only with --dry-run.",
+            help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done; else `ebbing jobs watch` does.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run it now, paused or not; where it is under way, nothing is begun.
+    """Run it now, even if paused. If a run is in progress, no second one starts.
 
-    With --wait, the exit code is 0 only where it is done.
+    With --wait, the exit code is 0 only if the run completes.
     """
     from app.cli.core.client import Api
 
@@ -106,9 +108,9 @@ def run(
     if as_json:
         print_json(ended or started)
     elif ended is None:
-        typer.echo(f"job {started['job_id']} is started")
+        typer.echo(f"started job {started['job_id']}")
     else:
-        typer.echo(f"{plain(name)} is {ended['status']}, {ended['done']:,} dealt with")
+        typer.echo(f"{plain(name)}: {ended['status']}, {ended['done']:,} processed")
         did = sorted((what, count) for what, count in ended["counts"].items() if count)
         print_table(["step", "done"], did, right=["done"])
     if ended is not None and ended["status"] != "done":
@@ -117,13 +119,13 @@ def run(
 
 @schedule.command(epilog=examples("ebbing schedule pause night"))
 def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Let it rest until it is resumed; a run under way goes on."""
+    """Pause scheduled runs; a run in progress continues."""
     _set(name, "pause", url, as_json=as_json)
 
 
 @schedule.command(epilog=examples("ebbing schedule resume night"))
 def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Let it go on; what it has missed is caught up with once, where that isn't too long ago."""
+    """Resume scheduled runs. A recently missed run is made up once."""
     _set(name, "resume", url, as_json=as_json)
 
 
@@ -133,11 +135,11 @@ def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
 def runs(
     name: Name,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Most runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of runs.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List its runs, newest first."""
+    """List runs, newest first."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -157,15 +159,15 @@ def runs(
         )
         for one in found["runs"]
     ]
-    heads = ["date", "kind", "status", "late", "took", "done", "remark"]
-    print_table(heads, rows, right=["late", "took", "done"])
+    heads = ["date", "kind", "status", "late", "duration", "done", "note"]
+    print_table(heads, rows, right=["late", "duration", "done"])
 
 
 def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """All pages as one, of the first one's moment."""
+    """Fetch all pages of a preview, evaluated at the time of the first page."""
     changes: list[dict[str, Any]] = []
     steps: dict[str, dict[str, Any]] = {}
-    with progress("looking", None, quiet=quiet) as step:
+    with progress("checking", None, quiet=quiet) as step:
         while True:
             page = api.call("POST", path, json={**wanted, "dry_run": True, "limit": PAGE}, safe=True).body
             changes += page["changes"]
@@ -185,7 +187,7 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     changes = found["changes"]
     if changes:
         rows = [tuple(change[name] for name in ("step", "id", "from", "to", "why")) for change in changes[:SHOWN]]
-        print_table(["step", "id", "from", "to", "why"], rows)
+        print_table(["step", "id", "from", "to", "reason"], rows)
     if len(changes) > SHOWN:
         typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
     told = [
@@ -195,7 +197,7 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
         )
         for part in found["steps"]
     ]
-    print_table(["step", "would do"], told)
+    print_table(["step", "changes"], told)
 
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
@@ -206,7 +208,7 @@ def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        then = "rests until it is resumed" if found["paused"] else f"runs next at {_time(found['next_run_at'])}"
+        then = "is paused" if found["paused"] else f"runs next at {_time(found['next_run_at'])}"
         typer.echo(f"{plain(name)} {then}")
 
 

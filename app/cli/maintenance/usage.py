@@ -1,4 +1,4 @@
-"""`ebbing usage`: what models have cost, and what is left."""
+"""`ebbing usage`: show model usage, costs and the remaining budget."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LIMITS: Final = {
 )
 def usage(
     *,
-    days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many days, today included (UTC).")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="Number of days, including today (UTC).")] = 30,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Id of another tenant; needs a key of the scope admin.")
+        str | None, typer.Option("--tenant", help="Tenant id; other tenants need a key with the scope `admin`.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what models have cost by day, and what is left of today's budget.
+    """Show model usage and costs by day, and today's remaining budget.
 
-    Money is in the unit of EBBING_PRICES, and unknown where a model had no price.
+    Costs use the currency of EBBING_PRICES; they are unknown for models without a price.
     """
     from app.cli.core.client import Api
 
@@ -50,7 +50,7 @@ def usage(
         _print_days(found["usage"])
         typer.echo()
     else:
-        typer.echo(f"no model was asked since {first}", err=True)
+        typer.echo(f"no model calls since {first}", err=True)
     _print_today(found["today"])
 
 
@@ -74,13 +74,13 @@ def _print_today(today: dict[str, Any]) -> None:
         if (limit := today["limits"].get(name)) is not None
     ]
     if rows:
-        print_table(["a day's", "limit", "left"], rows, right=["limit", "left"])
+        print_table(["daily limit", "limit", "left"], rows, right=["limit", "left"])
     else:
-        typer.echo("no limit is set")
+        typer.echo("no limit configured")
 
 
 def _sum(values: list[Any]) -> Any:
-    """Of numbers; unknown as soon as one is."""
+    """Return the sum, or None if any value is unknown."""
     return None if None in values else sum(values)
 
 

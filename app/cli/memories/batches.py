@@ -1,4 +1,4 @@
-"""Lines of a file as requests: bodies of NDJSON or of messages, each with a key that another run makes alike."""
+"""Split a file into ingest requests (NDJSON or chat messages) with reproducible idempotency keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Form:
-    """What a line is, and what memories get that don't say it themselves."""
+    """Format of the lines, and default fields for memories that omit them."""
 
     is_text: bool = False
     thread: str | None = None
@@ -28,26 +28,27 @@ class Form:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The fields to fill in."""
+        """Default fields to fill in."""
         given = {"thread": self.thread, "subject": self.subject}
         return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass
 class Batch:
-    """One request.
+    """One ingest request.
 
     Attributes:
-        name: The file as the user named it.
-        origin: The file by its whole path, a part of the key.
-        offset: Where in the file it begins, in bytes.
-        lines: Line number of each memory, or message.
-        memories: Each as JSON; the messages of a chat, if `beside` is given.
-        size: Bytes of the file that it took.
-        beside: The fields beside the messages of a chat.
-        places: Place of each message in its chat.
-        skipped: How many messages without text there are beside these; they aren't sent.
-        left_out: How many parts of all of these messages' content aren't text.
+        name: File name as given by the user.
+        origin: Absolute path of the file, part of the idempotency key.
+        offset: Start of the request's data in the file, in bytes.
+        lines: Line number of each memory or message.
+        memories: Memories as JSON, or chat messages if `beside` is set.
+        size: Bytes of the file covered by this request.
+        weight: Size of the request body, in bytes.
+        beside: Fields of the chat object other than `messages`.
+        places: Index of each message in its chat.
+        skipped: Number of messages without text; they aren't sent.
+        left_out: Number of non-text content parts in the messages, such as images.
     """
 
     name: str
@@ -64,19 +65,19 @@ class Batch:
 
     @property
     def body(self) -> bytes:
-        """NDJSON, or one object with messages."""
+        """Request body: NDJSON, or one object with messages."""
         if self.beside is None:
             return b"\n".join(self.memories) + b"\n"
         return msgspec.json.encode({**self.beside, "messages": [msgspec.Raw(each) for each in self.memories]})
 
     @property
     def media_type(self) -> str:
-        """The body's Content-Type."""
+        """Content-Type of the body."""
         return "application/x-ndjson" if self.beside is None else "application/json"
 
     @property
     def key(self) -> str:
-        """The Idempotency-Key: the same file, place and content make the same."""
+        """Idempotency-Key derived from the file, the position and the content."""
         digest = hashlib.blake2b(digest_size=20)
         where = ".".join(map(str, (self.offset, *self.places[:1])))
         for part in (self.origin.encode(errors="surrogateescape"), where.encode(), self.body):
@@ -85,13 +86,13 @@ class Batch:
 
 
 def batches(stream: BinaryIO, name: str, origin: str, form: Form, most: int) -> Iterator[Batch]:
-    """Read a stream line by line into requests of at most `most` memories and 4 MiB.
+    """Split a stream into requests of at most `most` memories and 4 MiB.
 
-    A line that is an object with `messages` is a chat, which gets requests of its own; so is a file that is one such
-    object as a whole, of up to 64 MiB.
+    A line with an object that has `messages` is a chat and gets its own requests. A whole file may also be one such
+    object, of up to 64 MiB.
 
     Raises:
-        Failure: A line can't be a memory; names file and line.
+        Failure: A line is not a valid memory; the message names file and line.
     """
     part = Batch(name, origin, 0)
     number = offset = 0
@@ -128,7 +129,7 @@ def batches(stream: BinaryIO, name: str, origin: str, form: Form, most: int) -> 
 
 
 def _whole(body: bytes) -> dict[str, Any] | None:
-    """Return the object with messages that a whole file is; None where it is anything else."""
+    """Return the chat object of a file that is a single one; None for other files."""
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -140,12 +141,12 @@ def _messages(part: Batch, chat: dict[str, Any], form: Form, number: int, most: 
     """Split a chat into requests; messages without text are counted and not sent.
 
     Args:
-        part: The first request, empty.
-        chat: The object with the messages.
-        form: What is filled in beside the messages.
-        number: Its line in the file.
-        most: Most messages in a request.
-        size: Bytes of the file that it took.
+        part: First request, still empty.
+        chat: Object with the messages.
+        form: Default fields.
+        number: Line number of the chat.
+        most: Maximum messages per request.
+        size: Bytes of the file covered by the chat.
     """
     messages = chat["messages"]
     if not isinstance(messages, list):
@@ -172,7 +173,7 @@ def _messages(part: Batch, chat: dict[str, Any], form: Form, number: int, most: 
 
 
 def _content(message: object) -> tuple[bool, int]:
-    """Tell whether a message has text, and count its other parts; one that can't be read is left to the service."""
+    """Return whether a message has text, and its number of other parts. The service validates malformed messages."""
     try:
         text, others = read_content(msgspec.convert(message, ChatMessage))
     except msgspec.ValidationError:
@@ -181,7 +182,7 @@ def _content(message: object) -> tuple[bool, int]:
 
 
 def _memory(line: bytes, form: Form, where: str) -> bytes | dict[str, Any] | None:
-    """A memory as JSON; the object itself where it has messages; None for an empty line."""
+    """Return the memory of a line as JSON, a chat as the decoded object, or None for an empty line."""
     if len(line) > LINE_MAX_BYTES:
         raise Failure(f"{where}: the line is too long (limit {LINE_MAX_BYTES} bytes)")
     line = line.strip()
@@ -192,12 +193,12 @@ def _memory(line: bytes, form: Form, where: str) -> bytes | dict[str, Any] | Non
             return msgspec.json.encode({"text": line.decode(), **form.defaults})
         memory = msgspec.json.decode(line)
     except UnicodeDecodeError:
-        raise Failure(f"{where}: isn't UTF-8") from None
+        raise Failure(f"{where}: not UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
-        hint = "; lines of plain text want --text" if not line.startswith((b"{", b"[")) else ""
-        raise Failure(f"{where}: isn't JSON ({error}){hint}") from None
+        hint = "; use --text for plain text" if not line.startswith((b"{", b"[")) else ""
+        raise Failure(f"{where}: invalid JSON ({error}){hint}") from None
     if not isinstance(memory, dict):
-        raise Failure(f'{where}: a memory is an object such as {{"text": "…"}}, one a line')
+        raise Failure(f'{where}: expected one JSON object per line, such as {{"text": "…"}}')
     if "messages" in memory:
         return memory
     missing = {name: value for name, value in form.defaults.items() if memory.get(name) is None}

@@ -1,4 +1,4 @@
-"""`ebbing ingest`: memories from files, in batches that may be sent twice without harm."""
+"""`ebbing ingest`: send memories from files in idempotent batches."""
 
 from __future__ import annotations
 
@@ -38,26 +38,24 @@ router = typer.Typer()
 def ingest(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="JSON Lines, a chat, or text with --text; - is standard input."),
+        typer.Argument(metavar="FILE…", help="JSON Lines, a chat, or plain text with --text; - reads standard input."),
     ],
     *,
-    text: Annotated[bool, typer.Option("--text", help="Each line is a memory's text.")] = False,
-    thread: Annotated[str | None, typer.Option("--thread", help="For memories that name no thread.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="For memories that name no subject.")] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, max=4096, help="Memories in a request.")] = 500,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all of the tenant's memories are searchable.")
-    ] = False,
+    text: Annotated[bool, typer.Option("--text", help="Treat each line as the text of a memory.")] = False,
+    thread: Annotated[str | None, typer.Option("--thread", help="Thread of memories without one.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Subject of memories without one.")] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=4096, help="Memories per request.")] = 500,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all memories of the tenant are searchable.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Send memories from files.
 
-    A chat is an object with "messages" as chat applications have them: a whole file, or a line. Each message with
-    text becomes a memory; the fields beside "messages", such as "thread", apply to all of them.
+    A chat is an object with "messages" in the usual chat format, as a whole file or as one line. Each message with
+    text becomes a memory; other fields of the object, such as "thread", apply to all of them.
 
-    Each request has a key made of its file, place and content: running the same command again within
-    24 hours stores nothing twice. Requests are repeated while the service is away or asks to wait.
+    Each request has an idempotency key derived from file, position and content: repeating the command within
+    24 hours stores nothing twice. Requests are retried while the service is unreachable or overloaded.
     """
     from app.cli.core.client import Api
     from app.cli.memories.batches import Form
@@ -80,7 +78,7 @@ def ingest(
                     step(part.size, note=f"{memories:,} memories, {rate:,.0f}/s")
         sent = time.monotonic() - began
         if wait:
-            with progress("until searchable", memories, quiet=as_json) as step:
+            with progress("indexing", memories, quiet=as_json) as step:
                 wait_searchable(api, step)
     summary = {"memories": memories, "requests": requests, "seconds": round(sent, 3)}
     summary |= {name: count for name, count in (("skipped", skipped), ("left_out", left_out)) if count}
@@ -95,27 +93,27 @@ def ingest(
     if skipped:
         typer.echo(f"{so_many(skipped, 'message', 'messages')} without text skipped")
     if left_out:
-        typer.echo(f"{so_many(left_out, 'part', 'parts')} of messages left out, such as images")
+        typer.echo(f"{so_many(left_out, 'non-text part', 'non-text parts')} of messages ignored, such as images")
     if wait:
         typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
 
 
 def wait_searchable(api: Api, step: Step, patience_seconds: float = STANDSTILL_SECONDS) -> None:
-    """Wait until nothing of the tenant waits to be stored, indexed or embedded.
+    """Wait until the tenant has no memories left to store, index or embed.
 
     Raises:
-        Failure: Nothing has moved for `patience_seconds`.
+        Failure: No progress for `patience_seconds`.
     """
 
     def left() -> int:
         pending = api.stats()["pending"]
-        # A memory passes one stage after the other, and may wait in the last two at once.
+        # A memory can be pending in the index and embed stages at once, so count the larger one.
         return int(pending["ingest"] + max(pending["index"], pending["embed"]))
 
     if still := until_none(left, step, patience_seconds):
         raise Failure(
-            f"{still:,} memories have waited {patience_seconds:g} s without moving: "
-            "they are kept; `ebbing doctor` says whether the workers are well"
+            f"{still:,} memories are still pending, no progress for {patience_seconds:g} s: "
+            "they are safely stored; check the workers with `ebbing doctor`"
         )
 
 
@@ -127,19 +125,19 @@ def _send(api: Api, part: Batch, before: int) -> None:
     except Refused as refused:
         where = _place(part, refused)
         again = (
-            f" ({before:,} memories before this request were accepted; mend it and run the same command again: "
+            f" ({before:,} memories before this request were accepted; fix the data and run the same command again: "
             "nothing is stored twice)"
             if refused.status in {400, 413, 422}
-            else f" ({before:,} memories were accepted; run the same command again to go on)"
+            else f" ({before:,} memories were accepted; run the same command again to continue)"
         )
         raise Failure(f"{where}: {refused}{again}", refused.code) from None
     except Failure as failure:
-        message = f"{failure} ({before:,} memories were accepted; run the same command again to go on)"
+        message = f"{failure} ({before:,} memories were accepted; run the same command again to continue)"
         raise Failure(message, failure.code) from None
 
 
 def _place(part: Batch, refused: Refused) -> str:
-    """`file:line` of what was refused, with the message's place in a chat, or the lines of the request."""
+    """Return `file:line` of the rejected memory (with the message index in a chat), or the lines of the request."""
     for error in refused.errors:
         index = re.match(r"(?:messages)?\[(\d+)\]", error.field)
         if index and int(index[1]) < len(part.lines):
@@ -151,19 +149,19 @@ def _place(part: Batch, refused: Refused) -> str:
 
 
 def _path(name: str) -> Path | None:
-    """The file of an argument; None is standard input."""
+    """Return the path of an argument; None stands for standard input."""
     if name == "-":
         return None
     path = Path(name)
     if not path.exists():
-        raise Failure(f"{name}: there is no such file", Code.USAGE)
+        raise Failure(f"{name}: no such file", Code.USAGE)
     if path.is_dir():
-        raise Failure(f"{name} is a folder: name the files in it", Code.USAGE)
+        raise Failure(f"{name} is a folder: give the files in it", Code.USAGE)
     return path
 
 
 def _bytes(paths: list[Path | None]) -> int:
-    """Bytes to read; 0 where that can't be known."""
+    """Return the number of bytes to read; 0 if unknown."""
     return 0 if None in paths else sum(path.stat().st_size for path in paths if path)
 
 

@@ -1,4 +1,4 @@
-"""`ebbing links`: relations between memories."""
+"""`ebbing links`: add, list and remove links between memories."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
 
 router = typer.Typer()
-links = typer.Typer(cls=Commands, help="Link memories, list and remove their links.", no_args_is_help=True)
+links = typer.Typer(cls=Commands, help="Add, list and remove links between memories.", no_args_is_help=True)
 router.add_typer(
     links, name="links", epilog=examples("ebbing links add FROM TO", "ebbing links list ID", "ebbing links remove ID")
 )
 
 PAGE = 1_000
 
-Memory = Annotated[str | None, typer.Argument(help="Id of a memory, at either end.", metavar="[ID]")]
-From = Annotated[str | None, typer.Option("--from", help="Only links that lead from this memory.")]
-To = Annotated[str | None, typer.Option("--to", help="Only links that lead to this memory.")]
-Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+Memory = Annotated[str | None, typer.Argument(help="Id of a memory at either end of the link.", metavar="[ID]")]
+From = Annotated[str | None, typer.Option("--from", help="Only links from this memory.")]
+To = Annotated[str | None, typer.Option("--to", help="Only links to this memory.")]
+Kind = Annotated[str | None, typer.Option("--kind", help="Only links of this kind.")]
 
 
 @links.command(epilog=examples("ebbing links add FROM TO", "ebbing links add FROM TO --kind caused --weight 0.5"))
 def add(
-    from_id: Annotated[str, typer.Argument(help="Id of the memory that it leads from.", metavar="FROM")],
-    to_id: Annotated[str, typer.Argument(help="Id of the memory that it leads to.", metavar="TO")],
+    from_id: Annotated[str, typer.Argument(help="Id of the memory at the start of the link.", metavar="FROM")],
+    to_id: Annotated[str, typer.Argument(help="Id of the memory at the end of the link.", metavar="TO")],
     *,
-    kind: Annotated[str | None, typer.Option("--kind", help="What relates them; else `related`.")] = None,
-    weight: Annotated[float | None, typer.Option("--weight", min=0, max=1, help="How closely, 0 to 1; else 1.")] = None,
-    both_ways: Annotated[bool, typer.Option("--both-ways", help="Make the link back as well.")] = False,
+    kind: Annotated[str | None, typer.Option("--kind", help="Kind of the link. Default: `related`.")] = None,
+    weight: Annotated[
+        float | None, typer.Option("--weight", min=0, max=1, help="Weight of the link, 0 to 1. Default: 1.")
+    ] = None,
+    both_ways: Annotated[bool, typer.Option("--both-ways", help="Also add the reverse link.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Link a memory to another; the same again changes the weight."""
+    """Link a memory to another. If the link exists, update its weight."""
     given = {"from": from_id, "to": to_id, "kind": kind, "weight": weight, "both_ways": both_ways or None}
     done = _call("POST", url, json={name: value for name, value in given.items() if value is not None})
     if as_json:
@@ -52,11 +54,11 @@ def list_links(
     from_id: From = None,
     to_id: To = None,
     kind: Kind = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most links.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of links.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List links, of one memory or all."""
+    """List the links of one memory, or all links."""
     from app.cli.core.client import Api, pages
 
     params = _meant(memory, from_id, to_id, kind) | {"limit": min(limit, PAGE)}
@@ -79,13 +81,13 @@ def remove(
     from_id: From = None,
     to_id: To = None,
     kind: Kind = None,
-    both_ways: Annotated[bool, typer.Option("--both-ways", help="Remove the links back as well.")] = False,
+    both_ways: Annotated[bool, typer.Option("--both-ways", help="Also remove the reverse links.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the links of a memory, or from one memory to another; the memories stay."""
+    """Remove the links of a memory, or between two memories. The memories are not deleted."""
     if not (memory or from_id or to_id):
-        raise Failure("name the memory whose links are meant, or --from and --to", Code.USAGE)
+        raise Failure("nothing selected: give a memory id, --from or --to", Code.USAGE)
     params = _meant(memory, from_id, to_id, kind) | ({"both_ways": "true"} if both_ways else {})
     done = _call("DELETE", url, params=params)
     if as_json:

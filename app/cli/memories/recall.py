@@ -1,4 +1,4 @@
-"""`ebbing recall`."""
+"""`ebbing recall`: print the memories that are relevant to a conversation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.cli.core.place import find
 router = typer.Typer()
 
 NEWEST: Final = 100
-"""How many messages are sent."""
+"""Maximum number of messages sent; older ones are dropped."""
 
 
 @router.command(
@@ -27,45 +27,61 @@ NEWEST: Final = 100
 def recall(
     messages: Annotated[
         list[str],
-        typer.Argument(help="The recent messages, the newest last; - for those on standard input, a line each."),
+        typer.Argument(help="Recent messages, newest last; - reads them from standard input, one per line."),
     ],
     *,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=20, help="Most memories (default: the policy's).")
+        int | None,
+        typer.Option("--limit", "-n", min=1, max=20, help="Maximum number of memories. Default: set by the policy."),
     ] = None,
     least: Annotated[
         float | None,
         typer.Option(
-            "--least", min=0, max=1, help="Only memories of more relevance; 0 for the best (default: the policy's)."
+            "--least",
+            min=0,
+            max=1,
+            help="Minimum relevance; 0 always returns the best matches. Default: set by the policy.",
         ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, max=32_768, help="Most tokens of the text; else the policy's.")
+        int | None,
+        typer.Option(
+            "--budget", min=1, max=32_768, help="Maximum tokens of the printed text. Default: set by the policy."
+        ),
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
     exclude_thread: Annotated[
-        str | None, typer.Option("--exclude-thread", help="None of this thread: the conversation's own, say.")
+        str | None,
+        typer.Option("--exclude-thread", help="Exclude memories of this thread, such as the current conversation."),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")
+    ] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="Only of this role; several mean any. Without it, all but system and tool."),
+        typer.Option(
+            "--role",
+            help="Only memories of this role. Repeatable; any role matches. Default: every role except system and "
+            "tool.",
+        ),
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a conversation brings to mind, ready to be put before a model.
+    """Print the memories that are relevant to a conversation, formatted as context for a model.
 
-    Few memories, often none: those that have enough to do with it. Being recalled doesn't strengthen them; report with
-    ebbing observe which were used.
+    Recall is selective and often returns nothing. It does not reinforce memories: report the ones that were used with
+    `ebbing observe`.
     """
     from app.cli.core.client import Api
 
@@ -84,7 +100,7 @@ def recall(
     }
     said = _said(messages)
     if not said:
-        raise typer.BadParameter("there is no message on standard input")
+        raise typer.BadParameter("no message on standard input")
     body = {"messages": said, **{name: value for name, value in given.items() if value or value == 0}}
     with Api(find(url)) as api:
         brought = api.call("POST", "/v1/recall", json=body, safe=True).body
@@ -93,11 +109,11 @@ def recall(
     elif brought["context"]:
         typer.echo(brought["context"])
     else:
-        typer.echo("nothing comes to mind" if not brought["memories"] else "nothing fits the budget", err=True)
+        typer.echo("no relevant memories" if not brought["memories"] else "no memory fits the budget", err=True)
 
 
 def _said(messages: list[str]) -> list[str]:
-    """The messages, with the lines of standard input in the place of `-`."""
+    """Return the messages, with `-` replaced by the lines of standard input."""
     said: list[str] = []
     for message in messages:
         if message == "-":

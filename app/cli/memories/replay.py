@@ -1,4 +1,4 @@
-"""`ebbing replay`: recorded searches under another policy, and weights fitted to what was used after them."""
+"""`ebbing replay`: replay recorded searches under another policy, or fit ranking weights to reported uses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SEARCHES_MAX: Final = 10_000
 IDS_SHOWN: Final = 3
 LEFT_OUT: Final = {
     "hidden_memories": "with a hidden memory",
-    "other_layout": "recorded by another version of Ebbing",
-    "parts_not_recorded": "without the numbers that this policy ranks by (try --again)",
-    "not_repeatable": "with an excluded thread, or without a vector of the present embedding space",
-    "beyond_the_most": "more than --again repeats at once",
-    "out_of_time": "not repeated in time",
+    "other_layout": "recorded by an incompatible version of Ebbing",
+    "parts_not_recorded": "missing features that this policy ranks by (try --again)",
+    "not_repeatable": "with an excluded thread, or without a vector in the current embedding space",
+    "beyond_the_most": "over the limit of --again",
+    "out_of_time": "timed out",
 }
-"""Why records were left out, by the API's names."""
+"""Descriptions of the API's reasons for skipping records."""
 
 
 @router.command(
@@ -45,29 +45,36 @@ def replay(
     searches: Annotated[
         int | None,
         typer.Option(
-            "--searches", min=1, max=SEARCHES_MAX, help=f"Most records to read, newest first. Default: {SEARCHES}."
+            "--searches",
+            min=1,
+            max=SEARCHES_MAX,
+            help=f"Maximum number of records to read, newest first. Default: {SEARCHES}.",
         ),
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Repeat the searches on today's memories instead of ranking what was recorded."),
+        typer.Option(
+            "--again", help="Run the searches again on the current memories instead of re-ranking the recorded results."
+        ),
     ] = False,
     fit: Annotated[
-        bool, typer.Option("--fit", help="Propose weights under which used memories rank higher; applies nothing.")
+        bool, typer.Option("--fit", help="Propose weights that rank used memories higher, without applying them.")
     ] = False,
-    shown: Annotated[int, typer.Option("--examples", min=0, max=100, help="How many changed searches to list.")] = 5,
+    shown: Annotated[int, typer.Option("--examples", min=0, max=100, help="Number of changed searches to list.")] = 5,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what another policy changes in recorded searches, and whether used memories rank higher or lower.
+    """Show how another policy changes recorded searches, and whether used memories rank higher or lower.
 
-    Searches are recorded while the policy's `record_searches` is true: as ids and numbers, without text. Without FILE,
-    --set and --preset, the policy in force is replayed. Nothing is changed by a replay or a fit.
+    Searches are recorded while the policy's `record_searches` is true, as ids and numbers without text. Without FILE,
+    --set and --preset, the current policy is replayed. Replay and --fit are read-only.
     """
     from app.cli.core.client import Api
 
     if fit and (file or sets or preset or again):
-        raise Failure("--fit starts from the policy in force: leave FILE, --set, --preset and --again out", Code.USAGE)
+        raise Failure(
+            "--fit uses the current policy and can't be combined with FILE, --set, --preset or --again", Code.USAGE
+        )
     some = {} if searches is None else {"searches": searches}
     with Api(find(url)) as api:
         if fit:
@@ -94,14 +101,14 @@ def _show_replay(found: dict[str, Any]) -> None:
         print_table(["field", "from", "to"], rows)
         typer.echo()
     count = found["searches"]
-    typer.echo(f"recorded searches replayed: {count:,}")
+    typer.echo(f"replayed searches: {count:,}")
     for reason, number in found["left_out"].items():
-        typer.echo(f"left out, {LEFT_OUT.get(reason, plain(reason))}: {number:,}")
+        typer.echo(f"skipped, {LEFT_OUT.get(reason, plain(reason))}: {number:,}")
     if not count:
         return
-    typer.echo(f"ranked by the policy in force as they were answered: {found['as_answered']:,}")
+    typer.echo(f"same order as originally returned, under the current policy: {found['as_answered']:,}")
     if found["vitals"] == "present":
-        typer.echo("strength and importance are those of now, under either policy")
+        typer.echo("both policies use current strength and importance values")
     if found["changes"]:
         depths = list(found["changed"])
         rows = [
@@ -109,7 +116,7 @@ def _show_replay(found: dict[str, Any]) -> None:
             for depth in depths
         ]
         typer.echo()
-        print_table(["results", "searches that change", "mean overlap"], rows, right=["searches that change"])
+        print_table(["results", "changed searches", "mean overlap"], rows, right=["changed searches"])
     _show_uses(found["uses"])
     for example in found["examples"]:
         typer.echo(f"\nsearch {example['search_id']}")
@@ -121,9 +128,9 @@ def _show_replay(found: dict[str, Any]) -> None:
 
 def _show_uses(uses: dict[str, Any] | None) -> None:
     if uses is None:
-        typer.echo("\nno use was reported after these searches: report uses with POST /v1/observations")
+        typer.echo("\nno uses were reported for these searches: report them with POST /v1/observations")
         return
-    typer.echo(f"\nuses after them: {uses['memories']:,}, searches with a use: {uses['searches']:,}")
+    typer.echo(f"\nreported uses: {uses['memories']:,}, searches with a use: {uses['searches']:,}")
     rows = [
         (name, f"{uses[key]['before']:.3f}", f"{uses[key]['after']:.3f}", _gain(uses[key]["difference"]))
         for name, key in (("recall at 10", "recall_at_10"), ("reciprocal rank", "reciprocal_rank"))
@@ -143,7 +150,7 @@ def _show_fit(found: dict[str, Any]) -> None:
         typer.echo(f"no proposal: {found['reason']}")
         return
     sets = " ".join(f"--set ranking.{name}={weight:g}" for name, weight in found["policy"]["ranking"].items())
-    typer.echo(f"\nproposed, and not applied:\n  ebbing replay {sets}\n  ebbing policy set {sets}")
+    typer.echo(f"\nproposal, not applied:\n  ebbing replay {sets}\n  ebbing policy set {sets}")
 
 
 def _gain(difference: dict[str, float]) -> str:

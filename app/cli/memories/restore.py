@@ -1,4 +1,4 @@
-"""`ebbing restore`: memories brought back from the archive and from cold storage."""
+"""`ebbing restore`: restore memories from the archive and from cold storage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ router = typer.Typer()
 
 @router.command(epilog=examples("ebbing restore ID", "ebbing restore ID ID --wait", "ebbing restore ID --json"))
 def restore(
-    memory_ids: Annotated[list[str], typer.Argument(help="Ids of memories.", metavar="ID...")],
+    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories.", metavar="ID...")],
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for those that come out of cold storage.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for restores from cold storage.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring memories back: out of the archive at once, out of cold storage by a job. It counts as a use of each."""
+    """Restore memories: from the archive at once, from cold storage in a background job. Counts as a use of each."""
     from urllib.parse import quote
 
     from app.cli.core.client import Api
@@ -37,10 +37,14 @@ def restore(
             if job_id is not None and wait:
                 ended = follow(api, job_id, quiet=as_json)
                 if ended["status"] != "done" or ended["counts"].get("failed"):
-                    raise Failure(f"{plain(memory_id)} isn't back: see `ebbing jobs show {plain(job_id)}`", Code.FAILED)
+                    raise Failure(
+                        f"{plain(memory_id)} was not restored: see `ebbing jobs show {plain(job_id)}`", Code.FAILED
+                    )
             answers.append({"id": memory_id, "job_id": job_id})
             if not as_json:
                 coming = job_id is not None and not wait
-                typer.echo(f"{plain(memory_id)} " + (f"comes back by job {plain(job_id)}" if coming else "is active"))
+                typer.echo(
+                    f"{plain(memory_id)} " + (f"is being restored by job {plain(job_id)}" if coming else "is active")
+                )
     if as_json:
         print_json({"restored": answers})

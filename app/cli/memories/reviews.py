@@ -1,4 +1,4 @@
-"""`ebbing reviews`, `ebbing review` and `ebbing history`: what to look at again, what came of it, what happened."""
+"""`ebbing reviews`, `ebbing review` and `ebbing history`: due reviews, their results, and a memory's events."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from app.cli.core.place import find
 
 router = typer.Typer()
 
-Id = Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")]
 
 
 @router.command(epilog=examples("ebbing reviews", "ebbing reviews --subject orla --limit 5", "ebbing reviews --danger"))
 def reviews(
     *,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most memories.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of memories.")
+    ] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
     danger: Annotated[
-        bool, typer.Option("--danger", help="Those about to be forgotten, due or not; else those that are due.")
+        bool, typer.Option("--danger", help="List memories that are about to be forgotten instead of due ones.")
     ] = False,
     flagged: Annotated[
-        bool, typer.Option("--flagged", help="Those whose last review, or a self-test since, has failed.")
+        bool, typer.Option("--flagged", help="List memories whose last review or self-test failed.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the memories to review now, the most urgent first."""
+    """List the memories to review now, most urgent first."""
     from app.cli.core.client import Api
 
     if danger and flagged:
-        raise Failure("which ones? give --danger or --flagged", Code.USAGE)
+        raise Failure("--danger and --flagged can't be combined", Code.USAGE)
     kind = "danger" if danger else "flagged" if flagged else None
     wanted = {"limit": limit, "subject": subject, "thread": thread, "by": kind}
     params = {name: value for name, value in wanted.items() if value is not None}
@@ -46,7 +48,7 @@ def reviews(
         print_json(found)
         return
     if not found["reviews"]:
-        typer.echo(f"nothing is {'in danger' if danger else kind or 'due'}", err=True)
+        typer.echo(f"no memory is {'in danger' if danger else kind or 'due'}", err=True)
         return
     by = "priority" if danger else "urgency"
     numbers = [by, "importance", "strength", "overdue_days"]
@@ -71,19 +73,19 @@ def review(
     memory_id: Id,
     *,
     passed: Annotated[
-        bool | None, typer.Option("--passed/--failed", help="What came of it.", show_default=False)
+        bool | None, typer.Option("--passed/--failed", help="Result of the review.", show_default=False)
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was; else now.")
+        str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="Time of the review. Default: now.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Enter the result of a review: passed, it counts as a use; failed, the memory comes again in a day."""
+    """Record the result of a review. A pass counts as a use; after a failure, the next review is in one day."""
     from app.cli.core.client import Api
 
     if passed is None:
-        raise Failure("what came of it? give --passed or --failed", Code.USAGE)
+        raise Failure("result missing: give --passed or --failed", Code.USAGE)
     given = {"result": "passed" if passed else "failed"} | ({"at": at} if at else {})
     with Api(find(url)) as api:
         found = api.call("POST", f"/v1/reviews/{quote(memory_id, safe='')}", json=given, safe=at is not None).body
@@ -91,7 +93,7 @@ def review(
         print_json(found)
         return
     strength = found["strength"]
-    told = "" if found["changed"] else "this was known already; "
+    told = "" if found["changed"] else "already recorded; "
     typer.echo(
         f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review in "
         f"{found['interval_days']:g} days, on {str(found['next_review_at'])[:10]}"
@@ -102,11 +104,11 @@ def review(
 def history(
     memory_id: Id,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Most entries.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of entries.")] = 50,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened to a memory, newest first."""
+    """Show the events of a memory, newest first."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -116,7 +118,7 @@ def history(
         return
     names = ("before", "after", "strength")
     rows = [(entry["at"], entry["kind"], *(_short(entry[name]) for name in names)) for entry in found["history"]]
-    print_table(["at", "what", *names], rows, right=names)
+    print_table(["at", "event", *names], rows, right=names)
 
 
 def _short(value: Any) -> Any:

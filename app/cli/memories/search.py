@@ -1,4 +1,4 @@
-"""`ebbing search`."""
+"""`ebbing search`: search memories and print the results."""
 
 from __future__ import annotations
 
@@ -29,42 +29,60 @@ _INDENT = 2
     )
 )
 def search(
-    query: Annotated[str, typer.Argument(help="What is looked for, in plain words.")] = "",
+    query: Annotated[str, typer.Argument(help="Query in plain words.")] = "",
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most results.")] = 10,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of results.")] = 10,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
     exclude_thread: Annotated[
-        str | None, typer.Option("--exclude-thread", help="None of this thread: the conversation's own, say.")
+        str | None,
+        typer.Option("--exclude-thread", help="Exclude memories of this thread, such as the current conversation."),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")
+    ] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="Only of this role; several mean any. Without it, all but system and tool."),
+        typer.Option(
+            "--role",
+            help="Only memories of this role. Repeatable; any role matches. Default: every role except system and "
+            "tool.",
+        ),
     ] = None,
     tier: Annotated[
-        list[str] | None, typer.Option("--tier", help="Only in this tier (active, archived, cold); several mean any.")
+        list[str] | None,
+        typer.Option(
+            "--tier", help="Only memories in this tier (active, archived, cold). Repeatable; any tier matches."
+        ),
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="With the strengths of then.")
+        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="Compute strengths as of this time.")
     ] = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Also what newer memories have taken the place of.")
+        bool, typer.Option("--superseded", help="Include memories that newer ones have superseded.")
     ] = False,
     mode: Annotated[
         str | None,
-        typer.Option("--mode", help="How to rank: hybrid, lexical, dense, cmm or memory_decay; else by the policy."),
+        typer.Option(
+            "--mode", help="Ranking mode: hybrid, lexical, dense, cmm or memory_decay. Default: set by the policy."
+        ),
     ] = None,
     weight: Annotated[
         list[str] | None,
-        typer.Option("--weight", metavar="NAME=VALUE", help="A weight in place of the policy's, such as words=2."),
+        typer.Option(
+            "--weight",
+            metavar="NAME=VALUE",
+            help="Ranking weight that overrides the policy, such as words=2. Repeatable.",
+        ),
     ] = None,
     rerank: Annotated[
         int | None,
@@ -72,37 +90,45 @@ def search(
             "--rerank",
             min=0,
             max=50,
-            help="How many of the best the operator's reranker re-orders; else by the policy.",
+            help="Number of top results to rerank, if a reranker is configured. Default: set by the policy.",
         ),
     ] = None,
     review_blend: Annotated[
-        float | None, typer.Option("--review-blend", min=0, max=1, help="Share of results that want review.")
+        float | None,
+        typer.Option("--review-blend", min=0, max=1, help="Share of results reserved for memories due for review."),
     ] = None,
     vector: Annotated[
         typer.FileText | None,
-        typer.Option("--vector", help="A file with a JSON array: the meaning looked for; - for standard input."),
+        typer.Option("--vector", help="JSON file with the query vector as an array; - reads standard input."),
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
+        str | None,
+        typer.Option(
+            "--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."
+        ),
     ] = None,
-    turn: Annotated[int | None, typer.Option("--turn", min=0, help="Which turn of the session this is (cmm).")] = None,
+    turn: Annotated[
+        int | None, typer.Option("--turn", min=0, help="Turn number within the session (profile cmm).")
+    ] = None,
     reinforce: Annotated[
         bool | None,
-        typer.Option("--reinforce/--no-reinforce", help="Whether what is found counts as used; else by the policy."),
+        typer.Option(
+            "--reinforce/--no-reinforce", help="Count the results as used, or not. Default: set by the policy."
+        ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show why each was found.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each score was computed.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Find memories by words and by meaning, best first.
 
-    What is found becomes stronger, unless the tenant's policy or --no-reinforce says otherwise.
+    Results are reinforced, unless the tenant's policy or --no-reinforce disables it.
     """
     from app.cli.core.client import Api
 
     numbers = None if vector is None else _numbers(vector.read())
     if not query and numbers is None:
-        raise typer.BadParameter("say what is looked for: words, or --vector FILE")
+        raise typer.BadParameter("no query: give words or --vector FILE")
     with Api(find(url)) as api:
         found = api.search(
             query,
@@ -131,7 +157,7 @@ def search(
     if as_json:
         print_json(found)
     elif not found["results"]:
-        typer.echo("nothing found", err=True)
+        typer.echo("no results", err=True)
     else:
         _print(found["results"])
 
@@ -142,12 +168,12 @@ def _numbers(written: str) -> list[float]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(number, int | float) for number in found):
-        raise typer.BadParameter("isn't a JSON array of numbers", param_hint="--vector")
+        raise typer.BadParameter("expected a JSON array of numbers", param_hint="--vector")
     return found
 
 
 def _print(results: list[dict[str, Any]]) -> None:
-    """A line of numbers for each result, and below it its text and what explains it, as wide as the terminal."""
+    """Print a line of numbers per result, followed by its text and explanation, wrapped to the terminal."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -171,9 +197,9 @@ def _line(result: Mapping[str, Any]) -> str:
 
 
 def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What explains a result, a row each: its name, and what it says."""
+    """Yield the rows that explain a result, as label and text."""
     if result.get("for_review"):
-        yield "review", "shown because it wants one"
+        yield "review", "included because a review is due"
     for name, place in (("older", "supersedes"), ("newer", "superseded_by")):
         if result.get(place):
             yield name, f"{place.replace('_', ' ')} {', '.join(result[place])}"
@@ -192,7 +218,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "rerank": f"{plain(reranker['model'])} gave {reranker['score']:.3g}" if reranker else "",
         "corrects": ", ".join(explain.get("corrects", [])),
         "corrected": f"by {', '.join(explain['corrected_by'])}" if "corrected_by" in explain else "",
-        "placed": f"by the correction, by itself {explain['placed']['own_score']:.3f}" if "placed" in explain else "",
+        "placed": f"by the correction, own score {explain['placed']['own_score']:.3f}" if "placed" in explain else "",
         "matched": _rarities(explain.get("matched", {})),
         "near": _rarities(explain.get("near", {})),
         "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),

@@ -1,4 +1,4 @@
-"""`ebbing stats`: what is kept, what waits."""
+"""`ebbing stats`: show counts of memories, pending work and self-test results."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
 
-LABELS: Final = {"application": "own words", "other_words": "other words", "recall": "recall brings it"}
-"""Headings of kinds of self-tests, where they differ from the kind."""
+LABELS: Final = {"application": "original words", "other_words": "paraphrase", "recall": "recalled"}
+"""Headings for self-test kinds whose name isn't self-explanatory."""
 
 router = typer.Typer()
 
 
 @router.command(epilog=examples("ebbing stats", "ebbing stats --json | jq .pending"))
 def stats(url: Url = None, as_json: AsJson = False) -> None:
-    """Show the numbers of the key's tenant."""
+    """Show the statistics of the key's tenant."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -26,12 +26,12 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
-    rows += [("waiting for", stage, count, "") for stage, count in found["pending"].items()]
+    rows += [("pending", stage, count, "") for stage, count in found["pending"].items()]
     rows += [
         ("lane", name, lane["depth"], f"{lane['oldest_age_seconds']:.1f} s" if lane["depth"] else "")
         for name, lane in found["lanes"].items()
     ]
-    if room := found.get("room"):  # else the API is of an earlier version
+    if room := found.get("room"):  # absent in older API versions
         shown = {name: room[f"{name}_bytes"] for name in ("text", "vector", "quota")}
         rows += [("bytes", name, value, "") for name, value in shown.items() if value is not None]
     rows.append(("dead letters", "", found["dead_letters"], ""))
@@ -45,14 +45,14 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _show_tested(runs: list[dict[str, Any]]) -> None:
-    """How self-tests went, the newest first: of each kind the share that passed, and the speed beside its target."""
+    """Print self-test runs, newest first: pass rate by kind, and latencies with their target."""
     kinds = sorted({kind for run in runs for kind in run["passed"]} - {"retrieval_speed"})
-    heads = ["self-tests", *(LABELS.get(kind, kind) for kind in kinds), "recall empty", "p50", "p95", "target"]
+    heads = ["self-tests", *(LABELS.get(kind, kind) for kind in kinds), "empty recalls", "p50", "p95", "target"]
     rows = [
         (
             run["as_of"][:10],
             *(f"{run['passed'][kind]:.0%} of {run['tests'][kind]}" if kind in run["tests"] else "" for kind in kinds),
-            f"{run['recall_empty']:.0%}" if run.get("recall_empty") is not None else "",  # else an earlier API
+            f"{run['recall_empty']:.0%}" if run.get("recall_empty") is not None else "",  # absent in older API versions
             *("" if run[name] is None else f"{run[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "target_ms")),
         )
         for run in runs

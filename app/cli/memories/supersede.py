@@ -1,4 +1,4 @@
-"""`ebbing supersede`: which memories have taken the place of which, and what is proposed."""
+"""`ebbing supersede`: list, add, approve, reject and undo supersessions of memories."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_
 from app.cli.core.place import find
 
 router = typer.Typer()
-supersede = typer.Typer(
-    cls=Commands, help="See and decide which memories take the place of older ones.", no_args_is_help=True
-)
+supersede = typer.Typer(cls=Commands, help="List and decide which memories supersede older ones.", no_args_is_help=True)
 router.add_typer(
     supersede,
     name="supersede",
@@ -26,9 +24,9 @@ router.add_typer(
 PATH: Final = "/v1/supersessions"
 PAGE: Final = 500
 SHOWN: Final = 60
-"""Characters of a text."""
+"""Maximum characters of a printed text."""
 
-Id = Annotated[str, typer.Argument(help="The supersession's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the supersession.", metavar="ID")]
 
 
 @supersede.command(
@@ -42,14 +40,15 @@ Id = Annotated[str, typer.Argument(help="The supersession's id.", metavar="ID")]
 def list_supersessions(
     *,
     status: Annotated[
-        str | None, typer.Option("--status", help="Only those: active, waiting, proposed or rejected.")
+        str | None,
+        typer.Option("--status", help="Only supersessions with this status: active, waiting, proposed or rejected."),
     ] = None,
-    memory: Annotated[str | None, typer.Option("--memory", help="Only those of this memory.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most supersessions.")] = 100,
+    memory: Annotated[str | None, typer.Option("--memory", help="Only supersessions of this memory.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of supersessions.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what supersedes what, and what may; those made last first."""
+    """List supersessions and proposals, newest first."""
     from app.cli.core.client import Api, pages
 
     wanted = {"status": status, "memory": memory, "limit": min(limit, PAGE)}
@@ -68,36 +67,40 @@ def list_supersessions(
 
 @supersede.command(epilog=examples("ebbing supersede add NEWER OLDER", "ebbing supersede add fact-2 fact-1 --json"))
 def add(
-    newer: Annotated[str, typer.Argument(help="The memory that is true now: its id, or your own.", metavar="NEWER")],
-    older: Annotated[str, typer.Argument(help="The one that isn't any more.", metavar="OLDER")],
+    newer: Annotated[
+        str, typer.Argument(help="Memory that is current: its id, or your own id for it.", metavar="NEWER")
+    ],
+    older: Annotated[
+        str, typer.Argument(help="Memory that is outdated: its id, or your own id for it.", metavar="OLDER")
+    ],
     *,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a memory supersede another: searches show the newer one, and say that there is an older."""
+    """Mark a memory as superseding another: searches return the newer one with a reference to the older."""
     _show(_call("POST", PATH, url, json={"memory": newer, "supersedes": older}), as_json=as_json)
 
 
 @supersede.command(epilog=examples("ebbing supersede approve ID"))
 def approve(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Let hold what was proposed."""
+    """Approve a proposed supersession."""
     _show(_call("POST", f"{_path(supersession_id)}/approve", url), as_json=as_json)
 
 
 @supersede.command(epilog=examples("ebbing supersede reject ID"))
 def reject(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Refuse what was proposed; it isn't proposed again."""
+    """Reject a proposed supersession; it won't be proposed again."""
     _show(_call("POST", f"{_path(supersession_id)}/reject", url), as_json=as_json)
 
 
 @supersede.command(epilog=examples("ebbing supersede undo ID", "ebbing supersede undo ID --json"))
 def undo(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Take a supersession back: the older memory is current again."""
+    """Undo a supersession: the older memory becomes current again."""
     _call("DELETE", _path(supersession_id), url)
     if as_json:
         print_json({"id": supersession_id, "undone": True})
     else:
-        typer.echo(f"{plain(supersession_id)} is taken back")
+        typer.echo(f"{plain(supersession_id)} is undone")
 
 
 def _show(found: dict[str, Any], *, as_json: bool) -> None:

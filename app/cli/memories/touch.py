@@ -1,4 +1,4 @@
-"""`ebbing touch` and `ebbing observe`: say that memories were used."""
+"""`ebbing touch` and `ebbing observe`: report that memories were used."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ PATIENCE_SECONDS = 60.0
 router = typer.Typer()
 
 Tags = Annotated[
-    list[str] | None, typer.Option("--tag", help="What it was used in; mnemex boosts what is used in another domain.")
+    list[str] | None,
+    typer.Option(
+        "--tag", help="Context tag of the use; the profile mnemex boosts uses in a different domain. Repeatable."
+    ),
 ]
 Session = Annotated[
-    str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
+    str | None,
+    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
 ]
-Boost = Annotated[bool, typer.Option("--boost", help="Raise the multiplier too (mnemex).")]
-At = Annotated[str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was used; else now.")]
+Boost = Annotated[bool, typer.Option("--boost", help="Also raise the multiplier (profile mnemex).")]
+At = Annotated[
+    str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="Time of the use. Default: now.")
+]
 
 
 @router.command(epilog=examples("ebbing touch ID", "ebbing touch ID --boost --tag cooking", "ebbing touch ID --json"))
 def touch(
-    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     *,
     boost: Boost = False,
     tag: Tags = None,
@@ -36,7 +42,7 @@ def touch(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reinforce a memory at once, and show its strength before and after."""
+    """Reinforce a memory immediately, and show its strength before and after."""
     from urllib.parse import quote
 
     from app.cli.core.client import Api
@@ -56,8 +62,8 @@ def touch(
 
 
 _WHY = {
-    "refractory": "not reinforced: the same session used it a moment ago",
-    "late": "counted, not reinforced: a later use was known already",
+    "refractory": "not reinforced: already used in this session a moment ago",
+    "late": "counted, not reinforced: a later use is already recorded",
 }
 
 
@@ -72,7 +78,7 @@ def observe(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say that memories were used: they are reinforced in a moment."""
+    """Report that memories were used; they are reinforced shortly afterwards."""
     from app.cli.core.client import Api
 
     used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]

@@ -1,4 +1,4 @@
-"""`ebbing why`: where a memory is kept, and why."""
+"""`ebbing why`: explain the tier of a memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ router = typer.Typer()
 
 @router.command(epilog=examples("ebbing why ID", "ebbing why ID --as-of 2027-01-01", "ebbing why ID --json"))
 def why(
-    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     *,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="At this moment; else now.")
+        str | None,
+        typer.Option("--as-of", callback=moment, metavar=METAVAR, help="Evaluate as of this time. Default: now."),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say where a memory is kept, by which rule and numbers, and what comes next unless it is used."""
+    """Show a memory's tier, the rule and numbers behind it, and its next tier change if it isn't used."""
     from urllib.parse import quote
 
     from app.cli.core.client import Api
@@ -34,7 +35,7 @@ def why(
     if as_json:
         print_json(found)
         return
-    wanted = "" if found["wanted"] == found["tier"] else f", to be {found['wanted']}"
+    wanted = "" if found["wanted"] == found["tier"] else f", moving to {found['wanted']}"
     width = max(map(len, ("rule", "supersedes", "corrected by", *found["numbers"]))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
@@ -50,7 +51,7 @@ def why(
         for other in found.get(name, []):
             typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
     coming = found["next_change"]
-    typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'nothing by itself'}")
+    typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'no change expected'}")
 
 
 def _short(value: object) -> str:

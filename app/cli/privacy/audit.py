@@ -1,4 +1,4 @@
-"""`ebbing audit`: what was done, by whom, and whether anybody has altered what is told of it."""
+"""`ebbing audit`: list the tenant's audit log and verify that it hasn't been altered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ PATH: Final = "/v1/privacy/audit"
 
 router = typer.Typer()
 entries = typer.Typer(
-    cls=Commands, help="List what was done to the tenant; or verify that list.", invoke_without_command=True
+    cls=Commands,
+    help="List or verify the tenant's audit log. Without a subcommand, list it.",
+    invoke_without_command=True,
 )
 router.add_typer(
     entries,
@@ -31,13 +33,15 @@ router.add_typer(
 @entries.callback()
 def list_entries(
     context: typer.Context,
-    action: Annotated[str | None, typer.Option("--action", help="Only this, such as policy_set.")] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help="Only entries with this action, such as policy_set.")
+    ] = None,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Most entries.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of entries.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was done to the tenant, newest first: by which key, and to how many."""
+    """List audit entries, newest first, with the key and the number of affected items."""
     from app.cli.core.client import Api
 
     if context.invoked_subcommand is not None:
@@ -61,15 +65,15 @@ def list_entries(
 def verify(
     *,
     anchor: Annotated[
-        str | None, typer.Option("--anchor", help="Where the chain stood once, as a verification has told.")
+        str | None, typer.Option("--anchor", help="Anchor printed by an earlier verification, to compare with.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at every entry, and name the first that is missing or was altered; the exit code is 1 then.
+    """Verify every entry of the audit log. If one is missing or altered, name the first and exit with code 1.
 
-    It tells an anchor: noted where nobody who can write to the database can, it shows later too whether the end of the
-    chain was cut off or all of it written anew.
+    The command prints an anchor. Store it where database administrators can't change it: a later verification with
+    --anchor then also detects a truncated or completely rewritten log.
     """
     from app.cli.core.client import Api
 
@@ -83,13 +87,13 @@ def verify(
         print_json(found)
     if found["broken"] is None:
         if not as_json:
-            typer.echo(f"all {found['verified']:,} entries are as they were written")
+            typer.echo(f"all {found['verified']:,} entries are unaltered")
             typer.echo(f"anchor {found['anchor']}")
         return
     if as_json:
         raise typer.Exit(Code.FAILED)
     broken = found["broken"]
-    raise Failure(f"the audit is broken at entry {broken['seq']:,}: {broken['why']}; those before it are well")
+    raise Failure(f"the audit log is broken at entry {broken['seq']:,}: {broken['why']}; earlier entries are intact")
 
 
 def _told(details: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`ebbing erase`: somebody's data, or some of it, hidden at once and erased everywhere when the grace is over."""
+"""`ebbing erase`: hide matching memories at once and erase them everywhere after the grace period."""
 
 from __future__ import annotations
 
@@ -26,38 +26,45 @@ Labels = list[str] | None
     )
 )
 def erase(
-    subject: Annotated[str | None, typer.Argument(help="Whose data.", metavar="[SUBJECT]", show_default=False)] = None,
+    subject: Annotated[
+        str | None, typer.Argument(help="Subject whose data is erased.", metavar="[SUBJECT]", show_default=False)
+    ] = None,
     *,
-    ids: Annotated[Labels, typer.Option("--id", help="This memory; again for more.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="All of this thread.")] = None,
+    ids: Annotated[Labels, typer.Option("--id", help="Id of a memory. Repeatable.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="All memories of this thread.")] = None,
     tags: Annotated[
-        Labels, typer.Option("--tag", help="With this tag; again for more, all of which they have.")
+        Labels, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
     ] = None,
     categories: Annotated[
-        Labels, typer.Option("--category", help="Of this category; again for more, any of which they have.")
+        Labels, typer.Option("--category", help="Only memories of this category. Repeatable; any category matches.")
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="That happened then or later.")
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="That happened earlier.")
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
     ] = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="`user` for somebody's own wish, `gdpr` or `ccpa` for a legal request.")
+        str, typer.Option("--kind", help="`user` for a voluntary request, `gdpr` or `ccpa` for a legal request.")
     ] = "user",
     grace_days: Annotated[
-        int | None, typer.Option("--grace-days", min=0, max=30, help="Days in which it can be cancelled.")
+        int | None,
+        typer.Option(
+            "--grace-days", min=0, max=30, help="Grace period in days, during which the erasure can be cancelled."
+        ),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept until it is done.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would erase, and when.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the erasure completes.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be erased and when, without erasing it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a person's data, memories by their ids, a thread, or what meets every condition given.
+    """Erase a subject's data, memories by id, a thread, or all memories that meet every condition.
 
-    It is in no search or list any more when this returns, and can be cancelled until the grace is over:
-    `ebbing privacy cancel ID`.
+    Matching memories are hidden from searches and lists before the command returns. Until the grace period ends, the
+    erasure can be cancelled with `ebbing privacy cancel ID`.
     """
     from app.cli.core.client import Api
     from app.cli.core.failures import Code, Failure
@@ -67,7 +74,7 @@ def erase(
     scope = {"subject": subject, "ids": ids, "thread": thread, "filter": by}
     body: dict[str, Any] = {name: value for name, value in scope.items() if value}
     if not body:
-        raise Failure("what is to be erased? give a SUBJECT, --id, --thread, or another condition", Code.USAGE)
+        raise Failure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
     options = {"kind": kind, "grace_days": grace_days, "reason": reason}
     body |= {name: value for name, value in options.items() if value is not None}
     with Api(find(url)) as api:
@@ -82,19 +89,19 @@ def erase(
         print_json(done)
     else:
         hidden = so_many(done["hidden"], "memory", "memories")
-        typer.echo(f"{plain(done['erasure_id'])} has hidden {hidden}; it will {_when(done)}.")
+        typer.echo(f"Erasure {plain(done['erasure_id'])}: {hidden} hidden; it will {_when(done)}.")
 
 
 def _many(would: dict[str, Any]) -> str:
-    held = f" ({would['held']} under legal hold, erased once that is released)" if would["held"] else ""
+    held = f" ({would['held']} under legal hold, erased after the hold is released)" if would["held"] else ""
     return so_many(would["memories"], "memory", "memories") + held
 
 
 def _when(would: dict[str, Any]) -> str:
-    due = f" (the law's last day is {would['due_at'][:10]})" if would["due_at"] else ""
-    return f"erase for good from {minute(would['erase_after'])} on{due}"
+    due = f" (legal deadline {would['due_at'][:10]})" if would["due_at"] else ""
+    return f"erase them permanently after {minute(would['erase_after'])}{due}"
 
 
 def minute(moment: str) -> str:
-    """A moment in words, in UTC."""
+    """Return a timestamp as date and time in UTC."""
     return f"{moment[:10]} {moment[11:16]} UTC"

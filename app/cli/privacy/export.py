@@ -1,4 +1,4 @@
-"""`ebbing export`: what is held on somebody, as a zip."""
+"""`ebbing export`: save a subject's data as a zip file."""
 
 from __future__ import annotations
 
@@ -31,24 +31,28 @@ router = typer.Typer()
     )
 )
 def export(
-    subject: Annotated[str, typer.Argument(help="On whom.", metavar="SUBJECT")],
+    subject: Annotated[str, typer.Argument(help="Subject whose data is exported.", metavar="SUBJECT")],
     *,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The zip to write; it mustn't be there.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Zip file to write; must not exist.")] = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="access: all that is held; portable: what was given, to be taken elsewhere.")
+        str,
+        typer.Option(
+            "--kind", help="`access`: all stored data; `portable`: data the subject provided, in a reusable format."
+        ),
     ] = "access",
-    law: Annotated[str, typer.Option("--law", help="Asked under: user, gdpr or ccpa.")] = "user",
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept until the export expires.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how much is held.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    law: Annotated[str, typer.Option("--law", help="Legal basis of the request: `user`, `gdpr` or `ccpa`.")] = "user",
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the export expires.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show how much data would be exported, without exporting it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export what is held on somebody: wait until it is made, and save it.
+    """Export a subject's data: wait until the export is ready and save it.
 
-    The file isn't encrypted any more. To stop waiting doesn't stop the export: it can be fetched for some days.
+    The saved file is not encrypted. Interrupting the command doesn't stop the export; it can be downloaded until it
+    expires.
     """
     from app.cli.core.client import Api
 
@@ -58,14 +62,14 @@ def export(
         print_json(found) if as_json else typer.echo(f"Would export {_in_words(subject, found)}.")
         return
     if output is None:
-        raise Failure("where is it to be written? give --output, or --dry-run", Code.USAGE)
+        raise Failure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
-        raise Failure(f"{output} is there already: name another file", Code.USAGE)
+        raise Failure(f"{output} already exists: choose another file", Code.USAGE)
     body: dict[str, Any] = {"subject": subject, "kind": kind, "law": law} | ({"reason": reason} if reason else {})
     with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
         if not yes:
             many = _in_words(subject, _held(api, subject))
-            confirm(f"Export {many} to {output}, for whoever can read that file?")
+            confirm(f"Export {many} to {output}? The file is not encrypted.")
         asked = api.call("POST", PATH, json=body).body
         follow(api, asked["job_id"], quiet=as_json)
         made = api.call("GET", f"{PATH}/{asked['id']}").body
@@ -76,11 +80,11 @@ def export(
         print_json(made | {"output": str(output), "bytes": size})
         return
     counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
-    typer.echo(f"{output}: {size:,} bytes ({counts or 'nothing is held'})")
+    typer.echo(f"{output}: {size:,} bytes ({counts or 'no data'})")
 
 
 def _held(api: Api, subject: str) -> dict[str, Any]:
-    """How much there is to export."""
+    """Return the amounts of data stored about a subject."""
     from urllib.parse import quote
 
     found: dict[str, Any] = api.call("GET", f"/v1/subjects/{quote(subject, safe='')}").body
@@ -95,7 +99,7 @@ def _in_words(subject: str, found: dict[str, Any]) -> str:
 
 
 def _save(api: Api, path: str, output: Path) -> int:
-    """Write a file that its owner alone may read; none is left where it fails."""
+    """Download to a file with mode 0600; delete the file on failure."""
     try:
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             return api.save(path, file)

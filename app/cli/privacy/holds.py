@@ -1,4 +1,4 @@
-"""`ebbing hold`: legal holds, under which memories are neither removed, moved nor changed."""
+"""`ebbing hold`: place, list, show and release legal holds, which block deletion, tier moves and edits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_jso
 from app.cli.core.place import find
 
 router = typer.Typer()
-hold = typer.Typer(cls=Commands, help="Place, list and release legal holds.", no_args_is_help=True)
+hold = typer.Typer(cls=Commands, help="Place, list, show and release legal holds.", no_args_is_help=True)
 router.add_typer(
     hold,
     name="hold",
@@ -25,7 +25,7 @@ router.add_typer(
 PATH: Final = "/v1/privacy/holds"
 PAGE: Final = 500
 
-Id = Annotated[str, typer.Argument(help="The hold's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the hold.", metavar="ID")]
 Labels = list[str] | None
 
 
@@ -38,31 +38,33 @@ Labels = list[str] | None
 )
 def place(
     memory_ids: Annotated[
-        Labels, typer.Argument(help="Ids of memories.", metavar="[ID]...", show_default=False)
+        Labels, typer.Argument(help="Ids of the memories to hold.", metavar="[ID]...", show_default=False)
     ] = None,
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Why; shown to keys of the scope `privacy` alone.")],
-    subject: Annotated[str | None, typer.Option("--subject", help="All memories about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="All of this thread.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Reason; visible only to keys with the scope `privacy`.")],
+    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
     tags: Annotated[
-        Labels, typer.Option("--tag", help="With this tag; again for more, all of which they have.")
+        Labels, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
     ] = None,
     categories: Annotated[
-        Labels, typer.Option("--category", help="Of this category; again for more, any of which they have.")
+        Labels, typer.Option("--category", help="Only memories of this category. Repeatable; any category matches.")
     ] = None,
-    kinds: Annotated[Labels, typer.Option("--kind", help="Of this kind; again for more.")] = None,
+    kinds: Annotated[
+        Labels, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")
+    ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="That happened then or later.")
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="That happened earlier.")
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what it would be on.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many memories the hold would cover.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold memories by their ids, or all that meet every condition given, those to come included."""
+    """Place a hold on memories by id, or on all current and future memories that meet every condition."""
     from app.cli.core.client import Api
 
     given = {"thread": thread, "tags": tags, "categories": categories, "kinds": kinds, "after": after, "before": before}
@@ -70,15 +72,15 @@ def place(
     wanted = {"memory_ids": memory_ids, "subject": subject, "filter": by}
     body = {name: value for name, value in wanted.items() if value}
     if not body:
-        raise Failure("what is to be held? give ids of memories, --subject, or another condition", Code.USAGE)
-    later = "" if memory_ids else ", and what comes later and meets its conditions"
+        raise Failure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
+    later = "" if memory_ids else ", and future memories that meet its conditions"
     with Api(find(url)) as api:
         if dry_run or not yes:
             counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
             if dry_run:
                 print_json(counted) if as_json else typer.echo(f"Would hold {_many(counted)}.")
                 return
-            confirm(f"Hold {_many(counted)}{later}, until it is released?")
+            confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
         placed = api.call("POST", PATH, json=body | {"reason": reason}).body
         found = placed if as_json else api.call("GET", _path(placed["id"])).body
     if as_json:
@@ -90,12 +92,12 @@ def place(
 @hold.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
 def list_holds(
     *,
-    released: Annotated[bool, typer.Option("--all", help="Those that were released, too.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most holds.")] = 100,
+    released: Annotated[bool, typer.Option("--all", help="Include released holds.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of holds.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the holds, those placed last first."""
+    """List holds, newest first."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"released": "true"} if released else {})
@@ -107,12 +109,12 @@ def list_holds(
     rows = [
         (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _on(each), each["reason"]) for each in found
     ]
-    print_table(["id", "placed", "released", "on", "reason"], rows)
+    print_table(["id", "placed", "released", "scope", "reason"], rows)
 
 
 @hold.command(epilog=examples("ebbing hold show ID", "ebbing hold show ID --json | jq .memories"))
 def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show a hold, and how many memories it is on now."""
+    """Show a hold and the number of memories it currently covers."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -120,7 +122,7 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    shown = {"id": found["id"], "on": _on(found), "holds": _many(found), "reason": found["reason"]}
+    shown = {"id": found["id"], "scope": _on(found), "holds": _many(found), "reason": found["reason"]}
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
@@ -132,11 +134,11 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 def release(
     hold_id: Id,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a hold: what nothing else protects fades, moves and is deleted again, from the next night on."""
+    """Release a hold. From the next night on, its memories decay, move and expire again unless otherwise protected."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -158,7 +160,7 @@ def _path(hold_id: str) -> str:
 
 
 def _on(found: dict[str, Any]) -> str:
-    """What a hold is on, in words."""
+    """Describe the scope of a hold."""
     if found["memory_ids"]:
         return f"{len(found['memory_ids'])} memories by id"
     by = ({"subject": found["subject"]} if found["subject"] else {}) | (found["filter"] or {})
@@ -169,7 +171,7 @@ def _on(found: dict[str, Any]) -> str:
 
 
 def _many(found: dict[str, Any]) -> str:
-    aside = f" (and {found['hidden']} that are hidden to be erased)" if found["hidden"] else ""
+    aside = f" (and {found['hidden']} hidden by pending erasures)" if found["hidden"] else ""
     return so_many(found["memories"], "memory", "memories") + aside
 
 

@@ -1,4 +1,4 @@
-"""`ebbing privacy`: requests about somebody's data, shown, cancelled and reported."""
+"""`ebbing privacy`: list, show, cancel and report erasures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.cli.core.place import find
 from app.cli.privacy.erase import PATH, minute
 
 router = typer.Typer()
-privacy = typer.Typer(cls=Commands, help="Show, cancel and report requests about people's data.", no_args_is_help=True)
+privacy = typer.Typer(cls=Commands, help="List, show, cancel and report privacy requests.", no_args_is_help=True)
 router.add_typer(
     privacy,
     name="privacy",
@@ -24,27 +24,30 @@ router.add_typer(
 PAGE: Final = 500
 _DATES: Final = {
     "requested_at": "requested",
-    "erase_after": "grace until",
-    "due_at": "due by law",
-    "started_at": "begun",
+    "erase_after": "grace ends",
+    "due_at": "legal deadline",
+    "started_at": "started",
     "verified_at": "verified",
     "cancelled_at": "cancelled",
 }
 
-Id = Annotated[str, typer.Argument(help="The request's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
 
 
 @privacy.command(epilog=examples("ebbing privacy requests", "ebbing privacy requests --status held --json"))
 def requests(
     *,
     status: Annotated[
-        str | None, typer.Option("--status", help="`grace`, `running`, `held`, `verified` or `cancelled`.")
+        str | None,
+        typer.Option(
+            "--status", help="Only erasures with this status: `grace`, `running`, `held`, `verified` or `cancelled`."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most requests.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of erasures.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List erasures, those requested last first."""
+    """List erasures, newest first."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"status": status} if status else {})
@@ -57,13 +60,13 @@ def requests(
         (each["erasure_id"], each["kind"], each["status"], each["hidden"], _on(each), *map(_day, _whens(each)))
         for each in found
     ]
-    heads = ["id", "kind", "status", "hidden at once", "of", "requested", "erased from", "due"]
+    heads = ["id", "kind", "status", "hidden at once", "scope", "requested", "erased after", "due"]
     print_table(heads, rows, right=["hidden at once"])
 
 
 @privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
 def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show an erasure, its dates, and how far it is."""
+    """Show an erasure with its dates and progress."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -72,7 +75,7 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
-    shown |= {"of": _on(found), "hidden at once": found["hidden"]}
+    shown |= {"scope": _on(found), "hidden at once": found["hidden"]}
     shown |= {text: minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
         typer.echo(f"{name:<16}{plain(value)}")
@@ -89,18 +92,18 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 def cancel(
     request_id: Id,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an erasure in its grace: all that it has hidden comes back."""
+    """Cancel an erasure during its grace period and restore the memories it has hidden."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
         if not yes:
             found = api.call("GET", _path(request_id)).body
-            at_once = f"{found['hidden']} at once {minute(found['requested_at'])}"
-            confirm(f"Bring back all that it hides ({at_once}, and what came since)?")
+            at_once = f"{found['hidden']} hidden at {minute(found['requested_at'])}"
+            confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
     if as_json:
         print_json(done)
@@ -113,12 +116,13 @@ def report(
     request_id: Id,
     *,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page to print there.", dir_okay=False, writable=True)
+        Path | None,
+        typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the report of an erasure that is done: each store, what was kept and why, and what remains elsewhere."""
+    """Show the report of a completed erasure: results per store, retained data with legal grounds, and recipients."""
     from app.cli.core.client import Api
 
     with Api(find(url)) as api:
@@ -136,12 +140,12 @@ def report(
     counts = ("found", "removed", "left")
     rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
     print_table(["store", *counts], rows, right=counts)
-    typer.echo(f"{len(found['stores']) - len(rows)} other stores had nothing; --json and --html name them")
+    typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     kept = [(each["what"], "" if each["count"] is None else each["count"], each["ground"]) for each in found["kept"]]
-    print_table(["kept", "count", "ground"], kept, right=["count"])
+    print_table(["retained", "count", "ground"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"
     typer.echo(f"recipients: {plain(hosts)}")
-    typer.echo(f"backups: the newest that has any of it expires {minute(found['backups']['newest_affected_expires'])}")
+    typer.echo(f"backups: the last backup with this data expires {minute(found['backups']['newest_affected_expires'])}")
 
 
 def _path(request_id: str) -> str:
@@ -151,7 +155,7 @@ def _path(request_id: str) -> str:
 
 
 def _on(found: dict[str, Any]) -> str:
-    """What an erasure is of, in words; nothing once it is over."""
+    """Describe the scope of an erasure; empty after it has completed."""
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})

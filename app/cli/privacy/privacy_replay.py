@@ -1,4 +1,4 @@
-"""`ebbing privacy replay`: erasures that an older copy of the data doesn't know, done once more on this machine."""
+"""`ebbing privacy replay`: repeat erasures, requests and holds that a restored backup doesn't contain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.cli.core.place import configuration
 from app.cli.privacy.privacy import privacy
 from app.settings import settings
 
-router = typer.Typer()  # its commands are those of `ebbing privacy`
+router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
 
 
 @privacy.command(
@@ -24,24 +24,26 @@ router = typer.Typer()  # its commands are those of `ebbing privacy`
 )
 def replay(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be erased or hidden again.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be erased or hidden again, without changing anything.")
+    ] = False,
     accept_key_store: Annotated[
         bool,
         typer.Option(
             "--accept-key-store",
-            help="Go on with a key store that is older than the data, since there is no newer one.",
+            help="Continue with a key store that is older than the data, if no newer copy exists.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase again what an older copy of the data has brought back, as the ledger in the key store says.
+    """Repeat erasures after a restore from backup, following the ledger in the key store.
 
-    Legal holds that the copy doesn't know are placed again before that; requests in their grace are entered again
-    after it, with their dates.
+    Missing legal holds are placed again first. Erasure requests still in their grace period are recreated afterwards,
+    with their original dates.
 
-    It speaks to the database itself (EBBING_DATABASE_URL, EBBING_REDIS_URL): until it is done, the service answers
-    nobody. What is under a legal hold stays hidden, and goes when that is released. With --dry-run, the database of a
-    running `ebbing run` is found by its home.
+    The command connects to the database directly (EBBING_DATABASE_URL, EBBING_REDIS_URL); the service refuses requests
+    until it completes. Memories under a legal hold stay hidden and are erased after its release. With --dry-run, the
+    database of a running `ebbing run` is found through its home.
     """
     from app.services.erasure import ledger, replays
 
@@ -50,7 +52,7 @@ def replay(
     config = configuration()
     for name in ("database_url",) if dry_run else ("database_url", "redis_url"):
         if getattr(config, name) is None:
-            raise Failure(f"EBBING_{name.upper()} isn't set: `ebbing run` replays by itself when it starts")
+            raise Failure(f"EBBING_{name.upper()} isn't set (`ebbing run` replays automatically at startup)")
     if accept_key_store and not dry_run:
         ledger.accept_key_store()
     done = list(replays.due() if dry_run else replays.replay())
@@ -69,7 +71,7 @@ def replay(
         print_json({"dry_run": dry_run, "replayed": shown})
         return
     if not done:
-        typer.echo("nothing to replay: the data knows every erasure, every request and every hold")
+        typer.echo("nothing to replay: the data contains every erasure, request and hold")
         return
     print_table(
         ["seq", "tenant", "erasure or hold", "memories", "outcome"],
@@ -81,7 +83,7 @@ def replay(
 
 
 def _look_into_the_home() -> None:
-    """Let the database of a service that runs in the home be this process's, where no other is named."""
+    """Use the database of a service that runs in the home, unless another one is configured."""
     from app.supervisor.service import running_database
 
     config = configuration()

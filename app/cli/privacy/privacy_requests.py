@@ -1,4 +1,4 @@
-"""`ebbing privacy log`, `summary` and `deny`: the log of requests about somebody's data."""
+"""`ebbing privacy log`, `summary` and `deny`: the log of data-subject requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_jso
 from app.cli.core.place import find
 from app.cli.privacy.privacy import privacy
 
-router = typer.Typer()  # its commands are those of `ebbing privacy`
+router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
 
 PATH: Final = "/v1/privacy/requests"
 PAGE: Final = 500
@@ -22,12 +22,12 @@ COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
 @privacy.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
 def log(
     *,
-    only_open: Annotated[bool, typer.Option("--open", help="Those alone that aren't answered.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most requests.")] = 100,
+    only_open: Annotated[bool, typer.Option("--open", help="Only unanswered requests.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of requests.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List requests, those received last first, with the days by which they are to be answered."""
+    """List requests, newest first, with their deadlines."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"only_open": "true"} if only_open else {})
@@ -54,15 +54,17 @@ def log(
 def summary(
     *,
     after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Received then or later.")
+        str | None,
+        typer.Option("--after", callback=moment, metavar=METAVAR, help="Only requests received at this time or later."),
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Received earlier.")
+        str | None,
+        typer.Option("--before", callback=moment, metavar=METAVAR, help="Only requests received before this time."),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the requests of a period, a year where none is given, with the days until they were answered."""
+    """Count the requests of a period (default: one year), with response times in days."""
     from app.cli.core.client import Api
 
     params = {name: value for name, value in (("after", after), ("before", before)) if value}
@@ -71,7 +73,7 @@ def summary(
     if as_json:
         print_json(found)
         return
-    typer.echo(f"received from {plain(found['after'])[:10]} until {plain(found['before'])[:10]}")
+    typer.echo(f"received from {plain(found['after'])[:10]} to {plain(found['before'])[:10]}")
     rows = [
         (each["nature"], each["law"], *(each[name] for name in COUNTS), _days(each, "median"), _days(each, "mean"))
         for each in found["tallies"]
@@ -79,19 +81,21 @@ def summary(
     heads = [*COUNTS, "median days", "mean days"]
     print_table(["nature", "law", *heads], rows, right=heads)
     held = ", ".join(f"{plain(name)} ({memories})" for name, memories in found["categories"].items())
-    typer.echo(f"categories held: {held or 'none'}")
+    typer.echo(f"categories stored: {held or 'none'}")
 
 
 @privacy.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
 def deny(
-    request_id: Annotated[str, typer.Argument(help="The request's id.", metavar="ID")],
+    request_id: Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")],
     *,
-    basis: Annotated[str, typer.Option("--basis", help="The ground, kept 24 months; nothing about anybody.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    basis: Annotated[
+        str, typer.Option("--basis", help="Legal ground, stored for 24 months; must not contain personal data.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny a request, with the ground."""
+    """Deny a request and record the legal ground."""
     from urllib.parse import quote
 
     from app.cli.core.client import Api

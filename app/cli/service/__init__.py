@@ -1,1 +1,1 @@
-"""Commands that start, check and administer the service."""
+"""Commands that run, check and administer the service."""

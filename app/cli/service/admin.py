@@ -1,4 +1,4 @@
-"""`ebbing tenants` and `ebbing keys`."""
+"""`ebbing tenants` and `ebbing keys`: administer tenants and API keys."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
 
 router = typer.Typer()
-tenants = typer.Typer(cls=Commands, help="Make and list tenants.", no_args_is_help=True)
-keys = typer.Typer(cls=Commands, help="Make, list and revoke API keys.", no_args_is_help=True)
+tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
+keys = typer.Typer(cls=Commands, help="Create, list and revoke API keys.", no_args_is_help=True)
 router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
 router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
 
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Id of the tenant; else the key's own.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
 @tenants.command("create", epilog=examples("ebbing tenants create acme", "ebbing tenants create acme --json"))
 def create_tenant(
-    name: Annotated[str, typer.Argument(help="A name that no other tenant has.")],
+    name: Annotated[str, typer.Argument(help="Unique name of the tenant.")],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a tenant and its first key, which is shown only now."""
+    """Create a tenant and its first API key. The key is shown only once."""
     _show_made(_call("POST", "/v1/admin/tenants", url, {"name": name}), as_json=as_json)
 
 
 @tenants.command("list", epilog=examples("ebbing tenants list"))
 def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
-    """List the tenants by name."""
+    """List tenants by name."""
     from app.cli.core.client import Api, pages
 
     with Api(find(url)) as api:
@@ -46,18 +46,19 @@ def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
 
 @keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))
 def create_key(
-    name: Annotated[str, typer.Argument(help="What it is for, to be recognised in lists.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, shown in lists.")],
     tenant: Tenant = None,
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", help="What it may do; several; else all but admin.")
+        list[str] | None,
+        typer.Option("--scope", help="Grant this scope. Repeatable. Default: every scope except `admin`."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", callback=moment, metavar=METAVAR, help="Not valid from this time on.")
+        str | None, typer.Option("--expires", callback=moment, metavar=METAVAR, help="Expiry time of the key.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, which is shown only now."""
+    """Create an API key. The key is shown only once."""
     wanted = {"name": name, "tenant_id": tenant, "scopes": scope or None, "expires_at": expires}
     given = {field: value for field, value in wanted.items() if value is not None}
     _show_made(_call("POST", "/v1/admin/keys", url, given), as_json=as_json)
@@ -65,7 +66,7 @@ def create_key(
 
 @keys.command("list", epilog=examples("ebbing keys list", "ebbing keys list --json"))
 def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List the keys, without their secrets; without --tenant those of all tenants."""
+    """List API keys without their secrets; without --tenant, of all tenants."""
     from app.cli.core.client import Api, pages
 
     with Api(find(url)) as api:
@@ -80,17 +81,17 @@ def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -
 
 @keys.command("revoke", epilog=examples("ebbing keys revoke 0abcDEF123xyz"))
 def revoke_key(
-    key_id: Annotated[str, typer.Argument(help="The key's id: its part between the first two underscores.")],
+    key_id: Annotated[str, typer.Argument(help="Id of the key: the part between the first two underscores.")],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a key: it is refused everywhere within 5 seconds."""
+    """Revoke an API key; it is rejected everywhere within 5 seconds."""
     from urllib.parse import quote
 
     from app.cli.core.failures import Code, Failure
 
     if key_id.startswith("ebb_"):
-        message = "this looks like a whole key, whose secret now stands in your shell's history: give its id alone"
+        message = "this looks like a complete key, and its secret is now in your shell history: give only the key id"
         raise Failure(message, Code.USAGE)
     _call("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}", url)
     if as_json:
@@ -101,9 +102,9 @@ def revoke_key(
 
 @keys.command(epilog=examples("EBBING_DATABASE_URL=postgresql://… ebbing keys bootstrap"))
 def bootstrap(as_json: AsJson = False) -> None:
-    """Make the tenant `default` and a key of all scopes, directly in the database of EBBING_DATABASE_URL.
+    """Create the tenant `default` and an API key with all scopes, directly in the database of EBBING_DATABASE_URL.
 
-    For a new installation, which has no key yet. The key is shown only now.
+    For new installations, which have no key yet. The key is shown only once.
     """
     from app.cli.service.bootstrap import make_key
 
@@ -124,7 +125,7 @@ def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
         return
     for name, value in made.items():
         typer.echo(f"{name:<11}{_cell(value)}")
-    typer.echo("Keep the key now: it can't be shown again.", err=True)
+    typer.echo("Save the key now: it can't be shown again.", err=True)
 
 
 def _cell(value: object) -> object:

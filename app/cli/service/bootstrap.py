@@ -1,4 +1,4 @@
-"""The first tenant and the first key of an installation, made by its own hand in the database."""
+"""Create the first tenant and API key of an installation directly in the database."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TENANT: Final = "default"
 
 
 class FirstKey(NamedTuple):
-    """A key of all scopes for the tenant `default`; `text` can't be had again."""
+    """New key with all scopes for the tenant `default`; `text` is not stored and can't be recovered."""
 
     tenant_id: str
     text: str
 
 
 def make_key() -> FirstKey:
-    """A new key of all scopes; makes the tenant where it lacks.
+    """Create a key with all scopes, and the tenant `default` if it doesn't exist.
 
     Raises:
         Unavailable: The database can't be reached.
@@ -39,7 +39,7 @@ def make_key() -> FirstKey:
 
 
 def keep_key(path: Path) -> None:
-    """See that `path` holds a key that is valid, of mode 0600.
+    """Ensure that `path` contains a valid key; create the file with mode 0600 if needed.
 
     Raises:
         Unavailable: The database can't be reached.
@@ -53,7 +53,7 @@ def keep_key(path: Path) -> None:
 
 
 def _is_valid(text: str) -> bool:
-    """Whether the database knows this key as one in force."""
+    """Return True if the key exists, matches and is neither revoked nor expired."""
     from app.domain.policy import keys
     from app.services.tenants import tenants
 
@@ -75,5 +75,5 @@ def _answering() -> Iterator[None]:
         if not is_passing(error):
             raise
         raise Unavailable(
-            f"PostgreSQL can't be used ({type(error).__name__}): check EBBING_DATABASE_URL, and run `ebbing migrate`"
+            f"PostgreSQL is unavailable ({type(error).__name__}): check EBBING_DATABASE_URL and run `ebbing migrate`"
         ) from None

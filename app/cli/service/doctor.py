@@ -1,4 +1,4 @@
-"""`ebbing doctor`: what the service leans on, whether it is well, and what to do."""
+"""`ebbing doctor`: check the service's dependencies and suggest fixes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATE_SECONDS = 60
 
 @router.command(epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor", "ebbing doctor --json"))
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
-    """Check every dependency and say what to do. Ends with 1 when something fails."""
+    """Check every dependency and suggest fixes. The exit code is 1 if a check fails."""
     findings = list(_findings(url))
     failed = any(finding.level == "fail" for finding in findings)
     if as_json:
@@ -75,7 +75,7 @@ def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] in SUPPORTED:
         return Finding("python", "ok", version)
-    return Finding("python", "fail", f"{version}: Ebbing runs on 3.11 and 3.12")
+    return Finding("python", "fail", f"{version} is not supported: use Python 3.11 or 3.12")
 
 
 def _home() -> Finding:
@@ -84,19 +84,19 @@ def _home() -> Finding:
     home = configuration().home.resolve()
     key = home / "api-key"
     if not home.exists():
-        return Finding("home", "warn", f"{home} isn't there yet: `ebbing run` makes it, or set EBBING_HOME")
+        return Finding("home", "warn", f"{home} doesn't exist yet: `ebbing run` creates it, or set EBBING_HOME")
     if not home.is_dir():
-        return Finding("home", "fail", f"{home} is no folder: set EBBING_HOME to another")
+        return Finding("home", "fail", f"{home} is not a folder: set EBBING_HOME to another path")
     if home.stat().st_mode & OTHERS_MAY_READ:
-        return Finding("home", "warn", f"{home} can be read by others: chmod 700 {home}")
+        return Finding("home", "warn", f"{home} is readable by other users: run `chmod 700 {home}`")
     if key.exists() and key.stat().st_mode & OTHERS_MAY_ANYTHING:
-        return Finding("home", "warn", f"{key} can be read by others: chmod 600 {key}")
-    running = "; `ebbing run` runs there" if noted(home / "api-url") else ""
+        return Finding("home", "warn", f"{key} is readable by other users: run `chmod 600 {key}`")
+    running = "; `ebbing run` is running here" if noted(home / "api-url") else ""
     return Finding("home", "ok", f"{home}{running}")
 
 
 def _service(api: Api) -> Iterator[Finding]:
-    """The API and, through it, the databases that only its supervisor knows."""
+    """Check the API and the dependencies that it reports; embedded servers are visible only through it."""
     from app.cli.core.client import Refused
     from app.services.monitoring.checkup import Finding
 
@@ -117,7 +117,7 @@ def _service(api: Api) -> Iterator[Finding]:
 
 
 def _tenant(api: Api) -> Iterator[Finding]:
-    """The key, what of its tenant waits or failed, and the processes."""
+    """Check the API key, the tenant's backlog and dead letters, and the processes."""
     from app.services.monitoring.checkup import Finding
 
     try:
@@ -127,25 +127,25 @@ def _tenant(api: Api) -> Iterator[Finding]:
         return
     yield Finding("api key", "ok", "valid")
     if letters := stats.get("dead_letters"):
-        wait = so_many(letters, "waits", "wait")
-        detail = f"{wait} for a decision: `ebbing dead-letters` says what couldn't be done, and why"
+        wait = so_many(letters, "dead letter needs", "dead letters need")
+        detail = f"{wait} a decision: replay or discard with `ebbing dead-letters`"
         yield Finding("dead letters", "warn", detail)
     space = stats.get("embedding_space")
     if space and not space["is_settings"]:
-        detail = f"memories are searched by {space['model']}, the settings name another: run `ebbing reembed`"
+        detail = f"searches use {space['model']}, but the settings name another model: run `ebbing reembed`"
         yield Finding("embedding space", "warn", detail)
     for name, lane in stats["lanes"].items():
         if lane["depth"] and lane["oldest_age_seconds"] > LATE_SECONDS:
-            detail = f"{lane['depth']} wait, the oldest for {lane['oldest_age_seconds']:.0f} s"
+            detail = f"{lane['depth']} pending, oldest {lane['oldest_age_seconds']:.0f} s"
             yield Finding(f"lane {name}", "warn", detail)
-    if configuration().redis_url is None:  # else they were asked for directly
+    if configuration().redis_url is None:  # otherwise checked directly
         yield from _heartbeats(stats.get("silent_seconds", {}))
 
 
 def _heartbeats(silent: dict[str, float | None]) -> Iterator[Finding]:
-    """When each lane's worker, and beat, was last heard of, as the API knows it."""
+    """Check the last heartbeat of each lane's worker and of beat, as reported by the API."""
     from app.services.monitoring import checkup
 
     for source, seconds in silent.items():
         found = checkup.process(source, seconds)
-        yield replace(found, level="warn") if seconds is None else found  # it may be starting
+        yield replace(found, level="warn") if seconds is None else found  # the process may still be starting

@@ -1,4 +1,4 @@
-"""The service's processes, each by itself: `api`, `worker`, `beat`, `migrate`."""
+"""Start the service's processes individually: `api`, `worker`, `beat`, `migrate`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 BACKLOG: Final = 1024
-# Idle connections hold a place too, so this many clients may keep one.
+# Maximum concurrent connections; idle keep-alive connections count.
 CONNECTIONS: Final = 1024
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
-SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model, the other has the rules
+SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model while the other applies the rules
 
 router = typer.Typer()
 
@@ -41,7 +41,7 @@ def api() -> None:
 
     config = configuration()
     _need(config, "database_url", "redis_url")
-    check_dynamics()  # else granian starts it over and over
+    check_dynamics()  # fail here: granian would restart the worker endlessly
     logs.configure("api")
     server = Granian(
         "app.main:build",
@@ -65,14 +65,14 @@ def api() -> None:
     server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
 
 
-# granian's own lines go where all others go, in their shape.
+# Route granian's log records through the root logger, in the service's format.
 _LOGS: Final[dict[str, Any]] = {
     "loggers": {"_granian": {"handlers": [], "propagate": True}, "granian.access": {"handlers": []}},
 }
 
 
 def _announce_the_end(server: Any) -> None:
-    """Have streams of events end before granian waits for them: it would until it kills them."""
+    """End event streams before granian's shutdown, which would otherwise wait until it kills them."""
     from app import stopping
 
     interrupt = server.signal_handler_interrupt
@@ -85,34 +85,36 @@ def _announce_the_end(server: Any) -> None:
 
 
 def _load(server_process: int) -> Callable[..., Any]:
-    """The application, in granian's worker, which by itself would outlive a killed server."""
+    """Build the application in granian's worker, and make the worker exit if the server process dies."""
     from app import stopping
     from app.deathwatch import die_with_parent
 
     die_with_parent(server_process)
     stopping.listen()
-    # By name: the application is above the command line, which only starts it.
+    # Imported by name: in the layer order, the application is above the command line.
     return cast("Callable[..., Any]", import_module("app.main").build())
 
 
 @router.command(epilog=examples("ebbing worker --lane ingest", "ebbing worker --lane embed --concurrency 2"))
 def worker(
-    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed, score, rights or maintain.")],
+    lane: Annotated[str, typer.Option("--lane", help="Lane to process: ingest, embed, score, rights or maintain.")],
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", min=1, help="Processes; 2 for ingest, 2 for score where a model is asked, else 1."
+            "--concurrency",
+            min=1,
+            help="Number of processes. Default: 2 for ingest, 2 for score with a model, otherwise 1.",
         ),
     ] = None,
 ) -> None:
-    """Work on one lane's queues."""
+    """Process the queues of one lane."""
     from app.queues import LANES
 
     if lane not in LANES:
-        raise Failure(f"there is no lane {lane}: the lanes are {', '.join(LANES)}", Code.USAGE)
+        raise Failure(f"unknown lane {lane}: use one of {', '.join(LANES)}", Code.USAGE)
     config = configuration()
     _need(config, "database_url", "redis_url")
-    # Celery hands unfinished tasks back on SIGQUIT; its own answer to SIGTERM waits for them.
+    # On SIGQUIT Celery requeues unfinished tasks; on SIGTERM it would wait for them.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     _become_celery(
         "worker",
@@ -126,7 +128,7 @@ def worker(
 
 
 def _processes(lane: str, config: Settings) -> int:
-    """How many a lane needs so that one that takes its time doesn't hold up the rest."""
+    """Return the default number of processes, so that one slow task doesn't block a lane."""
     if lane == "ingest":
         return INGEST_PROCESSES
     return SCORE_PROCESSES_WITH_MODEL if lane == "score" and config.has_provider else 1
@@ -134,23 +136,23 @@ def _processes(lane: str, config: Settings) -> int:
 
 @router.command(epilog=examples("ebbing beat"))
 def beat() -> None:
-    """Send the nudges of every few seconds; any number of these may run."""
+    """Send the periodic triggers, every few seconds. Several instances may run at once."""
     _need(configuration(), "redis_url")
-    # The schedule's times lie in PostgreSQL and its nudges are seconds apart: nothing here is worth a file.
+    # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
     _become_celery("beat", "--scheduler", "celery.beat:Scheduler")
 
 
 @router.command(epilog=examples("ebbing migrate", "EBBING_OWNER_DATABASE_URL=postgresql://… ebbing migrate"))
 def migrate(
-    revision: Annotated[str, typer.Option("--revision", help="Up to this one.")] = "head",
+    revision: Annotated[str, typer.Option("--revision", help="Target schema revision.")] = "head",
     first_key: Annotated[bool, typer.Option("--first-key", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the database to this version's schema, with EBBING_OWNER_DATABASE_URL where that is set.
+    """Migrate the database to this version's schema, using EBBING_OWNER_DATABASE_URL if set.
 
-    Where the data is an older copy, what was erased since is erased again, as by `ebbing privacy replay`. Policies
-    that hold an earlier version's defaults get this version's, in a new version of their own; values that a tenant
-    set stay.
+    If the data was restored from a backup, erasures since then are repeated, as by `ebbing privacy replay`. Policies
+    with defaults of an earlier version get a new policy version with the current defaults; values set by a tenant
+    don't change.
     """
     from app.cli.service.bootstrap import keep_key
     from app.services import schema
@@ -159,18 +161,18 @@ def migrate(
     if revision == "head":
         _replay()
         _follow_defaults()
-    if first_key:  # `ebbing run` asks for it, in this process because another would take half a second to start
+    if first_key:  # used by `ebbing run`; in this process because starting another one takes half a second
         keep_key(configuration().home / "api-key")
     if as_json:
         print_json({"from": before, "to": after})
     elif revision == "head" and before == after and before != schema.newest():
-        typer.echo(f"schema: {before}, of a version after this one, which works on it")
+        typer.echo(f"schema: {before}, from a newer version, compatible with this one")
     else:
         typer.echo(f"schema: {before or 'empty'} → {after or 'empty'}")
 
 
 def _replay() -> None:
-    """Replay erasures where the service's own settings are here; else its readiness says what to do."""
+    """Replay erasures if the service's settings are present; otherwise `/readyz` reports what to do."""
     config = configuration()
     if config.database_url is None or config.redis_url is None:
         return
@@ -186,7 +188,7 @@ def _replay() -> None:
 
 
 def _follow_defaults() -> None:
-    """Let stored policies follow this version's defaults where the service's own settings are here."""
+    """Update stored policies to this version's defaults if the service's settings are present."""
     config = configuration()
     if config.database_url is None or config.redis_url is None:
         return
@@ -194,11 +196,11 @@ def _follow_defaults() -> None:
 
     followed = policy_defaults.follow_all()
     if followed:
-        typer.echo(f"policies: {followed:,} tenants follow this version's defaults in a new version", err=True)
+        typer.echo(f"policies: {followed:,} tenants updated to this version's defaults", err=True)
 
 
 def _become_celery(*arguments: str) -> NoReturn:
-    # -P: never from the current folder, where somebody's own `app` or `workers` may lie.
+    # -P: don't import from the current folder, which may contain unrelated `app` or `workers` packages.
     command = [sys.executable, "-P", "-m", "workers", "--quiet", *arguments]
     os.execv(sys.executable, [*command, "--loglevel", "WARNING"])  # noqa: S606 - a list of arguments, no shell
 
@@ -206,17 +208,19 @@ def _become_celery(*arguments: str) -> NoReturn:
 def _need(config: Settings, *names: str) -> None:
     for name in names:
         if getattr(config, name) is None:
-            raise Failure(f"EBBING_{name.upper()} isn't set: give it, or use `ebbing run`, which brings its own server")
+            raise Failure(
+                f"EBBING_{name.upper()} isn't set: set it, or use `ebbing run`, which starts an embedded server"
+            )
 
 
 def _address(host: str) -> str:
-    """The address of a host's name, which granian doesn't look up."""
+    """Resolve a host name to an address, because granian doesn't."""
     import socket
 
     try:
         found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise Failure(f"EBBING_HOST {host} can't be looked up ({error})", Code.USAGE) from None
+        raise Failure(f"EBBING_HOST {host} can't be resolved ({error})", Code.USAGE) from None
     return str(found[0][4][0])
 
 

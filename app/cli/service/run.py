@@ -1,4 +1,4 @@
-"""`ebbing run`: the whole service on this machine."""
+"""`ebbing run`: run the complete service on this machine."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ router = typer.Typer()
 def run(
     home: Annotated[
         Path | None,
-        typer.Option("--home", help="Folder of databases, logs and the first key; else EBBING_HOME."),
+        typer.Option("--home", help="Folder for databases, logs and the first API key. Default: EBBING_HOME."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port of the API; 0 takes a free one.")
+        int | None, typer.Option("--port", min=0, max=65535, help="Port of the API; 0 picks a free port.")
     ] = None,
     host: Annotated[str | None, typer.Option("--host", help="Address the API listens on.")] = None,
 ) -> None:
-    """Run the whole service on this machine: PostgreSQL, Redis, workers and the API.
+    """Run the complete service on this machine: PostgreSQL, Redis, workers and the API.
 
-    PostgreSQL and Redis come along, unless EBBING_DATABASE_URL or EBBING_REDIS_URL name others.
+    PostgreSQL and Redis are embedded, unless EBBING_DATABASE_URL or EBBING_REDIS_URL is set.
     """
     began = time.monotonic()
     from app.supervisor import Supervisor, What, lock_home
@@ -61,11 +61,11 @@ def run(
 
 
 def lay_out(config: Settings, home: Path, options: ServerOptions | None = None) -> Service:
-    """The children of a home: those of the service, with the first key made after the migrations."""
+    """Return the service with its child processes; `migrate` also creates the first API key."""
     from app.queues import LANES
     from app.supervisor import service_children
 
-    check_dynamics()  # else each process would say so in a log of its own
+    check_dynamics()  # fail here instead of in the log of each process
     service = service_children(config, home, list(LANES), options)
     children = [_with_first_key(child) if child.name == "migrate" else child for child in service.children]
     return replace(service, children=tuple(children))
@@ -78,7 +78,7 @@ def _with_first_key(migrate: Child) -> Child:
 
 @contextmanager
 def announced(service: Service, home: Path) -> Iterator[None]:
-    """Meanwhile, `home/api-url` says where the API is."""
+    """Record the API's address in `home/api-url` while the service runs."""
     from app.embedded.places import write_private
 
     noted = home / "api-url"
@@ -86,12 +86,12 @@ def announced(service: Service, home: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Another program may get the port: the key in the home isn't for it.
+        # Another program may get the port later and must not receive the key in the home.
         noted.unlink(missing_ok=True)
 
 
 def tell(event: Event, ready: Callable[[], str], *, err: bool = False) -> None:
-    """Print what a person wants to know of an event."""
+    """Print the supervisor events that matter to a person."""
     from app.supervisor import What
 
     match event.what:
@@ -100,9 +100,9 @@ def tell(event: Event, ready: Callable[[], str], *, err: bool = False) -> None:
         case What.DIED | What.OVERDUE:
             show(event.message, err=err)
         case What.RESTARTED:
-            show(f"{event.child} started again (process {event.pid}).", err=err)
+            show(f"{event.child} restarted (process {event.pid}).", err=err)
         case What.KILLED:
-            show(f"{event.child} didn't stop in its time and was killed.", err=err)
+            show(f"{event.child} didn't stop in time and was killed.", err=err)
         case What.FAILED:
             show(f"ebbing: {event.message}", err=True)
         case What.DOWN:
@@ -112,7 +112,7 @@ def tell(event: Event, ready: Callable[[], str], *, err: bool = False) -> None:
 
 
 def moved_on(service: Service, home: Path) -> str | None:
-    """What to do where the settings name another embedder than the one that memories are searched by."""
+    """Return a hint to run `ebbing reembed` if the settings name another model than searches use."""
     from app.cli.core.client import Api
     from app.cli.core.failures import Failure
     from app.cli.core.place import Place
@@ -121,23 +121,23 @@ def moved_on(service: Service, home: Path) -> str | None:
         with Api(Place(service.api_url, noted(home / "api-key")), patience_seconds=1) as api:
             space = api.stats().get("embedding_space")
     except Failure:
-        return None  # the doctor says more
+        return None  # `ebbing doctor` reports this
     if not space or space["is_settings"]:
         return None
     return (
-        f"The embedding model has changed. Memories are still searched by {space['model']} with "
-        f"{space['dimensions']} dimensions, until `ebbing reembed` has moved them."
+        f"The embedding model in the settings has changed. Searches still use {space['model']} with "
+        f"{space['dimensions']} dimensions until you run `ebbing reembed`."
     )
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print a line. That nobody listens any more is no reason to stop the service."""
+    """Print a line; a closed output must not stop the service."""
     with suppress(OSError):
         print(text, file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def banner(config: Settings, service: Service, home: Path, seconds: float) -> str:
-    """What runs, where, and how to go on."""
+    """Return the startup summary: addresses, data locations and next steps."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
     where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={shlex.quote(str(home))} "
     host = config.provider_host if config.has_provider else None
@@ -146,13 +146,15 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Dashboard": f"{service.api_url}/ops",
         "Docs": docs,
         "API key": f"in {home / 'api-key'} (all scopes)",
-        "PostgreSQL": "by EBBING_DATABASE_URL" if config.database_url else f"embedded, in {home / 'postgres'}",
-        "Redis": "by EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
+        "PostgreSQL": "from EBBING_DATABASE_URL" if config.database_url else f"embedded, in {home / 'postgres'}",
+        "Redis": "from EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
-        else f"{config.embedder_model}, by {'URL' if config.embedder == 'openai' else config.embedder}",
-        "Salience": f"by {config.salience_model} at {host}, rules until then" if host else "by rules, works offline",
-        "Provider": host or "none, and none is needed",
+        else f"{config.embedder_model}, via {'URL' if config.embedder == 'openai' else config.embedder}",
+        "Salience": f"{config.salience_model} at {host}, rule-based until rated"
+        if host
+        else "rule-based, works offline",
+        "Provider": host or "none (optional)",
         "Logs": f"{home / 'logs'}",
         "Try": f"{where}ebbing doctor",
         "Stop": "Ctrl-C",

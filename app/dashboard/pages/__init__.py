@@ -1,1 +1,1 @@
-"""One module a page of the dashboard, with its routes."""
+"""Dashboard pages, one module per page with its routes."""

@@ -1,4 +1,4 @@
-"""The audit: whether its chain holds, its last entries, and what was done by hand with the reasons."""
+"""Audit log page: hash-chain verification, latest entries, and manual actions with their reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Guarding = Annotated[Viewer, Depends(sees("privacy"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """What was done by hand, the newest first; and the chain, for who may see it."""
+    """Show manual actions, newest first, and the audit chain to keys with the scope `privacy`."""
     acts = operators.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
     following = shapes.cursor_at(acts[-1].at, acts[-1].act_id) if len(acts) == PAGE else None
     state = chain.last(viewer.tenant_id) if viewer.may("privacy") else None
@@ -44,7 +44,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 def entries(
     viewer: Guarding, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
 ) -> Response:
-    """The chain's entries, the newest first."""
+    """List the audit entries, newest first."""
     found = audit.page(viewer.tenant_id, None, below, PAGE)
     following = found[-1].seq if len(found) == PAGE and found[-1].seq > 1 else None
     return rendering.page(request, viewer, "audit_entries", entries=found, following=following)
@@ -52,9 +52,9 @@ def entries(
 
 @router.get("/chain")
 def whole(viewer: Guarding, request: Request, after: str | None = None) -> Response:
-    """All of the chain looked at, some seconds at a time."""
+    """Verify the complete chain in slices of a few seconds."""
     place = START if after is None else read_anchor(after)
     if place is None:
-        raise Invalid(errors=[FieldError("after", "isn't one that a verification has given")])
+        raise Invalid(errors=[FieldError("after", "must be an anchor from a verification")])
     found = chain.verify_from(viewer.tenant_id, place)
     return rendering.page(request, viewer, "audit_chain", state=found, anchor=anchor_of(found.place))

@@ -1,6 +1,6 @@
-"""Consolidation: what runs have merged, what waits for somebody's yes, and what shall become of it; supersessions too.
+"""Consolidation page: runs, merges and approvals, and proposed supersessions.
 
-What memories and summaries say is shown to keys of the scope `read` alone.
+Texts of memories and summaries are shown only to keys with the scope `read`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PAGE: Final = 25
 PLACE: Final = "/consolidation"
 
 STARTED_BY: Final[Mapping[str, str]] = {
-    "night": "the night",
-    "count": "a night, for its many memories",
-    "quota": "a night, for its quota",
-    "hand": "somebody",
+    "night": "nightly",
+    "count": "nightly (memory count)",
+    "quota": "nightly (quota)",
+    "hand": "manual",
 }
 ACTIONS: Final[Mapping[str, str]] = {
     "link": "links",
     "summary": "one summary",
-    "support": "a summary beside what is important",
+    "support": "a summary, important memories kept separately",
     "narrative": "a narrative",
-    "duplicates": "one text for what says the same",
+    "duplicates": "duplicates merged into one text",
 }
 
 router = APIRouter(prefix=PLACE)
@@ -49,7 +49,7 @@ Writing = Annotated[Acting, Depends(acts("ingest"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """Runs, what waits, and what was merged."""
+    """Show runs, merges waiting for approval, proposals and completed merges."""
     tenant_id = viewer.tenant_id
     held, following_policies, _ = policy_versions.in_force(tenant_id)
     done = merges.page(tenant_id, "done", shapes.place_in_cursor(cursor), PAGE)
@@ -77,7 +77,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 
 @router.get("/{merge_id}")
 def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = False) -> Response:
-    """One merge; with `summary`, that which one that waits would have, made for this look alone."""
+    """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
     which = shapes.id_named(merge_id, "merge")
     shown = merges.get(viewer.tenant_id, which)
     said = merges.preview(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
@@ -96,10 +96,10 @@ def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = F
 
 @router.post("/run")
 def run(acting: Maintaining) -> Response:
-    """A run besides those of the nights, paused or not."""
+    """Start a manual run, even if consolidation is paused."""
     level = acting.form.get("level", "")
     if level and level not in KEPT_SHARES:
-        raise Invalid(errors=[FieldError("level", f"isn't one of {', '.join(KEPT_SHARES)}")])
+        raise Invalid(errors=[FieldError("level", f"must be one of {', '.join(KEPT_SHARES)}")])
     acting.note("consolidate", level)
     jobs.create(acting.tenant_id, consolidate.KIND, {"level": level} if level else {}, actor=acting.key_id)
     return back(PLACE, "run")
@@ -107,7 +107,7 @@ def run(acting: Maintaining) -> Response:
 
 @router.post("/pause")
 def pause(acting: Maintaining) -> Response:
-    """Nothing is merged by itself any more: a version of the policy."""
+    """Pause automatic consolidation through a new policy version."""
     acting.note("pause_consolidation")
     _set_paused(acting, paused=True)
     return back(PLACE, "paused")
@@ -115,7 +115,7 @@ def pause(acting: Maintaining) -> Response:
 
 @router.post("/resume")
 def resume(acting: Maintaining) -> Response:
-    """It is again."""
+    """Resume automatic consolidation through a new policy version."""
     acting.note("resume_consolidation")
     _set_paused(acting, paused=False)
     return back(PLACE, "resumed")
@@ -127,7 +127,7 @@ def _set_paused(acting: Acting, *, paused: bool) -> None:
 
 @router.post("/supersessions/{supersession_id}/approve")
 def approve_supersession(acting: Writing, supersession_id: str) -> Response:
-    """Let a proposal hold."""
+    """Approve a proposed supersession."""
     found = shapes.id_named(supersession_id, "supersession")
     acting.note("approve_supersession", str(found))
     supersede.approve(acting.tenant_id, found, acting.key_id)
@@ -136,7 +136,7 @@ def approve_supersession(acting: Writing, supersession_id: str) -> Response:
 
 @router.post("/supersessions/{supersession_id}/reject")
 def reject_supersession(acting: Writing, supersession_id: str) -> Response:
-    """Refuse a proposal."""
+    """Reject a proposed supersession."""
     found = shapes.id_named(supersession_id, "supersession")
     acting.note("reject_supersession", str(found))
     supersede.reject(acting.tenant_id, found, acting.key_id)
@@ -145,7 +145,7 @@ def reject_supersession(acting: Writing, supersession_id: str) -> Response:
 
 @router.post("/{merge_id}/approve")
 def approve(acting: Maintaining, merge_id: str) -> Response:
-    """A job that carries a merge out, after a last look."""
+    """Start a job that checks the merge again and applies it."""
     which = shapes.id_named(merge_id, "merge")
     acting.note("approve_merge", str(which))
     parameters = approving.parameters(acting.tenant_id, which, acting.key_id)
@@ -155,7 +155,7 @@ def approve(acting: Maintaining, merge_id: str) -> Response:
 
 @router.post("/{merge_id}/reject")
 def reject(acting: Maintaining, merge_id: str) -> Response:
-    """Leave its memories as they are."""
+    """Reject a merge; its memories stay unchanged."""
     which = shapes.id_named(merge_id, "merge")
     acting.note("reject_merge", str(which))
     approving.reject(acting.tenant_id, which, acting.key_id)
@@ -164,7 +164,7 @@ def reject(acting: Maintaining, merge_id: str) -> Response:
 
 @router.post("/{merge_id}/undo")
 def undo(acting: Maintaining, merge_id: str) -> Response:
-    """Its summary goes, and its sources come back."""
+    """Undo a merge: delete its summary and reactivate its sources."""
     which = shapes.id_named(merge_id, "merge")
     acting.note("undo_merge", str(which))
     undoing.undo(acting.tenant_id, which, acting.key_id)

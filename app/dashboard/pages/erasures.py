@@ -1,4 +1,4 @@
-"""A person's data: how much there is, an export of it, and its erasure from the first look to the report."""
+"""Subject pages: data counts, exports, and erasures from preview to report."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ REPORT_HEADERS: Final = rendering.HEADERS | {
 
 @router.get("/subjects")
 def ask(viewer: Looking, request: Request) -> Response:
-    """The form alone."""
+    """Show the empty form."""
     return rendering.page(request, viewer, "privacy_subject", subject=None)
 
 
 @router.post("/subjects")
 def look(acting: Asking, request: Request) -> Response:
-    """How much there is about somebody, and what an erasure would be of: by a form, so that no address names them."""
+    """Show a subject's data and preview an erasure. The subject is posted, so that it appears in no URL."""
     given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
     scope = scope_of(given)
     new, matching = erasures.preview(acting.tenant_id, Asked(scope))
@@ -65,7 +65,7 @@ def look(acting: Asking, request: Request) -> Response:
 
 @router.get("/erasures")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
-    """Those that were asked for, the last first; with `every`, deletions of single memories too."""
+    """List requested erasures, newest first; with `every`, include deletions of single memories."""
     place = shapes.place_in_cursor(cursor)
     if every:
         found = erasures.page(viewer.tenant_id, None, place, PAGE)
@@ -77,7 +77,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, every:
 
 @router.post("/erasures")
 def erase(acting: Guarding) -> Response:
-    """Somebody's data is hidden at once, and erased when the grace is over."""
+    """Request an erasure: hide the subject's data now and erase it after the grace period."""
     days = acting.form.get("grace_days", "").strip()
     fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind")}
     given = read_as(
@@ -91,7 +91,7 @@ def erase(acting: Guarding) -> Response:
 
 @router.get("/erasures/{erasure_id}")
 def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
-    """How far it is: each step with what it found and what it removed."""
+    """Show the progress of an erasure: found and removed rows by step."""
     found = erasures.get(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
     done = {each["step"]: each for each in found.executed}
     left = (found.report or {}).get("left") or {}
@@ -100,14 +100,14 @@ def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
 
 @router.get("/erasures/{erasure_id}/report")
 def report(viewer: Looking, erasure_id: str) -> Response:
-    """The page to print; its style is let through by its digest, and nothing else."""
+    """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
     found = erasure_reports.report(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
     return Response(report_page.page(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
 def cancel(acting: Guarding, erasure_id: str) -> Response:
-    """All that it has hidden comes back."""
+    """Cancel an erasure and restore its hidden memories."""
     which = shapes.id_named(erasure_id, "erasure")
     acting.note("cancel_erasure", str(which))
     erasures.cancel(acting.tenant_id, which, acting.key_id)
@@ -116,7 +116,7 @@ def cancel(acting: Guarding, erasure_id: str) -> Response:
 
 @router.post("/erasures/{erasure_id}/finish")
 def finish(acting: Guarding, erasure_id: str) -> Response:
-    """It begins at once, or goes on where it was left."""
+    """Start an erasure before its grace period ends, or continue an interrupted one."""
     which = shapes.id_named(erasure_id, "erasure")
     acting.note("finish_erasure", str(which))
     rights.start_now(acting.tenant_id, which)
@@ -125,7 +125,7 @@ def finish(acting: Guarding, erasure_id: str) -> Response:
 
 @router.get("/exports")
 def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """Exports, those requested last first."""
+    """List exports, newest first."""
     found = exports.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == PAGE else None
     return rendering.page(request, viewer, "privacy_exports", exports=found, following=following)
@@ -133,7 +133,7 @@ def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Re
 
 @router.post("/exports")
 def export(acting: Guarding) -> Response:
-    """A job makes it."""
+    """Request an export, which a job creates."""
     fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law")}
     given = read_as(NewExport, {**fields, "reason": acting.reason})
     acting.note("request_export", given.kind)
@@ -143,7 +143,7 @@ def export(acting: Guarding) -> Response:
 
 @router.post("/exports/{export_id}/file")
 def fetch(acting: Guarding, export_id: str) -> Response:
-    """The zip; a form's answer, since fetching it is entered in the audit."""
+    """Return the zip file. This is a POST because the download is recorded in the audit log."""
     which = shapes.id_named(export_id, "export")
     acting.note("fetch_export", str(which))
     made = bundles.fetch(acting.tenant_id, which, acting.key_id)

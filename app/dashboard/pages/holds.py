@@ -1,4 +1,4 @@
-"""Legal holds: placed on a person, a conversation or memories, listed, and released."""
+"""Legal holds: place them on a subject, a thread or memories; list and release them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Guarding = Annotated[Acting, Depends(acts("privacy"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
-    """Those that are on, or all of them, those placed last first."""
+    """List the active holds, or all holds, newest first."""
     found = holds.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE, released=released)
     following = shapes.cursor_at(found[-1].placed_at, found[-1].hold_id) if len(found) == PAGE else None
     return rendering.page(
@@ -37,14 +37,14 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, releas
 
 @router.get("/{hold_id}")
 def one(viewer: Looking, request: Request, hold_id: str) -> Response:
-    """One, and how many memories it is on now."""
+    """Show a hold and the number of memories it covers now."""
     found, counts = holds.get(viewer.tenant_id, shapes.id_named(hold_id, "hold"))
     return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
 
 
 @router.post("")
 def place(acting: Guarding) -> Response:
-    """From when this is answered, nothing that it is on is removed, moved or changed."""
+    """Place a hold. From the response on, its memories can't be deleted, moved or edited."""
     given = read_as(NewHold, {"reason": acting.reason, **_of(acting.form.get("by", ""), acting.form.get("what", ""))})
     acting.note("place_hold", acting.form["by"])
     placed = holds.place(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
@@ -53,7 +53,7 @@ def place(acting: Guarding) -> Response:
 
 @router.post("/{hold_id}/release")
 def release(acting: Guarding, hold_id: str) -> Response:
-    """What it was on goes its way again."""
+    """Release a hold; its memories decay and expire again."""
     which = shapes.id_named(hold_id, "hold")
     acting.note("release_hold", str(which))
     holds.release(acting.tenant_id, which, acting.key_id)
@@ -61,10 +61,10 @@ def release(acting: Guarding, hold_id: str) -> Response:
 
 
 def _of(by: str, what: str) -> dict[str, Any]:
-    """What is to be held.
+    """Build the fields of a hold request from the form.
 
     Raises:
-        Invalid: Nothing that a hold can be placed by.
+        Invalid: Unknown kind of selection.
     """
     if by == "subject":
         return {"subject": what}

@@ -1,4 +1,4 @@
-"""The ladder: memories by tier, what has moved and why, and what time will make of them."""
+"""Tiers page: memories by tier, tier moves with their reasons, and a forecast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.store.tiers.tier_moves import Day, Move, Moved
 PAGE: Final = 25
 PLACE_MAX: Final = 2**63 - 1
 TOLD: Final = (0, 7, 30, 60, 90)
-"""Days ahead that are told in numbers."""
+"""Days ahead listed in the forecast table."""
 
 KINDS: Final[dict[Move, str]] = {
     "archived": "archived",
@@ -36,29 +36,29 @@ KINDS: Final[dict[Move, str]] = {
     "hidden": "hidden",
     "restored": "active",
 }
-"""The colour of each move, in the order in which they are stacked."""
+"""Colour class of each kind of move, in stacking order."""
 
 WHY: Final[dict[tuple[str, str], str]] = {
-    ("archived", "decay"): "it faded, and nothing protected it",
-    ("cold", "decay"): "it faded further",
-    ("deleted", "decay"): "it faded away, old, unused and of no importance",
-    ("archived", "erasure"): "it is to be erased",
-    ("deleted", "erasure"): "it was erased by request",
-    ("hidden", "erasure"): "its erasure was asked for",
-    ("expired", "category"): "the time that privacy allows its category was over",
-    ("expired", "risk"): "its privacy risk was too high to keep it longer",
-    ("expired", "source_expired"): "a summary with nothing left but what expired",
-    ("hidden", "source_expired"): "a summary to be made again without what expired",
-    ("merged", "consolidation"): "a run of consolidation summarised it",
-    ("merged", "approved"): "somebody agreed to the merge",
-    ("deleted", "undo"): "a summary whose merge was undone",
-    ("deleted", "sources_gone"): "a summary with nothing left to summarise",
-    ("restored", "undo"): "its merge was undone",
-    ("restored", "use"): "it was used",
-    ("restored", "edit"): "it was edited, or sent again",
-    ("restored", "hand"): "somebody asked for it",
-    ("restored", "cancelled"): "its erasure was cancelled",
-    ("restored", "made_again"): "a summary made again without what is gone",
+    ("archived", "decay"): "strength below the archive threshold",
+    ("cold", "decay"): "strength below the cold-storage threshold",
+    ("deleted", "decay"): "strength below the deletion threshold; old, unused and unimportant",
+    ("archived", "erasure"): "erasure pending",
+    ("deleted", "erasure"): "erased on request",
+    ("hidden", "erasure"): "erasure requested",
+    ("expired", "category"): "retention period of its category expired",
+    ("expired", "risk"): "retention period for its privacy risk expired",
+    ("expired", "source_expired"): "summary whose sources have all expired",
+    ("hidden", "source_expired"): "summary to be regenerated without expired sources",
+    ("merged", "consolidation"): "merged by a consolidation run",
+    ("merged", "approved"): "merge approved manually",
+    ("deleted", "undo"): "summary of an undone merge",
+    ("deleted", "sources_gone"): "summary without remaining sources",
+    ("restored", "undo"): "merge undone",
+    ("restored", "use"): "used",
+    ("restored", "edit"): "edited or sent again",
+    ("restored", "hand"): "restored manually",
+    ("restored", "cancelled"): "erasure cancelled",
+    ("restored", "made_again"): "summary regenerated without deleted sources",
 }
 
 router = APIRouter(prefix="/ladder")
@@ -68,7 +68,7 @@ Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind of move, why it was, and how often: in all of the days, in the last week, and today."""
+    """Kind of move with its reason and counts for the whole period, the last week and today."""
 
     move: str
     kind: str
@@ -80,7 +80,7 @@ class Reason:
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """The page, out of counters alone; what costs more is asked for by itself."""
+    """Show the page from counters; the browser loads the expensive forecast separately."""
     place = shapes.place_in_cursor(cursor)
     older_than = place and (place[0], min(place[1].int, PLACE_MAX))
     held = ladder.tier_report(viewer.tenant_id)
@@ -104,7 +104,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 
 @router.get("/ahead")
 def ahead(viewer: Looking, request: Request) -> Response:
-    """The part with the forecast and the archive's bases."""
+    """Render the fragment with the forecast and the compression of archived vectors."""
     try:
         found = ladder.ahead(viewer.tenant_id)
     except Invalid as error:
@@ -132,7 +132,7 @@ def _lines(outlook: Outlook) -> list[Line]:
 
 
 def _by_day(days: Sequence[date], moved: Sequence[Day]) -> list[tuple[date, dict[str, int]]]:
-    """How many of each move on each day, none left out."""
+    """Count moves by kind for every day, including zeros."""
     counted = Counter[tuple[date, str]]()
     for one in moved:
         counted[one.day, one.move] += one.memories
@@ -147,7 +147,7 @@ def _columns(days: Sequence[date], moved: Sequence[Day]) -> list[tuple[str, list
 
 
 def _reasons(today: date, moved: Sequence[Day]) -> list[Reason]:
-    """By move and rule, the most frequent first."""
+    """Count moves by kind and rule, most frequent first."""
     counted: dict[tuple[Any, str], list[int]] = {}
     for one in moved:
         row = counted.setdefault((one.move, one.rule), [0, 0, 0])
@@ -159,9 +159,9 @@ def _reasons(today: date, moved: Sequence[Day]) -> list[Reason]:
 
 
 def _why(one: Moved) -> str:
-    """Why a memory has moved, as far as its history tells."""
+    """Describe why a memory moved, as far as its history contains the reason."""
     if one.kind == "restored":
-        return "it was used, or somebody asked for it"
+        return "used, or restored manually"
     if one.after < one.before:
         return WHY["restored", "undo"]
-    return WHY["merged", "consolidation"] if one.merge_id else f"it faded: its strength was {one.strength:.2f}"
+    return WHY["merged", "consolidation"] if one.merge_id else f"decayed to strength {one.strength:.2f}"

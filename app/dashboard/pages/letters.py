@@ -1,4 +1,4 @@
-"""Dead letters: what could not be done, by its reason, and what shall become of it. Never its content."""
+"""Dead letters page: list by reason, replay and discard. The content is never shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Maintaining = Annotated[Acting, Depends(acts("maintain"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
-    """Those that wait, or those that were discarded, the newest first."""
+    """List pending or discarded dead letters, newest first."""
     found, reasons = dead_letters.page(
         viewer.tenant_id, Wanted(), discarded=discarded, older_than=shapes.place_in_cursor(cursor), limit=PAGE
     )
@@ -35,7 +35,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, discar
 
 @router.post("/replay")
 def replay_many(acting: Maintaining) -> Response:
-    """All of a stage and reason, as many as one go takes."""
+    """Replay one batch of the dead letters with a stage and reason."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     acting.note("replay_letters")
     handled = dead_letters.replay_many(acting.tenant_id, stage, why, None, acting.key_id)
@@ -44,7 +44,7 @@ def replay_many(acting: Maintaining) -> Response:
 
 @router.post("/discard")
 def discard_many(acting: Maintaining) -> Response:
-    """All of a stage and reason, as many as one go takes."""
+    """Discard one batch of the dead letters with a stage and reason."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     acting.note("discard_letters")
     dead_letters.discard_many(acting.tenant_id, stage, why, acting.reason[:200], None, acting.key_id)
@@ -53,7 +53,7 @@ def discard_many(acting: Maintaining) -> Response:
 
 @router.post("/{letter_id}/replay")
 def replay(acting: Maintaining, letter_id: str) -> Response:
-    """One."""
+    """Replay one dead letter."""
     which = shapes.id_named(letter_id, "dead letter")
     acting.note("replay_letter", str(which))
     dead_letters.replay(acting.tenant_id, which, acting.key_id)
@@ -62,7 +62,7 @@ def replay(acting: Maintaining, letter_id: str) -> Response:
 
 @router.post("/{letter_id}/discard")
 def discard(acting: Maintaining, letter_id: str) -> Response:
-    """One."""
+    """Discard one dead letter."""
     which = shapes.id_named(letter_id, "dead letter")
     acting.note("discard_letter", str(which))
     dead_letters.discard(acting.tenant_id, which, acting.reason[:200], acting.key_id)

@@ -1,4 +1,4 @@
-"""One memory: what it says, how it fades, why it is where it is, and what it is tied to."""
+"""Memory page: text, forgetting curve, tier with its reason, related memories and history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MARKS: Final = {
     **dict.fromkeys(("salience", "kind", "multiplier", "pace", "promoted", "policy"), "score"),
     **dict.fromkeys(("test", "review_failed"), "test"),
 }
-"""What of a history is drawn, and the class that colours it."""
+"""Events drawn on the curve, with their colour class."""
 
 router = APIRouter(prefix="/memories")
 
@@ -52,7 +52,7 @@ Restoring = Annotated[Acting, Depends(acts("ingest"))]
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A memory that this one is tied to, as the list beside the graph tells it."""
+    """Related memory in the list next to the graph."""
 
     how: str
     memory_id: UUID
@@ -62,7 +62,7 @@ class Related:
 
 @router.get("/{memory_id}")
 def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
-    """The page; of one that is gone, or waits to be stored, what can be said of it."""
+    """Show a memory, or a notice if it is pending or doesn't exist."""
     try:
         found = memories.get(viewer.tenant_id, id_of(memory_id))
         if isinstance(found, Pending):
@@ -109,7 +109,7 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
 
 @router.post("/{memory_id}/restore")
 def restore(acting: Restoring, memory_id: str) -> Response:
-    """Bring it back: out of the archive at once, out of cold storage by a job."""
+    """Restore a memory: from the archive at once, from cold storage in a job."""
     known = id_of(memory_id)
     acting.note("restore_memory", str(known))
     restoring.restore(acting.tenant_id, known, acting.key_id)
@@ -117,7 +117,7 @@ def restore(acting: Restoring, memory_id: str) -> Response:
 
 
 def curve(drawn: Drawn) -> Markup:
-    """Strength over time, with what has happened, and the tiers' thresholds."""
+    """Draw strength over time, with events and tier thresholds."""
     past, ahead = drawn.course.past, drawn.course.ahead
     now = past[-1]
     first, span = past[0].at, ahead[-1].at - past[0].at
@@ -131,13 +131,13 @@ def curve(drawn: Drawn) -> Markup:
         ("cold", drawn.tiers.cold_below),
         ("deleted", drawn.tiers.deleted_below),
     )
-    begin = "when it was accepted" if drawn.course.is_whole else f"on {_day(first)}"
+    begin = "at creation" if drawn.course.is_whole else f"on {_day(first)}"
     label = (
         f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
-        f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} unless it is used"
+        f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} if unused"
     )
     return charts.lines(
-        [Line("until now", past), Line("unless it is used", ahead, "future")],
+        [Line("until now", past), Line("forecast without uses", ahead, "future")],
         label,
         names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
         levels=[Level(f"{name} below {value:g}", value) for name, value in levels],
@@ -149,7 +149,7 @@ def curve(drawn: Drawn) -> Markup:
 
 
 def told(entry: Happened) -> str:
-    """An entry of a history, in words and numbers."""
+    """Describe an event of the history."""
     before, after = entry.before, entry.after
     if entry.kind in _PLACES:
         said, names = _PLACES[entry.kind]
@@ -160,19 +160,19 @@ def told(entry: Happened) -> str:
 
 
 _PLACES: Final = {
-    "wanted_tier": ("to be moved from {0} to {1}", DECAY_TIERS),
+    "wanted_tier": ("scheduled to move from {0} to {1}", DECAY_TIERS),
     "tier": ("moved from {0} to {1}", DECAY_TIERS),
-    "restored": ("brought back from {0}", DECAY_TIERS),
-    "promoted": ("has earned a place for good by its {1}", REASONS),
+    "restored": ("restored from {0}", DECAY_TIERS),
+    "promoted": ("promoted permanently for its {1}", REASONS),
     "kind": ("kind {0}, now {1}", KINDS),
 }
-"""Events whose numbers are places in a list."""
+"""Events whose numbers are indexes into a list."""
 _SAID: Final = {
     "accepted": "accepted",
-    "policy": "version {1} of the policy began to hold",
+    "policy": "policy version {1} took effect",
     "associate": "a linked memory was used: stability {0}, now {1}",
     "use": "used: strength {0}, then {1}",
-    "late_use": "a use that was told late: strength {0}, then {1}",
+    "late_use": "use reported late: strength {0}, then {1}",
     "test": "passed a self-test: strength {0}, then {1}",
     "review_passed": "passed a review: strength {0}, then {1}",
     "review_failed": "failed a review: strength {0}, then {1}",
@@ -205,13 +205,13 @@ def _graph(found: Stored, tied: Tied) -> Markup:
 
 
 _WAYS: Final[dict[str, tuple[str, str, str]]] = {
-    "summary": ("made into", "Source of it", "Summary of it"),
-    "kept": ("kept beside", "Kept beside it", "Summary that it was kept beside"),
-    "superseded": ("superseded by", "Superseded by it", "Has superseded it"),
-    "corrected": ("corrected by", "Corrected by it", "Has corrected it"),
-    "link": ("linked", "Linked to it", "It is linked to"),
+    "summary": ("merged into", "Source memory", "Summary of this memory"),
+    "kept": ("kept separately", "Kept separately from this summary", "Summary next to this memory"),
+    "superseded": ("superseded by", "Superseded by this memory", "Supersedes this memory"),
+    "corrected": ("corrected by", "Corrected by this memory", "Corrects this memory"),
+    "link": ("linked", "Links to this memory", "Linked from this memory"),
 }
-"""By the way of a tie: what the arrow says, and what the memory at its one end and the other is to this one."""
+"""Labels by relation: of the arrow, of its start relative to this memory, and of its end."""
 
 
 def _related(memory_id: UUID, tied: Tied) -> Sequence[Related]:

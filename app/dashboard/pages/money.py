@@ -1,4 +1,4 @@
-"""What models have cost: by day and by what they were asked for, and what is left of today's budget."""
+"""Costs page: model usage by day and purpose, and today's remaining budget."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Looking = Annotated[Viewer, Depends(sees("maintain", "admin"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request, *, every: bool = False) -> Response:
-    """Of a tenant; of all of them where an admin asks for it."""
+    """Show the costs of the tenant, or of all tenants if an admin selects it."""
     every = every and viewer.is_admin
     found = spending.report(viewer.tenant_id, every=every)
     report = found.report
-    # What all tenants have spent is an admin's to know; others hear of it when nothing is left for them either.
+    # Only admins see the total of all tenants; others learn of it once the total limit blocks them too.
     state = report.state if viewer.is_admin or report.state is State.HARD else report.own_state
     return rendering.page(
         request,

@@ -1,4 +1,4 @@
-"""The first page: whether all is well, what waits, and the night; kept up to date by server-sent events."""
+"""Overview page: findings, queues and the nightly run, updated by server-sent events."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from app.services.security import operators
 EVERY_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 15.0
 STREAM_SECONDS: Final = 600.0
-"""A stream ends by itself after this; the browser opens the next."""
+"""Maximum duration of a stream; the browser then opens a new one."""
 STREAMS_MAX: Final = 100
-"""In a process; who comes later is told to ask again, and the page polls."""
+"""Maximum streams per process; further pages get a 503 and poll instead."""
 
 router = APIRouter()
 
@@ -39,14 +39,14 @@ Maintaining = Annotated[Acting, Depends(acts("maintain"))]
 
 @dataclass
 class Streams:
-    """How many streams are open."""
+    """Number of open streams."""
 
     count: int = 0
 
 
 @router.get("/")
 async def first(viewer: Looking, request: Request) -> Response:
-    """The page."""
+    """Show the overview."""
     return await run_in_threadpool(_first, viewer, request)
 
 
@@ -66,7 +66,7 @@ def _first(viewer: Viewer, request: Request) -> Response:
 
 @router.get("/now")
 def live(viewer: Looking, request: Request) -> Response:
-    """What of it changes: for browsers whose stream is broken."""
+    """Render the live part of the page, for polling browsers."""
     return rendering.page(request, viewer, "live", **_live(viewer))
 
 
@@ -76,10 +76,10 @@ def _live(viewer: Viewer) -> dict[str, Any]:
 
 @router.get("/events")
 async def events(viewer: Looking, request: Request) -> Response:
-    """The same as it changes, as server-sent events named `now`."""
+    """Stream the live part as server-sent events named `now`, whenever it changes."""
     streams: Streams = request.app.state.streams
     if streams.count >= STREAMS_MAX:
-        raise Unavailable("too many pages are open: this one asks by itself", retry_after_seconds=30)
+        raise Unavailable("too many open streams: this page polls instead", retry_after_seconds=30)
     return StreamingResponse(
         _events(viewer, streams),
         media_type="text/event-stream",
@@ -116,7 +116,7 @@ def _event(name: str, html: str) -> bytes:
 
 @router.post("/schedule/{name}/run")
 def run(acting: Maintaining, name: str) -> Response:
-    """A run besides the scheduled ones."""
+    """Start a manual run."""
     acting.note("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
     return back("", "run")
@@ -124,7 +124,7 @@ def run(acting: Maintaining, name: str) -> Response:
 
 @router.post("/schedule/{name}/pause")
 def pause(acting: Maintaining, name: str) -> Response:
-    """Nothing of it begins by itself."""
+    """Pause scheduled runs."""
     acting.note("pause", name)
     schedule.pause(acting.tenant_id, name, paused=True)
     return back("", "paused")
@@ -132,7 +132,7 @@ def pause(acting: Maintaining, name: str) -> Response:
 
 @router.post("/schedule/{name}/resume")
 def resume(acting: Maintaining, name: str) -> Response:
-    """It does again."""
+    """Resume scheduled runs."""
     acting.note("resume", name)
     schedule.pause(acting.tenant_id, name, paused=False)
     return back("", "resumed")

@@ -1,4 +1,4 @@
-"""People's rights: the open requests with the days that are left, and what is entered about them."""
+"""Privacy page: open data-subject requests with their deadlines, and the actions on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Guarding = Annotated[Acting, Depends(acts("privacy"))]
 
 @router.get("")
 def page(viewer: Looking, request: Request) -> Response:
-    """What is open, the worst first, and the numbers of the last 24 months."""
+    """Show open requests, most urgent first, and statistics of the last 24 months."""
     return rendering.page(
         request,
         viewer,
@@ -41,7 +41,7 @@ def page(viewer: Looking, request: Request) -> Response:
 
 @router.get("/log")
 def log(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """Every request, those received last first."""
+    """List all requests, newest first."""
     found = privacy_requests.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE, is_open=False)
     following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == PAGE else None
     return rendering.page(request, viewer, "privacy_log", requests=found, following=following)
@@ -49,13 +49,13 @@ def log(viewer: Looking, request: Request, cursor: str | None = None) -> Respons
 
 @router.get("/categories")
 def kept(viewer: Looking, request: Request) -> Response:
-    """How many memories each category has, counted now."""
+    """Count the memories of each category now."""
     return rendering.page(request, viewer, "privacy_categories", running=categories.running(viewer.tenant_id))
 
 
 @router.post("/requests")
 def enter(acting: Guarding) -> Response:
-    """One that came by another way."""
+    """Record a request received through another channel."""
     day = acting.form.get("received", "")
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner")}
     new = read_as(NewRequest, {**fields, "received_at": f"{day}T00:00:00Z" if day else ""})
@@ -66,7 +66,7 @@ def enter(acting: Guarding) -> Response:
 
 @router.post("/requests/{request_id}/confirm")
 def confirm(acting: Guarding, request_id: str) -> Response:
-    """Whoever asked was told that it has come."""
+    """Record that receipt was confirmed to the requester."""
     which = shapes.id_named(request_id, "request")
     acting.note("confirm_request", str(which))
     privacy_requests.confirm(acting.tenant_id, which)
@@ -75,7 +75,7 @@ def confirm(acting: Guarding, request_id: str) -> Response:
 
 @router.post("/requests/{request_id}/deny")
 def deny(acting: Guarding, request_id: str) -> Response:
-    """With the ground."""
+    """Deny a request with its legal basis."""
     which = shapes.id_named(request_id, "request")
     basis = read_as(Denial, {"basis": acting.form.get("basis", "")}).basis
     acting.note("deny_request", str(which))
@@ -85,7 +85,7 @@ def deny(acting: Guarding, request_id: str) -> Response:
 
 @router.post("/requests/{request_id}/complete")
 def complete(acting: Guarding, request_id: str) -> Response:
-    """It is done."""
+    """Record a request as completed."""
     which = shapes.id_named(request_id, "request")
     acting.note("complete_request", str(which))
     privacy_requests.answer(acting.tenant_id, which, "done", None, acting.key_id)

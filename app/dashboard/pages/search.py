@@ -1,6 +1,6 @@
-"""A search that leaves no trace, and why it has found what it shows.
+"""Search page: a search without side effects, with an explanation of each result.
 
-The query is sent in a form's body: an address would stay in histories and logs.
+The query is posted in the body, because URLs end up in browser histories and logs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from app.services.search import search
 from app.services.uses import reviews
 
 TIERS: Final = ("active", "archived")
-"""What is cold isn't searched."""
+"""Tiers offered in the form; cold storage isn't searched."""
 NAMES: Final[Mapping[str, str]] = {
     "words": "words",
     "relevance": "meaning",
-    "actor": "who speaks",
-    "when": "tells a time",
-    "first_person": "speaks of themselves",
-    "statement": "no question",
-    "moment": "happened then",
-    "thread": "its thread",
-    "spread": "brought along",
+    "actor": "speaker",
+    "when": "states a time",
+    "first_person": "first person",
+    "statement": "statement",
+    "moment": "time match",
+    "thread": "same thread",
+    "spread": "linked result",
 }
-"""Of the parts of a score; the others are called as they are."""
+"""Labels of score parts; parts not listed use their own name."""
 FIELDS: Final = (
     *("query", "subject", "thread", "limit", "mode", "kind", "tags", "as_of", "superseded"),
     *(f"tier_{tier}" for tier in TIERS),
@@ -54,12 +54,12 @@ Asking = Annotated[Acting, Depends(acts("read", asks_why=False))]
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What one signal has given a result.
+    """Contribution of one signal to a result's score.
 
     Attributes:
-        value: Its part of the score, or what it has lifted or lowered it by.
-        share: Of the score, as far as it has raised it.
-        factor: Where it multiplies.
+        value: Amount added to the score, negative if it lowered the score.
+        share: Fraction of the final score; 0 for factors that lower it.
+        factor: Multiplier, if the signal multiplies the score.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Signal:
 
 @router.get("/search")
 def form(viewer: Reading, request: Request) -> Response:
-    """The form alone."""
+    """Show the empty form."""
     return _page(request, viewer, {"tier_active": "on", "limit": "10"})
 
 
 @router.post("/search")
 def ask(acting: Asking, request: Request) -> Response:
-    """What it finds; nothing counts as used, nothing is primed, and no reranker is asked."""
+    """Run the search without reinforcement, priming and reranking."""
     given = acting.form
     try:
         wanted = request_of(given)
@@ -90,16 +90,16 @@ def ask(acting: Asking, request: Request) -> Response:
 
 @router.get("/reviews")
 def flagged(viewer: Reading, request: Request) -> Response:
-    """Memories that a review or a self-test couldn't find."""
+    """List memories flagged by a failed review or self-test."""
     found = reviews.flagged(viewer.tenant_id, FLAGGED_MAX)
     return rendering.page(request, viewer, "reviews", found=found, most=FLAGGED_MAX)
 
 
 def request_of(given: Mapping[str, str]) -> SearchRequest:
-    """The search that a form asks for.
+    """Build the search request from the form.
 
     Raises:
-        Invalid: A field is wrong.
+        Invalid: A field is invalid.
     """
     filled = {name: value.strip() for name, value in given.items() if value.strip()}
     if "query" not in filled:
@@ -114,7 +114,7 @@ def request_of(given: Mapping[str, str]) -> SearchRequest:
         asked["tags"] = [tag.strip() for tag in filled["tags"].split(",") if tag.strip()]
     if "limit" in filled:
         if not (filled["limit"].isascii() and filled["limit"].isdigit()):
-            raise Invalid(errors=[FieldError("limit", "isn't a whole number", None, RESULTS_MAX)])
+            raise Invalid(errors=[FieldError("limit", "must be a whole number", None, RESULTS_MAX)])
         asked["limit"] = int(filled["limit"])
     if "as_of" in filled:
         day = filled["as_of"]
@@ -123,7 +123,7 @@ def request_of(given: Mapping[str, str]) -> SearchRequest:
 
 
 def signals(result: SearchResult) -> list[Signal]:
-    """What the score is made of: parts are added, then factors multiply, one after the other."""
+    """Break a score down: parts are summed, then factors are applied in order."""
     told = result.explain or {}
     parts = {name: value for name, value in told.items() if isinstance(value, int | float) and value}
     whole = result.score or 1.0

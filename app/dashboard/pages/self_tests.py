@@ -1,4 +1,4 @@
-"""Self-tests: how the service's questions to its own memory went, run by run, and what they have flagged."""
+"""Self-tests page: results by run, charts, and memories flagged by failures."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DRAWN: Final[Mapping[str, str]] = {
     "recall": "deleted",
     "coherence": "archived",
 }
-"""The colour of the line of each kind that is of a memory; speed has a chart of its own."""
+"""Line colour by kind of memory test; search latency has a separate chart."""
 ASKS: Final[Mapping[str, str]] = {
-    "connection": "a linked memory is found by words and links alone",
-    "application": "a memory is found by a question made of its own words",
-    "other_words": "a memory is found by a question in other words",
-    "recall": "recall brings a memory up for that question",
-    "coherence": "a summary says the key points of its sources",
+    "connection": "a linked memory is found by words and links only",
+    "application": "a question in the memory's own words finds it",
+    "other_words": "a paraphrased question finds the memory",
+    "recall": "recall returns the memory for the paraphrased question",
+    "coherence": "a summary contains the key points of its sources",
 }
 
 router = APIRouter(prefix="/tests")
@@ -47,7 +47,7 @@ Maintaining = Annotated[Acting, Depends(acts("maintain"))]
 
 @dataclass(frozen=True)
 class Charts:
-    """What is drawn of runs: percent passed by kind, and milliseconds, by their moment."""
+    """Chart data: pass rates in percent by kind, and latencies in milliseconds, over time."""
 
     passed: list[Line]
     speed: list[Line]
@@ -57,7 +57,7 @@ class Charts:
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
-    """Runs, the newest first, with charts of those that have ended."""
+    """Show runs, newest first, with charts of completed runs."""
     found = self_tests.page(viewer.tenant_id, shapes.place_in_cursor(cursor), RUNS)
     flagged = reviews.flagged(viewer.tenant_id, FLAGGED + 1)
     last = found[-1] if len(found) == RUNS else None
@@ -83,20 +83,20 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 
 @router.post("/run")
 def run(acting: Maintaining) -> Response:
-    """A run, whether one is due or not."""
+    """Start a run, even if none is due."""
     acting.note("run_self_tests")
     jobs.create(acting.tenant_id, self_tests.KIND, {}, actor=acting.key_id)
     return back("/tests", "tested")
 
 
 def _share(run: Run, kind: str) -> float | None:
-    """The share of a run's tests of a kind that have passed; None where there were none."""
+    """Return the pass rate of a kind in a run; None if it had no tests."""
     found = run.results.get(kind)
     return found["passed"] / tested(found) if found and tested(found) else None
 
 
 def _charts(runs: Sequence[Run]) -> Charts:
-    """The charts of runs in the order of time."""
+    """Build the charts from runs in chronological order."""
     passed = [
         Line(
             kind,

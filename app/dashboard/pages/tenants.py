@@ -1,4 +1,4 @@
-"""Tenants side by side, those first whose work waits longest; an admin chooses whose pages to see."""
+"""Tenants page: compare tenants by backlog, and select the tenant to view."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Looking = Annotated[Viewer, Depends(sees("admin"))]
 def page(
     viewer: Looking, request: Request, name: Annotated[str, Query(max_length=NAME_MAX, pattern=r"^[^\x00]*$")] = ""
 ) -> Response:
-    """By what waits; by name where some of one is given."""
+    """List tenants by longest backlog, or those whose name contains the search text."""
     words = name.strip()
     found = tenants_abreast.called(words) if words else tenants_abreast.waiting_longest()
     return rendering.page(

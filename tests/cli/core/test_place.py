@@ -52,7 +52,7 @@ def test_the_key_of_a_home_is_not_shown_to_another_machine(home: Path) -> None:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(Failure, match="isn't an address"):
+    with pytest.raises(Failure, match="isn't a valid API address"):
         find("localhost:8000")
 
 
@@ -92,7 +92,7 @@ def test_another_programs_answer_is_said_to_be_that(cli: Cli, api: Stub) -> None
     api.replies["GET /v1/stats"] = Reply(200, b"<html>Welcome</html>")
     done = cli("stats")
     assert done.code == 1
-    assert "doesn't answer like Ebbing's API" in done.err
+    assert "isn't from an Ebbing API" in done.err
 
 
 def test_a_wrong_setting_is_named(cli: Cli) -> None:

@@ -66,7 +66,7 @@ def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.Cap
 def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(REPORT, 3.2)
     shown = capsys.readouterr().out
-    assert "3 by rules; no model was asked, since none is set" in shown
+    assert "3 by rules; no model configured" in shown
     assert "0.70 (emotional 6) We moved to Kiel" in shown
 
 
@@ -79,9 +79,9 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
     assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
-    assert "the same words once more: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
     show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
-    assert "the model has answered nothing so far" in capsys.readouterr().out
+    assert "no model response so far" in capsys.readouterr().out
 
 
 def test_a_demo_that_went_well_has_nothing_wrong() -> None:
@@ -91,7 +91,7 @@ def test_a_demo_that_went_well_has_nothing_wrong() -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (replace(REPORT, kinds={"semantic": 2}), "2 of 3 memories were kept"),
+        (replace(REPORT, kinds={"semantic": 2}), "2 of 3 memories were stored"),
         (replace(REPORT, questions=REPORT.questions[1:]), "only 0 of 1 questions"),
         (replace(REPORT, edit_is_found=False), "an edited memory"),
         (replace(REPORT, delete_is_gone=False), "a deleted memory"),
@@ -114,7 +114,7 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
         "/srv/a b/api-key",
         "embedded, in /srv/a b/postgres",
         "embedded, in /srv/a b/redis",
-        "none is needed",
+        "none (optional)",
         "/srv/a b/logs",
         "EBBING_HOME='/srv/a b' ebbing doctor",
         "Ctrl-C",
@@ -123,13 +123,13 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
     assert "secret" not in shown
     by_url = Settings(database_url=SecretStr("postgresql://secret"), redis_url=SecretStr("redis://secret"))
     shown = banner(by_url.model_copy(update={"docs_enabled": False}), SERVICE, Path(".ebbing").resolve(), 1)
-    assert "by EBBING_DATABASE_URL" in shown
-    assert "by EBBING_REDIS_URL" in shown
+    assert "from EBBING_DATABASE_URL" in shown
+    assert "from EBBING_REDIS_URL" in shown
     assert "/docs" not in shown
     assert "secret" not in shown
 
 
-@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "searched by m-1 with 64 dimensions")])
+@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "Searches still use m-1 with 64 dimensions")])
 def test_the_start_says_that_the_embedding_model_has_changed(
     api: Stub, tmp_path: Path, is_settings: bool, said: str | None
 ) -> None:
@@ -149,8 +149,8 @@ def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
     ("event", "said"),
     [
         (Event(What.DIED, "redis", message="redis ended with signal SIGKILL."), "redis ended with signal SIGKILL."),
-        (Event(What.RESTARTED, "redis", pid=7), "redis started again (process 7)."),
-        (Event(What.KILLED, "api"), "api didn't stop in its time and was killed."),
+        (Event(What.RESTARTED, "redis", pid=7), "redis restarted (process 7)."),
+        (Event(What.KILLED, "api"), "api didn't stop in time and was killed."),
         (Event(What.UP), "the banner"),
         (Event(What.DOWN, seconds=1.94), "Stopped in 1.9 s."),
         (Event(What.STARTED, "api"), ""),

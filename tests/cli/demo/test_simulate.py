@@ -51,7 +51,7 @@ def test_each_profile_has_a_row_with_its_baselines_below(cli: Cli) -> None:
     own = [name for profile in ("spec", "mnemex", "cmm", "memory_decay") for name in (profile, "lru")]
     assert [row[0] for row in rows] == [KEEP_ALL, *own]
     assert rows[1][1:] == ["12", "100.0%", "75.0%", "0.0%", "50.0%", "96.0%", "98.0%", "4.0%", "25.0%", "2.0"]
-    assert "things that matter" in done.err
+    assert "important memories" in done.err
 
 
 def test_json_says_which_year_it_was(cli: Cli) -> None:

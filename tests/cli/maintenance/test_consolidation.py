@@ -64,18 +64,18 @@ def test_lineage_is_told_of_both_ends(cli: Cli, api: Stub) -> None:
     made = {**MERGE, "id": "m2", "status": "done", "summary_id": "s"}
     api.replies["GET /v1/memories/s/lineage"] = Reply(200, {"id": "s", "made_from": made, "merged_into": [MERGE]})
     told = cli("consolidation", "lineage", "s").out.splitlines()
-    assert told[0] == "made by merge m2 (duplicates, done, summary s)"
+    assert told[0] == "created by merge m2 (duplicates, done, summary s)"
     assert told[1].split() == ["source", "a"]
-    assert told[2] == "taken by merge m1 (duplicates, waiting)"
+    assert told[2] == "used by merge m1 (duplicates, waiting)"
     api.replies["GET /v1/memories/b/lineage"] = Reply(200, {"id": "b", "made_from": None, "merged_into": []})
-    assert "nothing was made of it" in cli("consolidation", "lineage", "b").out
+    assert "is not part of any merge" in cli("consolidation", "lineage", "b").out
 
 
 def test_a_yes_is_followed_until_it_is_carried_out(cli: Cli, api: Stub) -> None:
     job = {"id": "j1", "status": "done", "kind": "approve", "done": 4, "total": None, "counts": {}, "log": []}
     api.replies[f"POST {PATH}/merges/m1/approve"] = Reply(202, {"job_id": "j1"})
     api.replies["GET /v1/jobs/j1"] = Reply(200, job)
-    assert "4 memories have a summary now" in cli("consolidation", "approve", "m1").out
+    assert "applied merge m1: 4 memories summarised" in cli("consolidation", "approve", "m1").out
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed", "error": "its memories have changed"})
     failed = cli("consolidation", "approve", "m1")
     assert failed.code == 1
@@ -91,7 +91,7 @@ def test_a_dry_run_lists_groups_and_why(cli: Cli, api: Stub) -> None:
     assert "2 memories" in told
     assert "a boat" in told
     assert "\x1b" not in told
-    assert "There are more groups" in told
+    assert "there are more groups" in told
     assert api.asked[0].json == {"level": "light", "dry_run": True, "limit": 1000}
 
 
@@ -105,5 +105,5 @@ def test_who_has_just_begun_is_told_why_nothing_happens(cli: Cli, api: Stub) -> 
     assert "consolidation.keep_days" in cli("maintain", "consolidate", "--wait").out
     counts = {"looked_at": 34, "merged": 25, "summaries": 5, "linked": 2}
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"done": 34, "counts": counts})
-    told = "34 memories looked at; 25 merged into 5 summaries, 2 groups linked"
+    told = "34 memories processed; 25 merged into 5 summaries, 2 groups linked"
     assert told in cli("maintain", "consolidate", "--wait").out

@@ -57,7 +57,7 @@ def test_a_letter_is_shown(cli: Cli, api: Stub) -> None:
 
 def test_a_letter_is_replayed(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/l1/replay"] = Reply(202, letter())
-    assert "1 letter is replayed" in cli("dead-letters", "replay", "l1", "--tenant", "t1").out
+    assert "replayed 1 dead letter" in cli("dead-letters", "replay", "l1", "--tenant", "t1").out
     assert api.asked[0].path == f"{PATH}/l1/replay?tenant_id=t1"
 
 
@@ -85,7 +85,7 @@ def test_all_of_a_reason_are_replayed_until_none_is_left(cli: Cli, api: Stub, pa
 
 def test_a_letter_is_discarded_for_a_reason(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/l1/discard"] = Reply(200, letter())
-    assert "1 letter is discarded" in cli("dead-letters", "discard", "l1", "--because", "not needed").out
+    assert "discarded 1 dead letter" in cli("dead-letters", "discard", "l1", "--because", "not needed").out
     assert api.asked[0].json == {"reason": "not needed"}
 
 
@@ -96,7 +96,7 @@ def test_many_are_discarded_only_when_confirmed(cli: Cli, api: Stub, answer: str
     done = cli("dead-letters", "discard", "--reason", "DataError", "--because", "old", given=answer)
     assert "12 dead letters" in done.err
     assert (done.code == 0) == discards
-    assert ("12 letters are discarded" in done.out) == discards
+    assert ("discarded 12 dead letters" in done.out) == discards
     assert len(api.asked) == 1 + discards
 
 

@@ -86,12 +86,12 @@ def test_another_policy_stands_beside_with_what_it_would_move(cli: Cli, api: Stu
     shown = words(done.out)
     assert shown[0][-8:] == ["what-if", "active", "what-if", "archived", "what-if", "cold", "what-if", "deleted"]
     assert shown[3] == ["2026-11-21", "1", "990", "10", "0", "0", "998", "2", "0", "0"]
-    assert "at once 1,204 would move from active to cold: m0, m1, m2, …" in done.out
+    assert "1,204 would move at once from active to cold: m0, m1, m2, …" in done.out
 
 
 def test_a_change_that_moves_nothing_says_so(cli: Cli, api: Stub) -> None:
     api.replies["POST /v1/forecast"] = Reply(200, compared(1) | {"moves": []})
-    assert "would move no memory at once" in cli("forecast", "--set", "history_days=7").out
+    assert "would not move any memory at once" in cli("forecast", "--set", "history_days=7").out
 
 
 def test_a_file_s_policy_is_changed_by_what_is_set(cli: Cli, api: Stub, folder: Path) -> None:
@@ -107,12 +107,12 @@ def test_a_file_s_policy_is_changed_by_what_is_set(cli: Cli, api: Stub, folder: 
     [
         (["--set", "tiers"], "field=value"),
         (["--set", "=1"], "field=value"),
-        (["--set", "a=1", "--set", "a.b=2"], "goes through a"),
-        (["--policy", "list.json"], "holds no object"),
-        (["--policy", "bad.json"], "isn't JSON"),
+        (["--set", "a=1", "--set", "a.b=2"], "already has a plain value"),
+        (["--policy", "list.json"], "must contain a JSON object"),
+        (["--policy", "bad.json"], "invalid JSON"),
         (["--policy", "none.json"], "none.json"),
         (["--plot", "forecast.jpg"], ".svg"),
-        (["--plot", "nowhere/forecast.png"], "no folder"),
+        (["--plot", "nowhere/forecast.png"], "no such folder"),
         (["--days", "3651"], "less than or equal to 3650"),
     ],
 )
@@ -150,7 +150,7 @@ def test_it_is_drawn_as_a_png(cli: Cli, folder: Path, last: int) -> None:
 def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:
     assert cli("forecast", "--set", "forgetting.profile=cmm", "--plot", "f.SVG").code == 0
     said = texts(folder / "f.SVG")
-    assert {"policy in force", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
+    assert {"current policy", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
 
 
 def test_no_memories_are_drawn_too(cli: Cli, api: Stub, folder: Path) -> None:

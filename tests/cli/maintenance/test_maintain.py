@@ -29,7 +29,7 @@ def _started(api: Stub, pauses: list[float]) -> None:
 
 @each
 def test_it_starts_a_job_and_names_it(cli: Cli, api: Stub, kind: str) -> None:
-    assert cli("maintain", kind).out == "job j1 is started\n"
+    assert cli("maintain", kind).out == "started job j1\n"
     assert json.loads(cli("maintain", kind, "--json", "--as-of", "2026-01-01T00:00:00Z").out) == {"job_id": "j1"}
     assert [(asked.path, asked.json) for asked in api.asked] == [
         (f"/v1/maintenance/{kind}", {}),
@@ -40,10 +40,10 @@ def test_it_starts_a_job_and_names_it(cli: Cli, api: Stub, kind: str) -> None:
 @each
 def test_it_waits_where_that_is_wanted(cli: Cli, api: Stub, pauses: list[float], kind: str) -> None:
     done = cli("maintain", kind, "--wait")
-    assert (done.code, done.out) == (0, "3 memories looked at; decay asks for 2 to archived, 1 to cold\n")
+    assert (done.code, done.out) == (0, "3 memories processed; new tiers: 2 to archived, 1 to cold\n")
     assert len(pauses) == 2
     api.replies[JOB] = job("done", 3)
-    assert cli("maintain", kind, "--wait").out == "3 memories looked at; nothing changes its tier\n"
+    assert cli("maintain", kind, "--wait").out == "3 memories processed; no tier changes\n"
     assert json.loads(cli("maintain", kind, "--wait", "--json").out) == job("done", 3).body
 
 
@@ -52,7 +52,7 @@ def test_a_job_that_fails_fails_the_command(cli: Cli, api: Stub, status: str) ->
     api.replies[JOB] = job(status, 1, error="ValueError")
     done = cli("maintain", "sweep", "--wait")
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"ebbing: the job j1 is {status} (ValueError): what it has done stays\n"
+    assert done.err == f"ebbing: job j1 {status} (ValueError); completed work is not reverted\n"
     done = cli("maintain", "sweep", "--wait", "--json")
     assert (done.code, json.loads(done.out)["status"]) == (1, status)
 
@@ -73,7 +73,7 @@ def test_a_dry_run_shows_all_pages_as_one(cli: Cli, api: Stub, kind: str) -> Non
     done = cli("maintain", kind, "--dry-run", "--as-of", "2030-01-01T00:00:00Z")
     assert done.code == 0
     assert all(f"m{n}" in done.out and f"weak {n}" in done.out for n in range(3))
-    assert done.out.endswith("8 memories are due; decay asks for 3 to cold\n")
+    assert done.out.endswith("8 memories due; new tiers: 3 to cold\n")
     asked = {"dry_run": True, "as_of": "2030-01-01T00:00:00+00:00", "limit": 1000}
     assert [each.json for each in api.asked] == [asked, {**asked, "cursor": "c"}]
     shown = json.loads(cli("maintain", kind, "--dry-run", "--json").out)
@@ -83,7 +83,7 @@ def test_a_dry_run_shows_all_pages_as_one(cli: Cli, api: Stub, kind: str) -> Non
 
 def test_a_dry_run_in_which_nothing_changes_shows_no_table(cli: Cli, api: Stub) -> None:
     api.replies["POST /v1/maintenance/sweep"] = Reply(200, {"changes": [], "counts": NOTHING, "next_cursor": None})
-    assert cli("maintain", "sweep", "--dry-run").out == "0 memories are due; nothing changes its tier\n"
+    assert cli("maintain", "sweep", "--dry-run").out == "0 memories due; no tier changes\n"
 
 
 def test_a_long_list_is_cut_for_people_alone(cli: Cli, api: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,4 +111,4 @@ def test_deleting_is_asked_about_and_listing_isnt(cli: Cli, api: Stub) -> None:
     assert "j1" in cli("maintain", "delete", "--yes").out
     page: dict[str, Any] = {"changes": [], "counts": {"looked_at": 2, "deleted": 0}, "next_cursor": None}
     api.replies[f"POST {path}"] = Reply(200, page)
-    assert "2 memories are due; nothing changes its tier" in cli("maintain", "delete", "--dry-run").out
+    assert "2 memories due; no tier changes" in cli("maintain", "delete", "--dry-run").out

@@ -70,7 +70,7 @@ def test_the_policy_is_shown_field_by_field(cli: Cli, api: Stub) -> None:
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == f"version 3, in force, since {AT}"
-    assert lines[1] == "version 4 follows at 2026-12-01T00:00:00Z"
+    assert lines[1] == "next: version 4 from 2026-12-01T00:00:00Z"
     assert any(line.split() == ["forgetting.parameters.law", "quadratic"] for line in lines)
     assert json.loads(cli("policy", "show", "--version", "2", "--json").out)["policy"] == POLICY
     assert api.asked[-1].path == "/v1/policy?version=2"
@@ -127,7 +127,7 @@ def test_a_change_is_shown_asked_about_and_made(cli: Cli, api: Stub, terminal: N
     done = cli("policy", "set", "--set", "tiers.archived_below=0.9", "--at", "2030-01-01", given="y\n")
     assert done.code == 0, done
     assert "moves 1,200 memories" in done.out
-    assert f"version 2 holds from {AT} on\nthe memories move to it: ebbing jobs watch j1\n" in done.out
+    assert f"version 2 applies from {AT}\nmigrating memories to it: ebbing jobs watch j1\n" in done.out
     change = {"policy": {"tiers": {"archived_below": 0.9}}, "effective_at": "2030-01-01T00:00:00+00:00"}
     assert sent(api) == [change | {"dry_run": True}, change | {"expected_version": 1}]
 
@@ -160,19 +160,19 @@ def test_a_dry_run_makes_no_change(cli: Cli, api: Stub) -> None:
 def test_what_changes_nothing_is_not_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[PUT] = Reply(200, outcome(version=1, changes=[], effects=EFFECTS))
     done = cli("policy", "set", "--preset", "development", "--yes")
-    assert (done.code, done.out) == (0, "nothing changes: version 1 says so already\n")
+    assert (done.code, done.out) == (0, "no change: version 1 already has these values\n")
     assert len(api.asked) == 1
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "name what to change"),
+        ((), "nothing to change"),
         (("--set", "tiers"), "field=value"),
-        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "goes through"),
+        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "already has a plain value"),
         (("nowhere.json",), "nowhere.json can't be read"),
-        (("broken.json",), "broken.json isn't JSON"),
-        (("list.json",), "holds no object of fields"),
+        (("broken.json",), "broken.json: invalid JSON"),
+        (("list.json",), "must contain a JSON object of fields"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
 )

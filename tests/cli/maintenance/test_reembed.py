@@ -27,7 +27,7 @@ def _started(api: Stub, pauses: list[float]) -> None:
 
 def test_it_waits_until_the_job_is_done(cli: Cli, api: Stub, pauses: list[float]) -> None:
     done = cli("reembed")
-    assert (done.code, done.out) == (0, "3 memories embedded, and searched by the new model\n")
+    assert (done.code, done.out) == (0, "3 memories embedded; searches use the new model\n")
     assert [asked.method for asked in api.asked] == ["POST", "GET", "GET", "GET"]
     assert api.asked[0].json == {}
     assert len(pauses) == 2
@@ -42,7 +42,7 @@ def test_a_job_that_fails_fails_the_command(cli: Cli, api: Stub, status: str) ->
     api.replies[JOB] = job(status, 1, error="Conflict")
     done = cli("reembed")
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"ebbing: the job j1 is {status} (Conflict): memories are found as before\n"
+    assert done.err == f"ebbing: job j1 {status} (Conflict); searches still use the old model\n"
     done = cli("reembed", "--json")
     assert (done.code, json.loads(done.out)["status"]) == (1, status)
 
@@ -51,14 +51,14 @@ def test_what_was_set_aside_is_told(cli: Cli, api: Stub) -> None:
     api.replies[JOB] = job("done", 2, counts={"set_aside": 1})
     done = cli("reembed")
     assert done.code == 0
-    assert "1 the model couldn't do" in done.err
+    assert "1 couldn't be embedded" in done.err
 
 
 def test_it_need_not_be_waited_for(cli: Cli, api: Stub) -> None:
-    assert cli("reembed", "--no-wait").out == "job j1 is started\n"
+    assert cli("reembed", "--no-wait").out == "started job j1\n"
     assert json.loads(cli("reembed", "--no-wait", "--json").out) == {"job_id": "j1"}
     api.replies[START] = Reply(202, {"job_ids": ["j1", "j2"]})
-    assert cli("reembed", "--no-wait", "--every-tenant").out == "job j1 is started\njob j2 is started\n"
+    assert cli("reembed", "--no-wait", "--every-tenant").out == "started job j1\nstarted job j2\n"
     assert [asked.method for asked in api.asked] == ["POST"] * 3
 
 
@@ -85,7 +85,7 @@ def every(*left: tuple[int, int]) -> Any:
 def test_every_tenant_is_followed_by_what_is_left(cli: Cli, api: Stub) -> None:
     api.replies[START] = every((9, 2), (4, 1), (0, 1), (0, 0))
     done = cli("reembed", "--every-tenant")
-    assert (done.code, done.out) == (0, "2 tenants have moved\n")
+    assert (done.code, done.out) == (0, "2 tenants moved\n")
     assert [asked.json for asked in api.asked[:2]] == [{"every_tenant": True}, {"every_tenant": True, "dry_run": True}]
     api.replies[START] = every((0, 0))
     shown = json.loads(cli("reembed", "--every-tenant", "--json").out)
@@ -97,7 +97,7 @@ def test_a_standstill_of_every_tenant_fails_the_command(cli: Cli, api: Stub, mon
     api.replies[START] = every((4, 1))
     done = cli("reembed", "--every-tenant")
     assert done.code == 1
-    assert "4 memories of 1 tenants left, and nothing has moved" in done.err
+    assert "4 memories of 1 tenants left, no progress" in done.err
 
 
 def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:

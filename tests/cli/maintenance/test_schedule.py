@@ -40,12 +40,12 @@ def test_it_is_listed(cli: Cli, api: Stub, found: dict[str, Any], words: tuple[s
 
 def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> None:
     api.replies[f"POST {NIGHT}/run"] = Reply(202, run("queued"))
-    assert cli("schedule", "run", "night").out == "job j1 is started\n"
+    assert cli("schedule", "run", "night").out == "started job j1\n"
     job = {"id": "j1", "kind": "night", "total": None, "done": 7, "counts": {"sweep": 7}, "status": "done"}
     api.replies["GET /v1/jobs/j1"] = [Reply(200, job | {"status": "running"}), Reply(200, job)]
     done = cli("schedule", "run", "night", "--wait")
     assert (done.code, len(pauses)) == (0, 1)
-    assert "night is done, 7 dealt with" in done.out
+    assert "night: done, 7 processed" in done.out
     assert "sweep" in done.out
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed"})
     done = cli("schedule", "run", "night", "--wait", "--json")
@@ -86,7 +86,7 @@ def test_its_dry_run_shows_all_pages_as_one_by_step(cli: Cli, api: Stub) -> None
 def test_it_rests_and_goes_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {NIGHT}/pause"] = Reply(200, schedule(paused=True))
     api.replies[f"POST {NIGHT}/resume"] = Reply(200, schedule())
-    assert cli("schedule", "pause", "night").out == "night rests until it is resumed\n"
+    assert cli("schedule", "pause", "night").out == "night is paused\n"
     assert cli("schedule", "resume", "night").out == "night runs next at 2026-03-09 02:17\n"
     assert json.loads(cli("schedule", "resume", "night", "--json").out) == schedule()
 

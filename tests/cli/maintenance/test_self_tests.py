@@ -24,7 +24,7 @@ def _started(api: Stub, pauses: list[float]) -> None:
 
 
 def test_it_starts_a_job_and_shows_what_came_of_it(cli: Cli, api: Stub) -> None:
-    assert cli("maintain", "selftest").out == "job j1 is started\n"
+    assert cli("maintain", "selftest").out == "started job j1\n"
     api.replies["GET /v1/jobs/j1"] = job("done", {"connection_passed": 2, "application_failed": 1})
     lines = [line.split() for line in cli("maintain", "selftest", "--wait").out.splitlines()]
     assert ["connection", "2", "0"] in lines
@@ -68,7 +68,7 @@ def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> N
     stats = {"memories": {}, "pending": {}, "lanes": {}, "dead_letters": 0, "self_tests": [run | speed]}
     api.replies["GET /v1/stats"] = Reply(200, stats)
     out = cli("stats").out
-    assert all(head in out for head in ("own words", "other words", "recall brings it", "recall empty"))
+    assert all(head in out for head in ("original words", "paraphrase", "recalled", "empty recalls"))
     assert "2026-03-08 95% of 20 60% of 20 40% of 20 30% 50.0 ms" in [
         " ".join(line.split()) for line in out.splitlines()
     ]
@@ -76,6 +76,6 @@ def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> N
 
 def test_reviews_can_be_those_that_failed(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/reviews"] = Reply(200, {"reviews": [], "total": 0})
-    assert cli("reviews", "--flagged").err == "nothing is flagged\n"
+    assert cli("reviews", "--flagged").err == "no memory is flagged\n"
     assert api.asked[-1].path == "/v1/reviews?by=flagged"
     assert cli("reviews", "--flagged", "--danger").code == 2

@@ -70,8 +70,8 @@ def test_nothing_spent_and_no_limit_are_said(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/usage"] = Reply(200, {"usage": [], "today": today})
     done = cli("usage")
     assert done.code == 0
-    assert "no model was asked" in done.err
-    assert done.out.splitlines() == ["today: 0 tokens, cost 0.0000, budget ok", "no limit is set"]
+    assert "no model calls" in done.err
+    assert done.out.splitlines() == ["today: 0 tokens, cost 0.0000, budget ok", "no limit configured"]
 
 
 def test_days_and_tenant_are_asked_for(cli: Cli, api: Stub) -> None:

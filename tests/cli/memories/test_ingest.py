@@ -78,9 +78,9 @@ def test_a_batch_ends_before_it_gets_too_large(cli: Cli, api: Stub, folder: Path
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("tea at four", "a.jsonl:2: isn't JSON"),
-        ('{"text": "x"', "a.jsonl:2: isn't JSON"),
-        ("[1, 2]", "a.jsonl:2: a memory is an object"),
+        ("tea at four", "a.jsonl:2: invalid JSON"),
+        ('{"text": "x"', "a.jsonl:2: invalid JSON"),
+        ("[1, 2]", "a.jsonl:2: expected one JSON object per line"),
         ("x" * 1_100_000, "a.jsonl:2: the line is too long"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_chat_is_sent_as_messages_and_what_has_no_text_is_told(
     assert {asked.headers["content-type"] for asked in api.asked} == {"application/json"}
     assert "3 memories accepted in 1 request" in done.out
     assert "2 messages without text skipped" in done.out
-    assert "2 parts of messages left out" in done.out
+    assert "2 non-text parts of messages ignored" in done.out
 
 
 def test_a_long_chat_is_sent_in_requests_of_so_many_messages(cli: Cli, api: Stub, folder: Path) -> None:
@@ -178,8 +178,8 @@ def test_a_refused_message_is_named_by_its_place_in_the_chat(cli: Cli, api: Stub
     ("content", "said"),
     [
         ('{"messages": 1}', "a.json:1: messages must be a list of objects"),
-        ('{\n"text": "x"}', "a.json:1: isn't JSON"),
-        ('{"text": "x"}\n{\n"messages": []}', "a.json:2: isn't JSON"),
+        ('{\n"text": "x"}', "a.json:1: invalid JSON"),
+        ('{"text": "x"}\n{\n"messages": []}', "a.json:2: invalid JSON"),
         ('{"text": "' + "x" * 2**20 + '"}', "a.json:1: the line is too long"),
     ],
     ids=["no list", "no messages", "a second object", "a long memory"],

@@ -61,7 +61,7 @@ def test_json_is_the_answer_as_it_came(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memories", "told"), [([], "nothing comes to mind\n"), (BROUGHT["memories"], "nothing fits the budget\n")]
+    ("memories", "told"), [([], "no relevant memories\n"), (BROUGHT["memories"], "no memory fits the budget\n")]
 )
 def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: object, told: str) -> None:
     api.replies["POST /v1/recall"] = Reply(200, {**BROUGHT, "memories": memories, "context": "", "ids": []})

@@ -59,11 +59,11 @@ def test_it_shows_what_changes_and_where_used_memories_stand(cli: Cli, api: Stub
     shown = lines(done.out)
     for line in (
         "ranking.role 0.75 0.5",
-        "recorded searches replayed: 1,204",
-        "left out, with a hidden memory: 3",
-        "ranked by the policy in force as they were answered: 1,200",
+        "replayed searches: 1,204",
+        "skipped, with a hidden memory: 3",
+        "same order as originally returned, under the current policy: 1,200",
         "top 10 340 94.1%",
-        "uses after them: 101, searches with a use: 90",
+        "reported uses: 101, searches with a use: 90",
         "recall at 10 0.900 0.920 +0.020 [-0.010, +0.050]",
         "reciprocal rank 0.500 0.400 -0.100 [-0.200, -0.050]",
         "before: m0, m1, m2, …",
@@ -95,16 +95,16 @@ def test_what_was_printed_by_policy_show_can_be_replayed(cli: Cli, api: Stub, fo
 def test_without_uses_it_says_how_to_report_them(cli: Cli, api: Stub) -> None:
     api.replies[REPLAY] = Reply(200, FOUND | {"uses": None, "vitals": "present", "changes": [], "examples": []})
     shown = cli("replay").out
-    assert "no use was reported after these searches: report uses with POST /v1/observations" in shown
-    assert "strength and importance are those of now, under either policy" in shown
+    assert "no uses were reported for these searches: report them with POST /v1/observations" in shown
+    assert "both policies use current strength and importance values" in shown
     assert "mean overlap" not in shown, "nothing is compared"
 
 
 def test_without_records_it_shows_no_figures(cli: Cli, api: Stub) -> None:
     api.replies[REPLAY] = Reply(200, FOUND | {"searches": 0, "changes": [], "left_out": {"other_layout": 2}})
     assert lines(cli("replay").out) == [
-        "recorded searches replayed: 0",
-        "left out, recorded by another version of Ebbing: 2",
+        "replayed searches: 0",
+        "skipped, recorded by an incompatible version of Ebbing: 2",
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_fit_prints_the_command_that_would_apply_it(cli: Cli, api: Stub) -> No
     assert api.asked[0].json == {}
     sets = "--set ranking.role=0.1 --set ranking.actor=1.25"
     assert lines(done.out)[-3:] == [
-        "proposed, and not applied:",
+        "proposal, not applied:",
         f"ebbing replay {sets}",
         f"ebbing policy set {sets}",
     ]
@@ -131,7 +131,7 @@ def test_a_fit_that_proposes_nothing_says_why(cli: Cli, api: Stub) -> None:
 def test_a_fit_takes_no_other_policy(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
     done = cli("replay", "--fit", *words)
     assert (done.code, api.asked) == (2, [])
-    assert "--fit starts from the policy in force" in done.err
+    assert "--fit uses the current policy" in done.err
 
 
 def test_without_consent_the_api_says_what_to_do(cli: Cli, api: Stub) -> None:

@@ -20,7 +20,7 @@ def _two(api: Stub, pauses: list[float]) -> None:
 
 
 def test_each_memory_is_told_of(cli: Cli, api: Stub) -> None:
-    assert cli("restore", "m1", "m2").out == "m1 is active\nm2 comes back by job j1\n"
+    assert cli("restore", "m1", "m2").out == "m1 is active\nm2 is being restored by job j1\n"
     assert json.loads(cli("restore", "m1", "m2", "--json").out) == {
         "restored": [{"id": "m1", "job_id": None}, {"id": "m2", "job_id": "j1"}]
     }

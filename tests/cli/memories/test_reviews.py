@@ -57,7 +57,7 @@ def test_what_is_due_is_listed(cli: Cli, api: Stub) -> None:
 def test_nothing_to_review_is_said(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/reviews"] = Reply(200, {"reviews": [], "total": 0})
     done = cli("reviews")
-    assert (done.code, done.out, done.err) == (0, "", "nothing is due\n")
+    assert (done.code, done.out, done.err) == (0, "", "no memory is due\n")
 
 
 def test_a_result_is_entered(cli: Cli, api: Stub) -> None:
@@ -65,7 +65,7 @@ def test_a_result_is_entered(cli: Cli, api: Stub) -> None:
     shown = cli("review", "m1", "--passed").out
     for words in ("0.500", "0.575", "6 days", "2026-03-13"):
         assert words in shown
-    assert "known already" in cli("review", "m1", "--failed", "--at", "2026-03-07T12:00:00Z").out
+    assert "already recorded" in cli("review", "m1", "--failed", "--at", "2026-03-07T12:00:00Z").out
     assert [asked.json for asked in api.asked] == [
         {"result": "passed"},
         {"result": "failed", "at": "2026-03-07T12:00:00+00:00"},

@@ -80,8 +80,8 @@ def test_a_vector_takes_the_place_of_the_words(cli: Cli, api: Stub) -> None:
     ("words", "said"),
     [
         (["search"], "--vector FILE"),
-        (["search", "--vector", "-"], "isn't a JSON array of numbers"),
-        (["search", "tea", "--weight", "2"], "form field=value"),
+        (["search", "--vector", "-"], "expected a JSON array of numbers"),
+        (["search", "tea", "--weight", "2"], "expected field=value"),
     ],
 )
 def test_what_cant_be_asked_is_said(cli: Cli, api: Stub, words: list[str], said: str) -> None:
@@ -104,7 +104,7 @@ def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> 
     shown = FOUND | {"explain": WHY, "for_review": True, "supersedes": ["m1", "m2"], "superseded_by": ["m9"]}
     api.replies["POST /v1/search"] = Reply(200, {"results": [shown], "took_ms": 3.1})
     assert [line.rstrip() for line in cli("search", "tea", "--explain").out.splitlines()[3:]] == [
-        "    review   shown because it wants one",
+        "    review   included because a review is due",
         "    older    supersedes m1, m2",
         "    newer    superseded by m9",
         "    score    words 1.000 (no. 1) + relevance 0.250",
@@ -134,4 +134,4 @@ def test_json_is_the_answer_as_it_came(cli: Cli) -> None:
 def test_nothing_found_is_said_and_no_failure(cli: Cli, api: Stub) -> None:
     api.replies["POST /v1/search"] = Reply(200, {"results": [], "took_ms": 1})
     done = cli("search", "tea")
-    assert (done.code, done.out, done.err) == (0, "", "nothing found\n")
+    assert (done.code, done.out, done.err) == (0, "", "no results\n")

@@ -44,5 +44,5 @@ def test_they_are_decided_made_and_taken_back(cli: Cli, api: Stub) -> None:
     assert "s1 is rejected (declined)" in cli("supersede", "reject", "s1").out
     assert json.loads(cli("supersede", "add", "m2", "m1", "--json").out) == active
     assert api.asked[-1].json == {"memory": "m2", "supersedes": "m1"}
-    assert cli("supersede", "undo", "s1").out == "s1 is taken back\n"
+    assert cli("supersede", "undo", "s1").out == "s1 is undone\n"
     assert json.loads(cli("supersede", "undo", "s1", "--json").out) == {"id": "s1", "undone": True}

@@ -46,7 +46,7 @@ def test_it_is_verified_to_its_end(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/verify"] = [verified(5000, "c1"), verified(7000)]
     done = cli("audit", "verify", "--anchor", "a")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == ["all 7,000 entries are as they were written", f"anchor 7000:{'0' * 64}"]
+    assert done.out.splitlines() == ["all 7,000 entries are unaltered", f"anchor 7000:{'0' * 64}"]
     assert [asked.path for asked in api.asked] == [f"{PATH}/verify?anchor=a", f"{PATH}/verify?anchor=a&cursor=c1"]
 
 

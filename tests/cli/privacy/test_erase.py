@@ -46,7 +46,11 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
     api.replies[f"POST {PATH}"] = Reply(200, WOULD)
     refused = cli("erase", "ann", "--kind", "gdpr", "--tag", "a", given="n\n")
     assert refused.code == 1
-    for said in ("3 memories (1 under legal hold", "from 2026-03-14 11:00 UTC on", "last day is 2026-04-07"):
+    for said in (
+        "3 memories (1 under legal hold",
+        "erase them permanently after 2026-03-14 11:00 UTC",
+        "legal deadline 2026-04-07",
+    ):
         assert said in refused.err
     assert [asked.json.get("dry_run") for asked in api.asked] == [True]
     assert api.asked[0].json["filter"] == {"tags": ["a"]}
@@ -55,7 +59,7 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
 def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
     done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
-    assert "e1 has hidden 3 memories; it will erase for good from 2026-03-14 11:00 UTC on" in done.out
+    assert "e1: 3 memories hidden; it will erase them permanently after 2026-03-14 11:00 UTC" in done.out
     assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
 
 
@@ -79,7 +83,7 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
         assert "tags a" in out
         assert "2026-04-07" in out
         assert "\x1b" not in out
-    assert "grace until     2026-03-14 11:00 UTC" in shown
+    assert "grace ends      2026-03-14 11:00 UTC" in shown
     assert "hidden at once  3" in shown
     assert "hidden at once" in listed
 
@@ -89,7 +93,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/e1/cancel"] = Reply(200, ERASURE | {"cancelled_at": "2026-03-08T09:30:00Z"})
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
-    assert "Bring back all that it hides (3 at once 2026-03-07 11:00 UTC, and what came since)?" in asked.err
+    assert "Restore all hidden memories (3 hidden at 2026-03-07 11:00 UTC, plus later matches)?" in asked.err
     assert "e1 is cancelled: 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
@@ -98,7 +102,7 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     shown = cli("privacy", "report", "e1").out
     assert "recipients: api.example" in shown
     assert "requested     2026-03-07 11:00 UTC\nrewrite by    2026-04-03 08:00 UTC\n" in shown
-    assert "1 other stores had nothing" in shown
+    assert "1 other stores had no matching data" in shown
     assert "table links" not in shown
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
@@ -124,10 +128,10 @@ def test_where_nobody_can_be_asked_the_way_out_is_named(cli: Cli, api: Stub, wor
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
     done = cli(*words, given="")
     assert done.code == 2
-    assert "nobody can be asked here, and nothing was changed: give --yes" in done.err
+    assert "no terminal to ask for confirmation, nothing was changed: pass --yes" in done.err
     assert all(asked.method == "GET" or asked.json["dry_run"] for asked in api.asked)
 
 
 def test_one_is_told_as_one(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(201, ERASURE | {"hidden": 1})
-    assert "e1 has hidden 1 memory; it will" in cli("erase", "orla", "--yes").out
+    assert "e1: 1 memory hidden; it will" in cli("erase", "orla", "--yes").out

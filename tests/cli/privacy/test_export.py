@@ -58,7 +58,7 @@ def test_a_file_that_is_there_isnt_overwritten(cli: Cli, api: Stub, tmp_path: Pa
     file.write_text("mine")
     done = cli("export", "ann", "--output", str(file))
     assert done.code == 2
-    assert "is there already" in done.err
+    assert "already exists" in done.err
     assert (file.read_text(), api.asked) == ("mine", [])
 
 
@@ -86,9 +86,9 @@ def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
     summary = {"after": "2025-01-01T", "before": "2026-01-01T", "tallies": [tally], "categories": {"work": 2}}
     api.replies[f"GET {path}/summary"] = Reply(200, summary)
     shown = cli("privacy", "summary", "--after", "2025-01-01").out
-    assert "received from 2025-01-01 until 2026-01-01" in shown
+    assert "received from 2025-01-01 to 2026-01-01" in shown
     assert "2.0" in shown
-    assert "categories held: work (2)" in shown
+    assert "categories stored: work (2)" in shown
     api.replies[f"POST {path}/r1/deny"] = Reply(200, REQUEST | {"answer": "denied", "basis": "GDPR"})
     assert "r1 is denied: GDPR" in cli("privacy", "deny", "r1", "--basis", "GDPR", "--yes").out
     assert api.asked[-1].json == {"basis": "GDPR"}

@@ -29,7 +29,7 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
     done = cli(
         "hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17", "--yes"
     )
-    assert "h1 holds 3 memories (and 1 that are hidden to be erased), and what comes later" in done.out
+    assert "h1 holds 3 memories (and 1 hidden by pending erasures), and future memories" in done.out
     assert api.asked[0].json == {
         "subject": "ann",
         "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
@@ -42,7 +42,7 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
 def test_a_dry_run_says_what_a_hold_would_be_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     done = cli("hold", "place", "--subject", "ann", "--reason", "x", "--dry-run")
-    assert done.out == "Would hold 3 memories (and 1 that are hidden to be erased).\n"
+    assert done.out == "Would hold 3 memories (and 1 hidden by pending erasures).\n"
     assert api.asked[0].json == {"subject": "ann", "reason": "x", "dry_run": True}
     assert json.loads(cli("hold", "place", "m1", "--reason", "x", "--dry-run", "--json").out) == COUNTS
 
@@ -51,7 +51,7 @@ def test_a_hold_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     asked = cli("hold", "place", "--subject", "ann", "--reason", "x", given="n\n")
     assert asked.code == 1
-    assert "Hold 3 memories (and 1 that are hidden to be erased), and what comes later" in asked.err
+    assert "Place a hold on 3 memories (and 1 hidden by pending erasures), and future memories" in asked.err
     assert [one.json["dry_run"] for one in api.asked] == [True]
 
 

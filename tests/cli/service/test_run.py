@@ -258,9 +258,9 @@ def test_the_demo(private: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "salience"),
     [
-        ({}, "by rules, works offline"),
-        ({"openai_api_key": "sk-x"}, "by small at api.openai.com, rules until then"),
-        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1, rules until then"),
+        ({}, "rule-based, works offline"),
+        ({"openai_api_key": "sk-x"}, "small at api.openai.com, rule-based until rated"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "small at 127.0.0.1, rule-based until rated"),
     ],
 )
 def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:
@@ -292,7 +292,7 @@ def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_sp
         asked = fake.calls
     assert done.returncode == 0, done.stderr
     salience = json.loads(done.stdout)["salience"]
-    assert "wait to be judged" not in done.stderr
+    assert "still unrated" not in done.stderr
     assert set(salience["sources"]) == {"llm", "caller"}
     assert asked - 1 <= salience["cost"]["calls"] <= asked, "one may be on its way when the demo ends"
     assert salience["cost"]["cost"] > 0

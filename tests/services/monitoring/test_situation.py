@@ -41,7 +41,7 @@ def codes(tenant: Tenant, *, every: bool = False) -> set[str]:
 def test_all_is_well_where_nothing_is_wrong(tenant: Tenant) -> None:
     for every in (False, True):
         found = now(tenant, every=every)
-        assert (found.findings, found.state, found.line) == ([], "well", "All is well")
+        assert (found.findings, found.state, found.line) == ([], "well", "No problems found")
         assert found.lanes.keys() == queues.LANES.keys()
         assert found.oldest_seconds == 0
 
