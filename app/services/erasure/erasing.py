@@ -209,7 +209,7 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """Rewrite affected summaries that follow a merge's id from their remaining sources.
 
     Returns:
-        Id of the merge to continue after if time ran out, else None. Held summaries and those that the erasure deletes
+        Id of the merge to continue after, or None once all are done. Held summaries and those that the erasure deletes
         stay stale: without the id, each step would read them again.
     """
     until = time.monotonic() + STEP_SECONDS
