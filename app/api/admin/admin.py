@@ -80,9 +80,18 @@ def create_key(caller: Admin, body: Body) -> Response:
 
 
 @router.get("/keys", summary="List API keys")
-def list_keys(_: Admin, tenant_id: UUID | None = None) -> Response:
-    """Return keys without their secrets, newest first."""
-    return shapes.answer({"keys": [_key(key) for key in tenants.listed_keys(tenant_id)]})
+def list_keys(
+    _: Admin,
+    tenant_id: UUID | None = None,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=tenants.KEYS_MAX)] = tenants.KEYS_MAX,
+) -> Response:
+    """Return a page of keys without their secrets, newest first."""
+    if cursor is not None and not (cursor.isascii() and cursor.isalnum()):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+    found = tenants.listed_keys(tenant_id, cursor, limit)
+    following = found[-1].key_id if len(found) == limit else None
+    return shapes.answer({"keys": [_key(key) for key in found], "next_cursor": following})
 
 
 @router.delete("/keys/{key_id}", summary="Revoke an API key", status_code=204)

@@ -81,7 +81,9 @@ def summary(
     heads = [*COUNTS, "median days", "mean days"]
     print_table(["nature", "law", *heads], rows, right=heads)
     held = ", ".join(f"{plain(name)} ({memories})" for name, memories in found["categories"].items())
-    typer.echo(f"categories stored: {held or 'none'}")
+    left_out = found.get("categories_left_out")  # absent from servers of the version before
+    more = f", and {left_out} more categories" if left_out else ""
+    typer.echo(f"categories stored: {held or 'none'}{more}")
 
 
 @privacy.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))

@@ -39,7 +39,11 @@ _Setting = Annotated[float, Field(allow_inf_nan=False)]
 
 @checked_dataclass(frozen=True, config=STRICT)
 class CustomParameters(MemoryDecayParameters):
-    """Parameters of a custom decay function: those of `memory_decay`, except that its `curve` has no effect."""
+    """Parameters of a custom decay function: those of `memory_decay`, all of which the function receives.
+
+    The function itself decides what `curve`, `soft_floor`, and the rates and weights mean: the service doesn't apply
+    its own curves.
+    """
 
     tick_seconds: Annotated[float, Field(ge=3_600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
     """Length of a tick: at least an hour, since the function is called for each tick."""

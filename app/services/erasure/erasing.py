@@ -40,6 +40,7 @@ from app.services.security import audit
 from app.services.tiers import bases
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
+from app.store.enrichment.work import NIL
 from app.store.erasure import erasures, hidden, residue, tombstones
 from app.store.erasure.erasures import Erasure
 from app.store.privacy import anonymous, holds, privacy_requests
@@ -79,7 +80,7 @@ def step(job: Job) -> Step:
         return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
     tries = job.state.get("tries", 1)
     if erasure.plan is None or job.state.get("phase") == "plan":
-        return _plan(tenant_id, erasure, tries)
+        return _plan(tenant_id, erasure, tries, UUID(job.state.get("summary", NIL.hex)))
     name = next_step(erasure)
     if name is None:
         return _verify(tenant_id, erasure, tries)
@@ -162,11 +163,18 @@ def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dic
     return {what: digest(key, what, name) for what, name in names(erasure).items()}
 
 
-def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
-    """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite."""
+def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
+    """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite.
+
+    Args:
+        after: Id of the last merge whose summary earlier steps have rewritten or left as it is.
+    """
     again = {"phase": "plan", "tries": tries}
-    if is_waiting(tenant_id, erasure.cut or "0-0") or not _rewrite_summaries(tenant_id, erasure):
-        return Step(0, again, finished=False)
+    if is_waiting(tenant_id, erasure.cut or "0-0"):
+        return Step(0, again | {"summary": after.hex}, finished=False)
+    reached = _rewrite_summaries(tenant_id, erasure, after)
+    if reached is not None:
+        return Step(0, again | {"summary": reached.hex}, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         erasures.lock_exclusive(tx, tenant_id)
@@ -197,12 +205,22 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
 
-def _rewrite_summaries(tenant_id: UUID, erasure: Erasure) -> bool:
-    """Rewrite affected summaries from their remaining sources; return False if time ran out before the last one."""
+def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID | None:
+    """Rewrite affected summaries that follow a merge's id from their remaining sources.
+
+    Returns:
+        Id of the merge to continue after, or None once all are done. Held summaries and those that the erasure deletes
+        stay stale: without the id, each step would read them again.
+    """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
         stale = merges.stale_of(tx, tenant_id, erasures.ids(tx, tenant_id, erasure))
-    return not any(rederiving.rederive(tenant_id, None, merge_id) and time.monotonic() >= until for merge_id in stale)
+    left = [merge_id for merge_id in stale if merge_id > after]
+    for merge_id in left:
+        rederiving.rederive(tenant_id, None, merge_id)
+        if time.monotonic() >= until and merge_id != left[-1]:
+            return merge_id
+    return None
 
 
 def _held_ids(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:

@@ -21,7 +21,8 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
 
     A job at fixed hours runs once per date. When clocks go back and its hour occurs twice, it runs at the first
     occurrence; when clocks go forward and its hour is skipped, it runs later by the length of the change. A job whose
-    hour field starts with `*` runs in every matching hour that actually occurs.
+    hour field starts with `*` runs in every matching hour that actually occurs. Where the skipped hour ends at midnight
+    (America/Nuuk), the later run falls on the next date.
 
     Args:
         cron: Five fields. Days of the week are names, or 0 to 7 from Sunday to Sunday. A day of the month combined with
@@ -40,15 +41,18 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
 
 
 def _on_the_wall(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
+    earliest: datetime | None = None
     wall = _first(trigger, start + _offset(zone, start) - _LONGEST_CHANGE)
     while wall is not None:
+        if earliest is not None and wall >= earliest + _offset(zone, earliest):
+            return earliest
         # `fold=0` means the first of two occurrences; a skipped time is read with the offset before the change, which
-        # makes it later.
+        # makes it later: possibly later than a time after the gap, so the search continues up to the time found.
         moment = wall.replace(tzinfo=zone).astimezone(UTC)
-        if moment >= start:
-            return moment
+        if moment >= start and (earliest is None or moment < earliest):
+            earliest = moment
         wall = _first(trigger, wall + timedelta(microseconds=1))
-    return None
+    return earliest
 
 
 def _as_time_passes(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
@@ -79,7 +83,8 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
     """Return the first match at or after a wall-clock time, which is represented as if it were UTC.
 
-    With a zone that changes its clocks, APScheduler skips some nights and gets stuck at others.
+    The trigger never sees the real zone: in a zone that changes its clocks, APScheduler skips some nights and gets
+    stuck at others.
     """
     moment: datetime | None = trigger.get_next_fire_time(None, wall)
     return moment

@@ -98,8 +98,8 @@ def step(job: Job) -> Step:
         if export.place["section"] >= len(sections):
             return _finish(tenant_id, export, done)
         more = _write(tenant_id, export, sections, key)
-        if more is None:
-            return Step(done, {}, finished=True, failure="the subject was erased meanwhile")
+        if more is None:  # the next step reads whether the export has ended or another worker continues it
+            return Step(done, {}, finished=False)
         done += more
         if time.monotonic() >= until:
             return Step(done, {}, finished=False)
@@ -109,11 +109,15 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
     """Read, encrypt and store one page, and record the progress.
 
     Returns:
-        The number of lines, or None if the export has ended in the meantime.
+        The number of lines, or None if the export has ended or another worker has continued it in the meantime: the
+        job's lease may lapse in a slow read or write.
     """
     at = export.place["section"]
     section = sections[at]
     read = section.read(tenant_id, export.subject or "", export.place["after"])
+    with database.tenant(tenant_id) as tx:
+        if not _is_unchanged(export, rows.get(tx, tenant_id, export.export_id)):
+            return None  # before the parts: they would overwrite the other worker's
     written = list(export.parts)
     for part in parts(read.lines):
         _put(tenant_id, export.export_id, len(written), part, key)
@@ -122,16 +126,31 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
     place = {"section": at + 1, "after": None} if read.after is None else {"section": at, "after": read.after}
     with database.tenant(tenant_id) as tx:
         now = rows.get(tx, tenant_id, export.export_id, locked=True)
-        is_ours = now is not None and now.status == "running" and now.parts == export.parts
-        if is_ours:
+        if _is_unchanged(export, now):
             counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
             rows.record_progress(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
             failpoints.reach("export.before_commit")
-    if not is_ours:  # the export's key is destroyed: delete the unreadable parts that no row refers to
-        for number in range(len(export.parts), len(written)):
+            return len(read.lines)
+        if now is not None and now.status == "running":
+            _undo_overwritten(tx, tenant_id, export, now)
+            return None
+    # The export has ended: delete the parts that its row doesn't count.
+    for number in range(len(now.parts) if now else 0, len(written)):
+        if number >= len(export.parts):
             cold_store().delete(exports.part_path(tenant_id, export.export_id, number))
-        return None
-    return len(read.lines)
+    return None
+
+
+def _is_unchanged(export: Export, now: Export | None) -> bool:
+    """Return True if the export is still being written and has the progress that was read."""
+    return now is not None and (now.status, now.place, now.parts) == ("running", export.place, export.parts)
+
+
+def _undo_overwritten(tx: database.Transaction, tenant_id: UUID, export: Export, now: Export) -> None:
+    """Set the progress back to before the parts that this worker has overwritten, so that they are written again."""
+    kept = len(export.parts)
+    if len(now.parts) > kept and now.parts[:kept] == export.parts:
+        rows.record_progress(tx, tenant_id, export.export_id, place=export.place, parts=export.parts, counts=export.counts)
 
 
 def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> None:

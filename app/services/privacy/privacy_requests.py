@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
@@ -15,19 +16,23 @@ from app.store.core import database
 from app.store.erasure import erasures
 from app.store.privacy import privacy_requests as rows
 
+CATEGORIES_MAX: Final = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Figures on the requests of a period.
 
     Attributes:
-        categories: Number of memories currently stored, by category.
+        categories: Number of memories currently stored, by category, for the most frequent categories.
+        categories_left_out: Number of categories beyond those.
     """
 
     after: datetime
     before: datetime
     tallies: list[Tally]
     categories: dict[str, int]
+    categories_left_out: int
 
 
 def create(tenant_id: UUID, given: NewRequest) -> Request:
@@ -96,7 +101,7 @@ def summary(tenant_id: UUID, after: datetime, before: datetime) -> Summary:
     """Summarise the requests received from `after` until `before`, and count the stored memories by category."""
     with database.tenant(tenant_id) as tx:
         tallies = rows.tallies(tx, tenant_id, after, before)
-        return Summary(after, before, tallies, rows.categories(tx, tenant_id))
+        return Summary(after, before, tallies, *rows.categories(tx, tenant_id, CATEGORIES_MAX))
 
 
 def _found(tx: database.Transaction, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> Request:

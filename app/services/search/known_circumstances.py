@@ -1,7 +1,8 @@
 """Cache each tenant's search context (policies, embedding spaces) in this process.
 
 The cache holds no memories and no keys. To detect stale entries, a search compares the cached mark with the mark of the
-rows that it reads.
+rows that it reads. The cached clock stands still while the machine is suspended, so a search also compares the policies
+in force by this clock and by the database's.
 """
 
 from __future__ import annotations

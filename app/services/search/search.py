@@ -116,8 +116,9 @@ def gather(
         emphasis: Factors for the rarity of the query's words; 1 for words that aren't listed.
     """
     looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
-    if seen.mark != looked_for.around.mark:
+    if seen.mark != looked_for.around.mark or _is_in_another_era(looked_for.around, seen.now):
         # The tenant's policies or spaces have changed since they were cached: vectors of its former space may be gone.
+        # Or another policy is in force by the database's clock, from which the cached clock differs after a suspension.
         known_circumstances.forget(tenant_id)
         looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
     around = looked_for.around._replace(now=seen.now)
@@ -139,6 +140,12 @@ def gather(
         soft,
         seen.pairs,
     )
+
+
+def _is_in_another_era(around: Circumstances, now: float) -> bool:
+    """Return True if another policy is in force at `now` than at the context's own time."""
+    times = strengths.timeline_of(around.policies)
+    return times.at(now).version != times.at(around.now).version
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +258,11 @@ def _compare(
     pairs = (
         corrected.pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking) if found.has_corrections else ()
     )
-    mark = found.mark or circumstances.read(tx, tenant_id).mark
-    return _Seen(found.candidates, found.held, found.now, mark, pairs, probe, ranking)
+    now, mark = found.now, found.mark
+    if not mark:
+        around = circumstances.read(tx, tenant_id)
+        now, mark = around.now, around.mark
+    return _Seen(found.candidates, found.held, now, mark, pairs, probe, ranking)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:

@@ -20,6 +20,7 @@ from app.store.tenants.tenants import Key, Tenant
 
 FIRST_POLICY_VERSION = 1
 NAME_MAX_CHARACTERS = 200
+KEYS_MAX = 1_000
 TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
 
 
@@ -114,10 +115,14 @@ def find_key(key_id: str) -> Key | None:
         return rows.find_key(tx, key_id)
 
 
-def listed_keys(tenant_id: UUID | None = None) -> list[Key]:
-    """Return the keys of a tenant, or of all tenants, newest first."""
+def listed_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> list[Key]:
+    """Return a page of the keys of a tenant, or of all tenants, newest first.
+
+    Args:
+        after: Id of the previous page's last key.
+    """
     with database.shared() as tx:
-        return rows.keys(tx, tenant_id)
+        return rows.keys(tx, tenant_id, after, limit)
 
 
 def revoke_key(key_id: str, actor: str = CLI) -> None:

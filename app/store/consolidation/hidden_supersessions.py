@@ -1,6 +1,8 @@
 """Save the supersessions of memories hidden by an erasure until it can no longer be cancelled.
 
-`hide` and the `show_again` functions take the supersessions' lock before anything else.
+`hide` and the `show_again` functions take the supersessions' lock before anything else. `refuse` follows them in the
+transaction that took it. `let_go` needs only the erasures' lock: while its caller holds that lock exclusively, no other
+transaction saves or restores supersessions for an erasure.
 """
 
 from __future__ import annotations
@@ -113,7 +115,10 @@ WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
 
 
 def discard(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
-    """Delete the supersessions saved for erasures that can no longer be cancelled."""
+    """Delete the supersessions saved for erasures that can no longer be cancelled.
+
+    The transaction must hold the erasures' lock exclusively.
+    """
     driver(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
 
 
@@ -121,7 +126,7 @@ _LET_GO: Final = "DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s 
 
 
 def refuse(tx: Connection, tenant_id: UUID, pairs: Sequence[Pair], reason: str) -> None:
-    """Reject restored pairs that are no longer valid."""
+    """Reject restored pairs that are no longer valid; the transaction that restored them holds the lock."""
     values = {"tenant": tenant_id, "reason": reason}
     values |= {"newer": Uuids([pair.memory_id for pair in pairs]), "older": Uuids([p.superseded_id for p in pairs])}
     driver(tx).execute(_REFUSE, values)

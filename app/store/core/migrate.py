@@ -16,7 +16,9 @@ from app.store.core.database import driver_url
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 
-# Key of the advisory lock: concurrent migrations would conflict on roles and the version row.
+# Key of the advisory lock, which is per database: concurrent migrations of one database would conflict on the version
+# row. Databases of one server also share the roles: the second migration waits for PostgreSQL's lock on a role, at most
+# for the lock timeout, and then finds the role and its grants.
 _LOCK = 0x6562_6269
 
 

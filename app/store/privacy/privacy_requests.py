@@ -110,17 +110,22 @@ GROUP BY nature, law ORDER BY nature, law
 """)
 
 
-def categories(tx: Connection, tenant_id: UUID) -> dict[str, int]:
-    """Return categories of stored memories, given by callers or inferred, with the number of memories; at most 500."""
-    return {row.category: row.memories for row in tx.execute(_CATEGORIES, {"tenant": tenant_id})}
+def categories(tx: Connection, tenant_id: UUID, limit: int) -> tuple[dict[str, int], int]:
+    """Count stored memories by category, given by callers or inferred.
+
+    Returns:
+        The number of memories of the most frequent categories, at most `limit`, and the number of other categories.
+    """
+    found = tx.execute(_CATEGORIES, {"tenant": tenant_id, "limit": limit}).all()
+    return {row.category: row.memories for row in found}, found[0].categories - len(found) if found else 0
 
 
 _CATEGORIES: Final = text("""
-SELECT category, count(*) AS memories FROM memories AS memory
+SELECT category, count(*) AS memories, count(*) OVER () AS categories FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
 CROSS JOIN LATERAL unnest(
   CASE WHEN memory.categories = '{}' THEN coalesce(score.inferred_categories, '{}') ELSE memory.categories END
 ) AS category
 WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
-GROUP BY category ORDER BY memories DESC, category LIMIT 500
+GROUP BY category ORDER BY memories DESC, category LIMIT :limit
 """)

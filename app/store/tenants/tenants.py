@@ -149,15 +149,18 @@ WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
 """)
 
 
-def keys(tx: Connection, tenant_id: UUID | None) -> list[Key]:
-    """Return the keys of one tenant or of all, newest first, at most 1,000."""
-    return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id})]
+def keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: int) -> list[Key]:
+    """Return a page of the keys of one tenant or of all, newest first, starting after the key with the id `after`."""
+    return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id, "after": after, "limit": limit})]
 
 
 _KEYS = text(f"""
-{_KEY_COLUMNS}
-WHERE CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid)
-ORDER BY created_at DESC, key_id LIMIT 1000
+{_KEY_COLUMNS} AS key
+WHERE (CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid))
+  AND (CAST(:after AS text) IS NULL OR EXISTS (
+    SELECT FROM api_keys AS last WHERE last.key_id = :after AND (
+      key.created_at < last.created_at OR (key.created_at = last.created_at AND key.key_id > last.key_id))))
+ORDER BY created_at DESC, key_id LIMIT :limit
 """)
 
 

@@ -78,6 +78,20 @@ def test_keys_are_made_listed_and_revoked(api: Api) -> None:
     assert (revoked.status_code, revoked.content) == (204, b"")
 
 
+def test_all_keys_are_listed_by_page(api: Api) -> None:
+    """Otherwise the oldest keys would be missing from the list when all of them must be revoked."""
+    made = [api.admin.key_id, *(api.service.tenant().key_id for _ in range(4))]
+    api.service.rows("UPDATE api_keys SET created_at = now() WHERE key_id = ANY (%s)", made[2:])  # by id among these
+    first = api.get("/v1/admin/keys", params={"limit": 2}, key=api.admin.key).json()
+    seen, cursor = [key["key_id"] for key in first["keys"]], first["next_cursor"]
+    while cursor is not None:
+        page = api.get("/v1/admin/keys", params={"limit": 2, "cursor": cursor}, key=api.admin.key).json()
+        seen += [key["key_id"] for key in page["keys"]]
+        cursor = page["next_cursor"]
+    assert len(first["keys"]) == 2
+    assert seen == [*sorted(made[2:]), made[1], made[0]]
+
+
 def test_a_key_without_a_tenant_is_for_the_callers_own(api: Api) -> None:
     soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     made = api.post("/v1/admin/keys", json={"name": "mine", "expires_at": soon}, key=api.admin.key).json()
@@ -123,6 +137,8 @@ def test_unknown_tenants_and_keys_are_404(api: Api) -> None:
         ("/v1/admin/tenants", {"cursor": "\0"}, "cursor"),
         ("/v1/admin/tenants", {"limit": 0}, "limit"),
         ("/v1/admin/keys", {"tenant_id": "x"}, "tenant_id"),
+        ("/v1/admin/keys", {"cursor": "\0"}, "cursor"),
+        ("/v1/admin/keys", {"limit": 1001}, "limit"),
     ],
 )
 def test_a_bad_query_is_422_with_its_parameter(api: Api, path: str, query: dict[str, Any], field: str) -> None:

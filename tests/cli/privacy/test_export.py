@@ -88,7 +88,9 @@ def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
     shown = cli("privacy", "summary", "--after", "2025-01-01").out
     assert "received from 2025-01-01 to 2026-01-01" in shown
     assert "2.0" in shown
-    assert "categories stored: work (2)" in shown
+    assert "categories stored: work (2)\n" in shown
+    api.replies[f"GET {path}/summary"] = Reply(200, summary | {"categories_left_out": 3})
+    assert "categories stored: work (2), and 3 more categories" in cli("privacy", "summary").out
     api.replies[f"POST {path}/r1/deny"] = Reply(200, REQUEST | {"answer": "denied", "basis": "GDPR"})
     assert "r1 is denied: GDPR" in cli("privacy", "deny", "r1", "--basis", "GDPR", "--yes").out
     assert api.asked[-1].json == {"basis": "GDPR"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +13,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.errors import NotFound
-from app.services.consolidation import supersede
+from app.services.consolidation import rederiving, supersede
 from app.services.erasure import erasing, erasures
 from app.services.erasure.erasures import ERASE, Asked
 from app.services.memories import counts, memories
@@ -92,6 +94,38 @@ def test_one_is_made_again_before_what_it_was_made_of_goes(made: Made) -> None:
     assert made.status(erasure_id) == "verified"
     assert made.is_seen(made.summary)
     assert made.made_of() == set(made.sources[1:])
+
+
+def test_a_step_ends_in_time_among_summaries_that_stay_and_reads_each_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for clause in ("goat climbs up every hill and looks for grass", "train leaves its station before noon on sundays"):
+        texts = (f"the {colour} {clause}" for colour in ("red", "blue", "old", "new"))
+        made.remember(*texts, f"the {clause}", f"a {clause}", days=40, subject="ann")
+    made.again()
+    made.run()
+    assert len(made.summaries()) == 3
+    erasure_id = made.ask(0, subject="ann")
+    seen: list[list[UUID]] = []
+    rederive = rederiving.rederive
+
+    def noted(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
+        seen[-1].append(merge_id)
+        counts = rederive(tenant_id, run_id, merge_id)
+        assert not counts, "nothing is left to rewrite it from"
+        return counts
+
+    monkeypatch.setattr(rederiving, "rederive", noted)
+    monkeypatch.setattr(erasing, "STEP_SECONDS", 0)
+    state: dict[str, Any] = {}
+    for _ in range(30):
+        seen.append([])
+        job = Job(uuid4(), made.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
+        state = erasing.step(job).state
+    assert made.status(erasure_id) == "verified"
+    read = [ids for ids in seen if ids]
+    assert [len(ids) for ids in read] == [1, 1, 1]
+    assert len({*chain.from_iterable(read)}) == 3
 
 
 @pytest.mark.acceptance(14)

@@ -6,9 +6,9 @@ import calendar
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise, takewhile
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -82,6 +82,56 @@ def test_an_hour_that_is_left_out_comes_later_that_night() -> None:
     assert moment.astimezone(ZoneInfo(BERLIN)).hour == 3
     late = moment - timedelta(minutes=10)
     assert next_time("30 2 * * *", BERLIN, late) == moment
+
+
+@pytest.mark.parametrize(
+    ("cron", "time_zone", "day", "expected"),
+    [
+        ("30 2,3 * * *", "Antarctica/Troll", date(2027, 3, 28), ["03:30", "04:30"]),
+        ("15,40 2 * * *", "Australia/Lord_Howe", date(2027, 10, 3), ["02:40", "02:45"]),
+    ],
+)
+def test_a_skipped_time_does_not_hide_an_earlier_run_after_the_gap(
+    cron: str, time_zone: str, day: date, expected: list[str]
+) -> None:
+    found = within(cron, time_zone, day)
+    assert [f"{moment.astimezone(ZoneInfo(time_zone)):%H:%M}" for moment in found] == expected
+
+
+def clock_changes(zone: ZoneInfo, after: datetime, count: int) -> list[datetime]:
+    """Return up to `count` clock changes within three years, in UTC."""
+    changes: list[datetime] = []
+    for before, day in pairwise(after + timedelta(days=n) for n in range(3 * 366)):
+        if before.astimezone(zone).utcoffset() != day.astimezone(zone).utcoffset():
+            quarters = [before + n * timedelta(minutes=15) for n in range(97)]
+            offsets = [quarter.astimezone(zone).utcoffset() for quarter in quarters]
+            changes += [quarters[n] for n in range(1, 97) if offsets[n] != offsets[n - 1]]
+        if len(changes) >= count:
+            break
+    return changes[:count]
+
+
+def test_each_fixed_time_runs_once_around_every_clock_change_of_every_zone() -> None:
+    """Zones that share a change and its offsets behave alike: one of them is tested."""
+    distinct = {}
+    for name in sorted(available_timezones()):
+        zone = ZoneInfo(name)
+        for change in clock_changes(zone, NEW_YEAR, 2):
+            before = change - timedelta(seconds=1)
+            distinct[change, before.astimezone(zone).utcoffset(), change.astimezone(zone).utcoffset()] = name
+    assert len(distinct) > 20
+    for (change, *_), name in distinct.items():
+        zone, start, end = ZoneInfo(name), change - timedelta(days=2), change + timedelta(days=2)
+        days = [(start + timedelta(days=n)).date() for n in range(-1, 6)]
+        near = change.astimezone(zone)
+        for quarters in range(-14, 15):
+            wall = near + quarters * timedelta(minutes=15)  # arithmetic on the wall clock
+            expected = [
+                datetime(day.year, day.month, day.day, wall.hour, wall.minute, tzinfo=zone).astimezone(UTC)
+                for day in days
+            ]
+            found = list(takewhile(end.__ge__, times(f"{wall.minute} {wall.hour} * * *", name, start)))
+            assert found == [moment for moment in expected if start < moment <= end], (name, wall)
 
 
 def test_the_29th_of_february_comes_in_leap_years() -> None:

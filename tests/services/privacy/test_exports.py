@@ -16,6 +16,8 @@ import pytest
 from app.clients.cold_store import cold_store
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import pack
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.jobs import Job
 from app.domain.privacy import export as shapes
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict, NotFound, Unavailable
@@ -297,6 +299,42 @@ def test_a_crash_between_two_writes_leaves_neither_gap_nor_double(
 
 
 FILE = "memories.jsonl"
+
+
+@pytest.mark.parametrize(("slow", "others_seconds"), [("_live", 0), ("_live", 1000), ("_put", 0)])
+def test_a_worker_whose_lease_lapsed_does_not_damage_what_the_next_worker_wrote(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, slow: str, others_seconds: float
+) -> None:
+    """The slow worker has read a page with a long first memory; the next one finds it short, so its parts differ."""
+    long = "memory 0 " + "long " * 1000
+    first, *_ = vault.remember(*({"text": long if not n else f"memory {n}", "subject": "ann"} for n in range(25)))
+    monkeypatch.setattr(exporting, "ROWS", 10)
+    monkeypatch.setattr(exporting, "STEP_SECONDS", 0)
+    monkeypatch.setattr(shapes, "PART_BYTES", 5000)
+    asked = vault.ask()
+    job = Job(asked.job_id, vault.tenant_id, exports.KIND, {"export_id": str(asked.export_id)}, {}, None, 0)
+    while exports.get(vault.tenant_id, asked.export_id).place["section"] < 2:
+        exporting.step(job)
+    function = getattr(exporting, slow)
+    left = [1]
+
+    def overtaken(*given: Any) -> Any:
+        if left:
+            left.pop()
+            memories.edit(vault.tenant_id, first, MemoryPatch(text="memory 0"))
+            monkeypatch.setattr(exporting, "STEP_SECONDS", others_seconds)
+            for _ in range(2):
+                assert exporting.step(job).failure is None
+        return function(*given)
+
+    monkeypatch.setattr(exporting, slow, overtaken)
+    assert exporting.step(job).failure is None
+    assert not left
+    vault.work(asked.job_id)
+    export = exports.get(vault.tenant_id, asked.export_id)
+    assert export.status == "ready"
+    assert [line["memory"]["text"] for line in vault.lines(export, FILE)] == [f"memory {n}" for n in range(25)]
+    assert len(vault.objects()) == len(export.parts)
 
 
 def test_objects_of_a_writer_that_was_killed_are_deleted_by_night(vault: Vault) -> None:

@@ -132,3 +132,10 @@ def test_categories_are_counted_as_given_or_inferred(vault: Vault) -> None:
         {"text": "x", "categories": ["health", "work"]}, {"text": "y", "categories": ["work"]}, {"text": "z"}
     )
     assert privacy_requests.summary(vault.tenant_id, LONG_AGO, FAR).categories == {"work": 2, "health": 1}
+
+
+def test_a_summary_counts_the_categories_that_it_leaves_out(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.remember({"text": "x", "categories": ["a", "b", "c"]}, {"text": "y", "categories": ["b"]})
+    monkeypatch.setattr(privacy_requests, "CATEGORIES_MAX", 2)
+    found = privacy_requests.summary(vault.tenant_id, LONG_AGO, FAR)
+    assert (found.categories, found.categories_left_out) == ({"b": 2, "a": 1}, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -57,6 +59,30 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     assert second.explain is not None
     assert second.explain["words"] == pytest.approx(0.9 / Policy().ranking.words * first.explain["words"])
     assert len(reads) == 1, "what was remembered is of no use any more"
+
+
+@pytest.mark.parametrize("minutes", [-30, 30])
+def test_the_databases_clock_decides_which_policy_is_in_force(shelf: Shelf, minutes: int) -> None:
+    """The process's clock is an hour off: behind after the machine was suspended, or ahead of a corrected database."""
+    shelf.put("tea", "Ann likes green tea")
+    shelf.index()
+    shelf.embed()
+    before = shelf.search("green tea", explain=True)[0].explain
+    written = Policy().model_copy(update={"ranking": Policy().ranking.model_copy(update={"words": 0.9})})
+    with shelf.transaction() as tx:
+        policies.add(tx, shelf.tenant_id, 2, written, database.now(tx) + timedelta(minutes=minutes))
+    expected = 0.9 / Policy().ranking.words if minutes < 0 else 1.0
+    for _ in range(2):
+        shelf.search("green tea")
+        read_at, found = known_circumstances._known[shelf.tenant_id]
+        known_circumstances._known[shelf.tenant_id] = (
+            read_at,
+            found._replace(now=found.now + math.copysign(3600, minutes)),
+        )
+        after = shelf.search("green tea", explain=True)[0].explain
+        assert before is not None
+        assert after is not None
+        assert after["words"] == pytest.approx(expected * before["words"])
 
 
 def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
