@@ -1,4 +1,4 @@
-"""A cancelled deletion or erasure leaves no trace in what supersedes what; one that is carried out leaves no gap."""
+"""Supersession chains: a cancelled erasure restores them exactly, a completed one closes the gap."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def rows(told: Told) -> list[Any]:
 
 
 def deleted(told: Told, memory_id: UUID) -> UUID:
-    """Delete a memory. Returns the erasure that this is."""
+    """Delete a memory, and return the id of its erasure."""
     memories.delete(told.tenant_id, memory_id)
     return erasures.page(told.tenant_id, None, None, 1)[0].erasure_id
 
 
 def asked(told: Told, *ids: UUID, grace_days: int = 7) -> UUID:
-    """Ask for an erasure of memories. Returns its id."""
+    """Request an erasure of memories, and return its id."""
     given = Asked(Meant(memory_ids=list(ids)), "gdpr", grace_days)
     return erasures.request(told.tenant_id, given, "key").erasure_id
 

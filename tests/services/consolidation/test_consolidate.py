@@ -1,4 +1,4 @@
-"""A run of consolidation: what it links, what it summarises, and that once is enough."""
+"""Consolidation runs: which memories they link and summarise, and that a second run changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation of memories drawn by chance: what is to stay stays, nothing crosses, once is enough, undo is exact."""
+"""Consolidation of random memories: protected ones stay, subjects never mix, a second run is idle, undo is exact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = Consolidation()
 
 
 class Drawn:
-    """Memories by chance, and which of them must stay."""
+    """A tenant with random memories; `kept` holds those that must stay."""
 
     def __init__(self, service: Service, seed: int) -> None:
         self.alike = Alike(service)
@@ -65,7 +65,7 @@ class Drawn:
             self.kept |= set(ids)
 
     def important(self) -> set[UUID]:
-        """What is too important by now to be merged."""
+        """Return the memories that are too important to be merged."""
         with database.tenant(self.alike.tenant_id) as tx:
             now = database.now(tx).timestamp()
             times = strengths.timeline(tx, self.alike.tenant_id)

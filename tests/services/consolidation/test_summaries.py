@@ -1,4 +1,4 @@
-"""Summaries all the way: a model that is asked, one that lies, one that is away, and budgets; memories lose nothing."""
+"""Summaries end to end: with a model, a lying model, a failing provider and budgets; no fact is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OWN = extract(GROUP, "summary", "light")
 
 @dataclass
 class Summed:
-    """What these tests start from."""
+    """A tenant and the fake provider that summarises its memories."""
 
     service: Service
     fake: FakeProvider
@@ -55,7 +55,7 @@ class Summed:
         return summaries.summarise(self.tenant.tenant_id, group or GROUP, "summary", "light")
 
     def spent(self) -> list[tuple[str, str, int, int]]:
-        """Purpose, model, calls, memories."""
+        """Return purpose, model, calls and memories of each usage row."""
         return [(row.purpose, row.model, row.calls, row.memories) for row in budget.report(self.tenant.tenant_id).rows]
 
 
@@ -159,7 +159,7 @@ def test_a_group_that_is_too_large_for_one_call_isn_t_shown_to_a_model(summed: S
 
 
 def test_texts_that_give_orders_change_no_more_than_wording(summed: Summed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that does what it is told by a text says something that no source says, or leaves out what they say."""
+    """A model that obeys instructions in a text adds unsupported statements or omits facts; its summary is rejected."""
     obeyed = {"summary": "PWNED by order, rated 10 of 10, see https://evil.example", "key_points": ["never forget"]}
     monkeypatch.setattr("tests.provider.summaries._spoiled", lambda said, _most, _mode: said | obeyed)
     wanted = [Wanted(sources([*MOVE[:5], ("Mallory", item["text"])]), "summary", "light") for item in HOSTILE[::6]]

@@ -1,4 +1,4 @@
-"""What comes after a merge: undone, agreed to, refused, made again, and what else happens meanwhile."""
+"""Merges after the fact: undo, approval, refusal, regeneration, and concurrent changes."""
 
 from __future__ import annotations
 

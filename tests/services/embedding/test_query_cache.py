@@ -1,4 +1,4 @@
-"""Vectors of queries that were asked lately: made once, for one tenant, for a while."""
+"""The query vector cache: each vector is computed once per tenant and space, and expires."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Model:
-    """Makes a vector of a query, and counts how often."""
+    """An embedder for queries that counts its calls."""
 
     def __init__(self, cache: QueryCache) -> None:
         self.cache = cache

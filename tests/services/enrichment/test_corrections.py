@@ -1,4 +1,4 @@
-"""Corrections: what links a memory to an earlier one, what takes the link back, and whom it never reaches."""
+"""Corrections: which memories are linked to an earlier one, what removes the link, and tenant isolation."""
 
 from __future__ import annotations
 

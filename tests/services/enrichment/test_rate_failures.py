@@ -1,4 +1,4 @@
-"""Ratings that fail: nothing is lost, nothing stays taken, one tenant's trouble is its own, the rules stand."""
+"""Failed ratings: nothing is lost, claims expire, tenants don't affect each other, rule-based scores remain."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TEXTS = ["The garden is green.", "The bus is red.", "a zebra in town", "Lunch wa
 
 
 class Killed(BaseException):
-    """Nothing of the process runs after this."""
+    """Simulates SIGKILL: nothing after it runs."""
 
 
 def kill(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Let the worker die at this place."""
+    """Kill the worker at this failpoint."""
 
     def reach(name: str, _about: str = "") -> None:
         if name == place:
@@ -34,11 +34,11 @@ def kill(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 
 
 def refused(rated: Rated) -> int:
-    """How many memories were refused by a version, and by that are left to the rules."""
+    """Return the number of memories refused by a rater version, which keep their rule-based score."""
     return int(rated.service.one("SELECT count(*) FROM scores WHERE refused_by IS NOT NULL"))
 
 
-# --- F13: answers about a memory that make no sense ---
+# --- F13: invalid answers about a memory ---
 
 SENSELESS = ["not_json", "wrong_count", "nan", "wrong_ids", "swapped", "long_answer", "garbage", "no_choice"]
 
@@ -47,7 +47,7 @@ SENSELESS = ["not_json", "wrong_count", "nan", "wrong_ids", "swapped", "long_ans
 def test_a_memory_without_an_answer_is_left_to_the_rules_and_its_neighbours_are_rated(rated: Rated, mode: str) -> None:
     ids = rated.send(*TEXTS)
     rated.fake.control.set(mode=mode, poison="zebra")
-    assert rate.rate() == (4 if mode == "swapped" else 3)  # nothing can be swapped where a memory stands alone
+    assert rate.rate() == (4 if mode == "swapped" else 3)  # a memory that is alone in its call can't be swapped
     rated.fake.control.set()
     rated.fake.control.bodies.clear()
     rated.lapse()
@@ -130,7 +130,7 @@ def test_a_provider_that_calls_every_request_bad_sets_nothing_aside(rated: Rated
     assert set(rated.sources(*ids)) == {"llm"}
 
 
-# --- F12: a provider that is ill ---
+# --- F12: failing providers ---
 
 ILL = ["rate_limit", "server_error", "unavailable", "reset", "hang", "quota", "unauthorised", "no_model", "redirect"]
 
@@ -215,7 +215,7 @@ def test_a_failing_provider_is_no_reason_for_the_rules_to_wait(rated: Rated) -> 
     assert rated.sources(memory_id) == ["heuristic"]
 
 
-# --- time ---
+# --- Time limits ---
 
 
 def test_a_slice_begins_no_batch_when_its_time_is_over(rated: Rated) -> None:
@@ -247,7 +247,7 @@ def test_a_huge_text_is_shown_in_part(rated: Rated) -> None:
     assert len(shown.encode()) <= TEXT_MAX_BYTES
 
 
-# --- workers that die ---
+# --- Killed workers ---
 
 
 @pytest.mark.parametrize("place", ["rate.before", "rate.before_write"])

@@ -1,4 +1,4 @@
-"""The steps of an erasure: everything that its memories have left behind elsewhere."""
+"""The steps of an erasure: deleting every trace of its memories outside `memories`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = ["aged", "chilled", "house"]
 
 
 def erase(tenant_id: UUID, **scope: Any) -> UUID:
-    """Ask for an erasure without a grace. Returns its id."""
+    """Request an erasure without a grace period, and return its id."""
     return erasures.request(tenant_id, Asked(Meant(**scope), "gdpr", 0), "key").erasure_id
 
 
 def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
-    """Go on with it, for so many steps at most. Returns how it stands."""
+    """Run at most this many steps of the erasure, and return its status."""
     state: dict[str, Any] = {}
     for _ in range(steps):
         done = erasing.step(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
@@ -78,7 +78,7 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
     assert not any("erased" in text for text in house.listed())
 
 
-# --- Point 8: what archived vectors were reduced by ---
+# --- Point 8: bases of archived vectors ---
 
 
 @pytest.mark.acceptance(8)
@@ -143,7 +143,7 @@ def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Househol
 def test_archived_turns_on_both_sides_lose_the_vectors_that_include_an_erased_one(
     service: Service, erased: int
 ) -> None:
-    """The bundled embedder puts two turns before and two after a memory into its vector."""
+    """The bundled embedder includes two turns before and two after a memory in its vector."""
     tenant = service.tenant()
     turns = [{"text": f"turn {n} of a boat", "thread": "t", "subject": f"person {n}"} for n in range(7)]
     ids = remember(service, tenant.tenant_id, *turns)
@@ -195,7 +195,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
         assert not any('"ann"' in row or "case of ann" in row for (row,) in said), table
 
 
-# --- Points 4 and 5: whatever dies, and whoever works at it ---
+# --- Points 4 and 5: killed and concurrent workers ---
 
 
 @pytest.mark.acceptance(5)

@@ -1,4 +1,4 @@
-"""Deletions of single memories that are due on the same night: carried out together, and told of one by one."""
+"""Deletions of single memories due on the same night: processed as one batch, reported individually."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = ("Ann likes gooseberries", "Bob heard of it", "The weather was fine", "A
 
 
 class Deleted:
-    """A tenant, some of whose memories are deleted."""
+    """A tenant with some deleted memories."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -48,7 +48,7 @@ class Deleted:
         erased(self.tenant_id)
 
     def all(self) -> list[Erasure]:
-        """Erasures of what was deleted, in that order."""
+        """Return the erasures of the deleted memories, in the order of deletion."""
         return [erasures.get(self.tenant_id, erasure_id) for erasure_id in self.erasures]
 
     def left(self) -> list[UUID]:
@@ -66,7 +66,7 @@ def deleted(service: Service) -> Deleted:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many were verified together, call by call."""
+    """The number of erasures verified in each batch call."""
     verified: list[int] = []
     carry_out = erasing_together.run_batch
 
@@ -80,7 +80,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def told(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
-    """A report without what each has of its own."""
+    """Return a report without the values that are unique to each erasure."""
     report = erasure_reports.report(tenant_id, erasure_id)
     own = ("erasure_id", "clocks", "audit", "made_at", "cut", "backups", "elsewhere")
     steps = [(each["step"], each["removed"]) for each in report["steps"]]

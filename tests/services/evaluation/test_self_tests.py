@@ -1,4 +1,4 @@
-"""Self-tests: what each kind passes and fails for, and what comes of it, once."""
+"""Self-tests: why each kind passes or fails, and that its outcome takes effect once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DAYS = 20
 
 @dataclass
 class Mind:
-    """A tenant whose memory tests itself."""
+    """A tenant with self-tests."""
 
     service: Service
     tenant: Tenant
@@ -64,7 +64,7 @@ class Mind:
         links.add(self.tenant_id, [NewLink(from_id=source, to_id=to, weight=weight)])
 
     def run(self, as_of: datetime | None = None) -> Run:
-        """A whole run, in steps of one slice."""
+        """Complete a run in steps of one slice, and return it."""
         parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, parameters, {}, None, 0)
         while not (step := self_tests.step(job)).finished:
@@ -101,7 +101,7 @@ def mind(service: Service) -> Mind:
     return mind_of(service)
 
 
-# --- Each kind passes and fails ---
+# --- Outcome of each kind ---
 
 
 def test_a_connection_passes_where_links_lead_to_it(mind: Mind) -> None:
@@ -194,7 +194,7 @@ def test_speed_is_that_of_the_searches_against_the_policys_target(service: Servi
         assert mind.flagged() == set(), "which is no memory's fault"
 
 
-# --- What comes of it ---
+# --- Effects of the outcome ---
 
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm", "memory_decay"])
@@ -281,7 +281,7 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
     assert int(counted or 0) == 4
 
 
-# --- What is asked about ---
+# --- Selection of memories ---
 
 
 def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Service) -> None:
@@ -344,7 +344,7 @@ def test_a_night_tests_once_a_week_where_the_policy_wants_it(service: Service) -
 
 
 class Model:
-    """A questioner that answers what it is told to."""
+    """A question model with prepared answers, or a failure."""
 
     model = "asker"
 
@@ -363,7 +363,7 @@ class Model:
         return [self.answers[[CELLO, ROOF].index(text)] for text in given]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
 
 def asking(mind: Mind, monkeypatch: pytest.MonkeyPatch, model: Model) -> dict[str, questions.Question]:

@@ -1,4 +1,4 @@
-"""Self-tests in other words and by recall: what they show of a tenant, and what they leave alone."""
+"""Self-tests by paraphrase and by recall: which defects of a tenant they reveal, and that they change no memory."""
 
 from __future__ import annotations
 

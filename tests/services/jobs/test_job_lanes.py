@@ -1,4 +1,4 @@
-"""What somebody has asked for about a person has a lane of its own: no maintenance holds it up."""
+"""Erasures, exports and restores run in the `rights` lane, which no maintenance delays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, UUID]]:
-    """The messages that were sent, with their tasks."""
+    """The messages that were sent, each with its task."""
     messages: list[tuple[str, UUID]] = []
 
     def enqueue(task: str, argument: UUID, *, expires_seconds: float | None) -> None:
@@ -80,7 +80,7 @@ def test_only_maintenance_gives_way_to_ingest(
 
 
 def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenant) -> None:
-    """An erasure has a week of grace: a lane that counted it would seem to be a week late."""
+    """An erasure has a week of grace: a lane that counted it would appear to be a week late."""
     with database.tenant(tenant.tenant_id) as tx:
         later = database.now(tx) + timedelta(days=7)
         rows.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)

@@ -1,4 +1,4 @@
-"""A worker that is killed outright, without a chance to say so, loses its step and nothing else."""
+"""A worker killed by SIGKILL loses its current step and nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule: one night for each local date, whatever ticks, messages, clocks and policies do."""
+"""The schedule: one night per local date, despite missed ticks, repeated messages, clock changes and new policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST = NOON + 14 * HOUR
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    """The jobs that messages were sent for."""
+    """The jobs for which messages were sent."""
     messages: list[UUID] = []
     monkeypatch.setattr("app.queues.enqueue", lambda _, argument, **__: messages.append(argument))
     return messages
@@ -37,14 +37,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 
 @pytest.fixture
 def tenant(service: Service, sent: list[UUID]) -> Tenant:
-    """One in UTC whose schedule was made at noon, and whose policy is old."""
+    """A tenant in UTC with an old policy, whose schedule was created at noon."""
     made = service.tenant(Policy(night=AT_TWO))
     begin(service)
     return made
 
 
 def begin(service: Service) -> None:
-    """Have every tenant's policy hold for long, and its schedule made at noon."""
+    """Backdate every tenant's policy, and create the schedules at noon."""
     service.rows("UPDATE policies SET effective_at = '2020-01-01'")
     tick(NOON)
 
@@ -54,7 +54,7 @@ def tick(now: datetime) -> int:
 
 
 def runs(service: Service) -> list[tuple[Any, ...]]:
-    """Kind, time, local date, missed times besides, and whether it is skipped, of every run."""
+    """Return kind, time, local date, number of coalesced times, and whether it was skipped, of every run."""
     query = (
         "SELECT kind, scheduled_for, local_date, coalesced, skipped IS NOT NULL FROM runs ORDER BY scheduled_for, kind"
     )
@@ -62,7 +62,7 @@ def runs(service: Service) -> list[tuple[Any, ...]]:
 
 
 def nights(service: Service) -> list[date]:
-    """The local dates of scheduled runs that weren't skipped, in their order."""
+    """Return the local dates of scheduled runs that weren't skipped, in chronological order."""
     query = "SELECT local_date FROM runs WHERE kind = 'scheduled' AND skipped IS NULL ORDER BY scheduled_for"
     return [day for (day,) in service.rows(query)]
 
@@ -73,12 +73,12 @@ def due(service: Service) -> datetime:
 
 
 def end(service: Service) -> None:
-    """Every night under way ends."""
+    """Finish every running night."""
     service.rows("UPDATE jobs SET status = 'done', claim = NULL, claimed_until = NULL, finished_at = now()")
 
 
 def pass_by(service: Service, start: datetime, hours: int, step: timedelta = HOUR / 2) -> None:
-    """Ticks from a moment on, each night over before the next tick."""
+    """Tick through these hours, finishing each night before the next tick."""
     moment = start
     while moment <= start + hours * HOUR:
         if tick(moment):
@@ -86,7 +86,7 @@ def pass_by(service: Service, start: datetime, hours: int, step: timedelta = HOU
         moment += step
 
 
-# --- When ---
+# --- Times ---
 
 
 def test_each_tenant_has_its_night_in_its_own_time(service: Service, sent: list[UUID]) -> None:
@@ -185,7 +185,7 @@ def test_tenants_are_spread_and_each_keeps_its_minute(service: Service, sent: li
 def test_every_local_date_has_one_night(
     service: Service, sent: list[UUID], zone: str, day: date, starts_at: str
 ) -> None:
-    """Both changes of clocks, one of them at midnight, and the day that most years lack."""
+    """Cases: both clock changes, one of them at midnight, and 29 February."""
     service.tenant(Policy(time_zone=zone, night=Night(starts_at=starts_at, jitter_seconds=0)))
     service.rows("UPDATE policies SET effective_at = '2020-01-01'")
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=ZoneInfo(zone)).astimezone(UTC)
@@ -193,11 +193,11 @@ def test_every_local_date_has_one_night(
     assert nights(service) == [day - DAY, day, day + DAY, day + 2 * DAY]
 
 
-# --- What the tenant chooses ---
+# --- The tenant's choices ---
 
 
 def choose(tenant: Tenant, now: datetime, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """A change of policy at a moment, to hold at once or from `effective_at` on."""
+    """Change the policy at this moment, effective at once or from `effective_at`."""
     effective_at = fields.pop("effective_at", None)
     with monkeypatch.context() as patched:
         patched.setattr(database, "now", lambda _: now)
@@ -250,7 +250,7 @@ def test_a_change_of_time_zone_never_gives_a_date_two_nights(
     assert found[-1] == date(2026, 3, 13)
 
 
-# --- By hand ---
+# --- Manual runs ---
 
 
 def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: Tenant, sent: list[UUID]) -> None:

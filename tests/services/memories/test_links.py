@@ -1,4 +1,4 @@
-"""Links: ids of repeats name the memory, no memory has too many, callers at once don't get past that."""
+"""Links: aliases resolve to their memory, and no memory exceeds its limit, even with concurrent callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memory may have three links."""
+    """Limit a memory to three links."""
     monkeypatch.setattr("app.services.memories.links.LINKS_A_MEMORY", MOST)
 
 

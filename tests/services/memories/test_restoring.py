@@ -1,4 +1,4 @@
-"""Restores that somebody asks for, of memories in every tier; and deletes of what lies in cold storage."""
+"""Requested restores of memories in every tier, and deletion of memories in cold storage."""
 
 from __future__ import annotations
 

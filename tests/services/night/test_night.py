@@ -1,4 +1,4 @@
-"""A night: its steps in their order, as of one moment, whatever fails, dies, takes too long or comes in between."""
+"""A night runs its steps in order as of one moment, whatever fails, dies, takes too long or interrupts it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """The pieces that were done of steps a, b and c, each of two pieces."""
+    """The completed pieces of steps a, b and c, two pieces each."""
     pieces: Seen = []
     define(monkeypatch, pieces, lambda _, __, state: Step(1, {"n": state.get("n", 0) + 1}, "n" in state))
     return pieces
 
 
 def define(monkeypatch: pytest.MonkeyPatch, seen: Seen, do: Did) -> None:
-    """Give nights the steps a, b and c."""
+    """Replace the steps of a night by a, b and c."""
 
     def step(name: str) -> steps.CarryOn:
         def carry_on(_: UUID, as_of: datetime, state: dict[str, Any], __: float) -> Step:
@@ -227,7 +227,7 @@ def test_a_step_that_this_version_lacks_is_left_out(service: Service, tenant: Te
     assert last(tenant).status == "done"
 
 
-# --- Ingest goes first ---
+# --- Ingest has priority ---
 
 
 def test_a_job_waits_while_ingest_is_behind(service: Service, tenant: Tenant, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""A memory that a legal ground keeps is nobody's any more, and an erasure of the person leaves it."""
+"""A memory retained on a legal ground is anonymised, and the subject's erasure leaves it in place."""
 
 from __future__ import annotations
 

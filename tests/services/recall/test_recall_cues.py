@@ -1,4 +1,4 @@
-"""Cues that a model names with its rating: when they are stored and deleted, and which memories they bring to mind."""
+"""Cues that a model names with its rating: when they are stored and deleted, and which memories they recall."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STEMS = ["buffet seafood", "prawn", "sushi"]
 
 
 def store(rated: Rated, *given: str | dict[str, Any], tenant: Tenant | None = None) -> list[UUID]:
-    """Store memories and let the model rate them. Returns their ids."""
+    """Store memories, let the model rate them, and return their ids."""
     ids = rated.send(*given, tenant=tenant)
     while rate.rate():
         pass
@@ -55,7 +55,7 @@ def store(rated: Rated, *given: str | dict[str, Any], tenant: Tenant | None = No
 
 
 def held(rated: Rated, memory_id: UUID) -> tuple[list[str], list[str]]:
-    """A memory's cues and their stems."""
+    """Return a memory's cues and their stems."""
     [row] = rated.service.rows("SELECT inferred_cues, cue_stems FROM scores WHERE memory_id = %s", memory_id)
     return row[0], row[1]
 
@@ -71,7 +71,7 @@ def holders(rated: Rated, *asked: str, most: int = 40, **filters: Any) -> dict[s
         return cues.holders(tx, rated.tenant.tenant_id, asked, request, most)
 
 
-# --- When they are stored ---
+# --- Storing ---
 
 
 def test_a_rating_stores_the_cues_that_come_with_it(rated: Rated) -> None:
@@ -159,7 +159,7 @@ def test_the_policy_can_do_without(rated: Rated) -> None:
 
 
 def test_cues_cost_few_tokens(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the fake provider counts them, a token for four bytes, with five cues for each memory."""
+    """Counted by the fake provider: one token per four bytes, five cues per memory."""
     score = model.score
     five = ["prawns", "seafood buffet", "sushi", "fish restaurant", "ordering lobster"]
     monkeypatch.setattr(model, "score", lambda memory: score(memory) | {"cues": five})
@@ -176,7 +176,7 @@ def test_cues_cost_few_tokens(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < said_with - said <= 40 * len(texts)
 
 
-# --- When they go ---
+# --- Deletion ---
 
 
 def by_hand(rated: Rated, memory_id: UUID) -> None:
@@ -264,7 +264,7 @@ def test_an_export_says_that_they_are_the_models(rated: Rated, tmp_path: Any) ->
     assert b"prawns" not in portable
 
 
-# --- Whom they find ---
+# --- Lookup ---
 
 
 def test_holders_are_active_pass_the_filters_and_come_the_newest_first(rated: Rated) -> None:
@@ -340,7 +340,7 @@ def test_the_function_that_reads_them_gives_rows_of_the_own_tenant_alone(rated: 
     assert given(None) == set()
 
 
-# --- What they do to a recall ---
+# --- Effect on a recall ---
 
 
 def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:

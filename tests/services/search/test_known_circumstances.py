@@ -1,4 +1,4 @@
-"""Policies and spaces that a search remembers, and changes by other processes."""
+"""Policies and spaces cached by a search, and changes made by other processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["shelf"]
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Circumstances]:
-    """Return the circumstances that are read from the database, as they are read."""
+    """The circumstances read from the database, in the order of the reads."""
     found: list[Circumstances] = []
     read = circumstances.read
 
@@ -47,7 +47,7 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     shelf.index()
     shelf.embed()
     [first] = shelf.search("green tea", explain=True)
-    # As another process writes it: this process isn't notified.
+    # Simulates a write by another process, of which this process isn't notified.
     written = Policy().model_copy(update={"ranking": Policy().ranking.model_copy(update={"words": 0.9})})
     with shelf.transaction() as tx:
         policies.add(tx, shelf.tenant_id, 2, written)

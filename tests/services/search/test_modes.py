@@ -1,4 +1,4 @@
-"""Modes of ranking through the service: strength that counts, spreading, tiers, and searches as of another moment."""
+"""Ranking modes through the service: strength, spreading, tiers, and searches as of another moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priming: under `cmm`, what a conversation has found lately counts more; Redis forgets it, and holds no words."""
+"""Priming under `cmm`: memories found earlier in a conversation rank higher; Redis stores only ids, for an hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays of recorded searches: they rank as searches do, under the policy in force and under others."""
+"""Replays of recorded searches rank as searches do, under the policy in force and under others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Recorder:
         service.rows(AGE, oldest)
 
     def search(self, query: str, **more: Any) -> list[UUID]:
-        """Search and record. Returns the ids of the results."""
+        """Search and record; return the ids of the results."""
         request = SearchRequest(query, **more)
         at = datetime.now(UTC)
         found = search.find(self.tenant_id, request)
@@ -77,7 +77,7 @@ class Recorder:
         return [result.id for result in found.results]
 
     def real(self, among: Sequence[UUID], query: str, **more: Any) -> list[UUID]:
-        """Search without recording. Returns those of some memories that are found, in their order."""
+        """Search without recording; return the ids of the results that are in `among`, in order."""
         found = search.search(self.tenant_id, SearchRequest(query, limit=100, **more))
         return [result.id for result in found if result.id in set(among)]
 
@@ -187,7 +187,7 @@ def test_a_change_of_forgetting_is_replayed_as_if_it_had_held_since_the_last_use
     changed = 0
     for query, pair in zip(QUERIES, found.pairs, strict=True):
         assert list(pair.before) == recorder.real(pair.before, query, weights=strong)
-        # All is forgotten by then, so that strength lifts nothing.
+        # By then all is forgotten, so strength raises no result.
         assert list(pair.after) == recorder.real(pair.after, query, weights=Weights(strength=0.0))
         changed += list(pair.before) != list(pair.after)
     assert changed > 0

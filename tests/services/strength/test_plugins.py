@@ -1,4 +1,4 @@
-"""Models of forgetting from outside: a package, a file, and those that aren't fit."""
+"""External models of forgetting: from a package, from a file, and rejected ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEMORIES = 40
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test loads, the next one doesn't have."""
+    """Unload every model after each test."""
     yield
     plugins.forget()
     for name in ("half_life", "misfit"):
@@ -49,7 +49,7 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The example's package as pip would have installed it: its module, and what its metadata says."""
+    """The example's package as installed by pip: its module and its metadata."""
     (tmp_path / "half_life.py").write_text((EXAMPLE / "half_life.py").read_text())
     install(tmp_path, "half_life = half_life:profile")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -64,7 +64,7 @@ def install(folder: Path, entry_points: str) -> None:
 
 
 def misfit(folder: Path, code: str) -> None:
-    """A package whose module `misfit` holds this beside the example's model."""
+    """Install a package whose module `misfit` extends the example's model with this code."""
     (folder / "misfit.py").write_text(f"from half_life import *\n{code}\n")
     install(folder, "misfit = misfit:profile")
 
@@ -297,7 +297,7 @@ def test_two_of_one_name_are_refused(service: Service, installed: Path) -> None:
         plugins.load()
 
 
-# --- A model that is gone ---
+# --- A missing model ---
 
 
 def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_work(

@@ -1,4 +1,4 @@
-"""Inputs of strength that change: what happened stays happened, and what comes follows the new input."""
+"""Changed inputs of strength: the past stays, and strength follows the new input from then on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATED = (-70, -30, -10.5, -1, 0)
 def filled(
     service: Service, monkeypatch: pytest.MonkeyPatch, policy: Policy, **columns: Any
 ) -> tuple[Aged, list[UUID]]:
-    """Memories of several ages, half of them used."""
+    """Store memories of several ages, half of them used."""
     aged = Aged(service, monkeypatch, policy)
     ids = aged.remember(*DATED, *DATED, access_count=[0] * 5 + [3] * 5, **columns)
     return aged, ids
@@ -68,7 +68,7 @@ def test_the_past_is_not_rewritten(aged: Aged) -> None:
 
 
 def test_a_change_and_back_is_as_if_nothing_had_been(aged: Aged) -> None:
-    """Changed twice at the same moment."""
+    """Both changes happen at one moment."""
     changed, other = aged.remember(-20, -20, salience=0.4)
     aged.change([changed], salience=0.9)
     aged.change([changed], salience=float(np.float32(0.4)))

@@ -1,4 +1,4 @@
-"""What a profile makes of content as a memory is scored: never over the caller's word, and told in the history."""
+"""Values that a profile derives from content during scoring: the caller's value wins, and history records them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEMORY_DECAY = Forgetting(profile="memory_decay")
 
 
 class Kept:
-    """A tenant under a policy, and what is kept of its memories."""
+    """A tenant under a policy, and the stored values of its memories."""
 
     def __init__(self, service: Service, forgetting: Forgetting) -> None:
         self.service = service
@@ -47,7 +47,7 @@ class Kept:
         self.service.work()
 
     def get(self, columns: str, *ids: UUID) -> list[Any]:
-        """Of each memory its column, or a tuple of its columns, rounded."""
+        """Return each memory's column, or a tuple of its columns, rounded."""
         found = {
             memory_id: tuple(round(value, 4) if isinstance(value, float) else value for value in values)
             for memory_id, *values in self.service.rows(f"SELECT memory_id, {columns} FROM memory_state")  # noqa: S608
@@ -55,7 +55,7 @@ class Kept:
         return [values if len(values) > 1 else values[0] for values in map(found.__getitem__, ids)]
 
     def events(self, kind: str) -> list[tuple[float, float]]:
-        """Before and after of what happened, in the order of time."""
+        """Return before and after of each event of this kind, in the order of entry."""
         return [
             (round(before, 4), round(after, 4))
             for before, after in self.service.rows(
@@ -221,7 +221,7 @@ def test_memory_decay_takes_kind_and_salience_from_the_category(service: Service
 
 
 def under(rated: Rated, forgetting: Forgetting) -> Kept:
-    """A tenant of its own under a policy, at the same provider."""
+    """Return a new tenant under this policy, rated by the same provider."""
     kept = Kept(rated.service, forgetting)
     rated.tenant = kept.tenant
     return kept

@@ -1,4 +1,4 @@
-"""Changes of a policy: in order, at once or later, by several callers, and what they would do to the memories."""
+"""Policy changes: in order, immediate or scheduled, concurrent, and their effect on the memories."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def times_of(tenant: Tenant) -> Timeline:
 
 
 def tier_by_hand(times: Timeline, held: states.Held, row: int, moment: float) -> str:
-    """The tier of one memory, one condition after another."""
+    """Return the tier of one memory, evaluated condition by condition."""
     era = times.at(moment)
     one = times.brought(take(held.state, np.array([row])), held.versions[[row]], moment)
     strength = float(era.dynamics.strength(one, moment)[0])
@@ -228,7 +228,7 @@ def test_effects_are_those_of_each_memory_by_hand(
 ) -> None:
     monkeypatch.setattr(effects, "PAGE_ROWS", 7)
     fill(service, tenant, Policy().model, MEMORIES)
-    put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # waits: held by then, or superseded
+    put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # scheduled: in force by then, or superseded
     at = ahead(days=days) if days else None
     before = service.rows("SELECT state::text FROM memory_state AS state ORDER BY 1")
     outcome, found = policy_versions.preview(tenant.tenant_id, Change(change, effective_at=at))

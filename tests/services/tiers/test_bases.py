@@ -1,4 +1,4 @@
-"""Bases: fitted at night, shared by small tenants, and never used for what they don't fit (F24)."""
+"""Bases: fitted at night, shared by small tenants, and never used for vectors that they don't fit (F24)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KETTLE = "The red kettle stands in the kitchen"
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tenants count as large from 300 vectors on; nothing is remembered from other tests."""
+    """Count tenants as large from 300 vectors on, and clear the cache of bases."""
     monkeypatch.setattr(bases, "OWN_FROM", 300)
     bases._cached.cache_clear()
 
 
 def crowd(service: Service, tenant: Tenant, count: int = 300, subject: str | None = None) -> list[UUID]:
-    """So many memories of random words."""
+    """Store this many memories of random words."""
     random = np.random.default_rng(1)
     return remember(
         service,
@@ -39,7 +39,7 @@ def crowd(service: Service, tenant: Tenant, count: int = 300, subject: str | Non
 
 
 def kept(service: Service) -> set[tuple[int, int | None]]:
-    """Dimensions and bases of archived vectors."""
+    """Return the distinct dimensions and bases of archived vectors."""
     return {tuple(row) for row in service.rows("SELECT vector_dims(vector), basis_id FROM archived_memories")}
 
 
@@ -136,7 +136,7 @@ def test_a_missing_or_broken_basis_reduces_nothing_and_is_told_of(
     assert bases.current(tenant.tenant_id, there) is None
     assert "basis_unusable" in capsys.readouterr().out
     fade(service, ids[1:2])
-    counts, notes = archive_all(tenant.tenant_id)  # fitted anew
+    counts, notes = archive_all(tenant.tenant_id)  # a newly fitted basis
     assert counts["whole"] == 0
     assert "basis" in notes[0]
 

@@ -1,4 +1,4 @@
-"""What was archived comes back by being used, reviewed or edited, and stays for a while."""
+"""Archived memories are restored by a use, a review or an edit, and then stay active for a grace period."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep: what is due and nothing else, at a moment, once; and a dry run that says the same without doing it."""
+"""The sweep evaluates due memories only, as of one moment, once; a dry run predicts it without writing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policy(profile: str, **parameters: Any) -> Policy:
 
 
 def swept(aged: Aged, as_of: datetime | None = None, limit: int = 5000) -> tuple[int, Counter[str]]:
-    """All slices of a sweep."""
+    """Run every slice of a sweep; return the number of memories evaluated and the counts of moves."""
     looked, moved = 0, Counter[str]()
     for _ in range(100):
         some, found = sweep.sweep(aged.tenant_id, as_of, limit)
@@ -47,13 +47,13 @@ def swept(aged: Aged, as_of: datetime | None = None, limit: int = 5000) -> tuple
 
 
 def table(aged: Aged) -> list[tuple[Any, ...]]:
-    """Everything that a sweep could write."""
+    """Return every value that a sweep could write."""
     return aged.service.rows("SELECT memory_state::text FROM memory_state ORDER BY memory_id") + aged.events()
 
 
 @pytest.fixture
 def ids(aged: Aged) -> list[UUID]:
-    """Memories of all ages that were never looked at."""
+    """Memories of all ages that were never swept."""
     return aged.remember(*AGES, salience=[0.0, 0.6, 0.5, 0.5, 0.5])
 
 
@@ -110,7 +110,7 @@ def test_only_what_is_due_is_looked_at(aged: Aged, ids: list[UUID]) -> None:
 
 
 def test_a_row_that_comes_up_has_crossed_what_it_came_up_for(aged: Aged) -> None:
-    """Looked at whenever it is due, a memory goes through its tiers, each on the millisecond."""
+    """Swept whenever it is due, a memory passes through its tiers, each to the millisecond."""
     aged.remember(-2, salience=0.0)
     for _ in range(20):
         swept(aged)
@@ -202,7 +202,7 @@ def test_a_use_that_changes_the_tier_is_seen_by_the_next_sweep(aged: Aged, ids: 
 def test_a_use_that_ends_a_slow_curve_brings_the_next_moment_nearer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half-lives of a year became some of three days; the factor that kept strength what it was ends with a use."""
+    """Half-lives of a year became some of three days; a use ends the factor that preserved the strength."""
     aged = Aged(service, monkeypatch, policy("mnemex", half_life_days=365))
     used, _ = aged.remember(-150, -150)
     aged.decide(policy("mnemex"), 0)
@@ -239,11 +239,11 @@ def test_tenants_are_swept_apart(aged: Aged, ids: list[UUID]) -> None:
     assert swept(aged)[0] == 5
 
 
-# --- A dry run ---
+# --- Dry runs ---
 
 
 def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[Move], Counter[str]]:
-    """All pages of a dry run."""
+    """Return the moves and counts of every page of a dry run."""
     moves: list[Move] = []
     counts, after = Counter[str](), None
     while True:
@@ -302,7 +302,7 @@ def test_it_waits_for_nobody(aged: Aged, ids: list[UUID]) -> None:
 
 
 def run(aged: Aged, parameters: dict[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:
-    """The steps of a job: what each has done, and where it left off."""
+    """Run a sweep job; return the count and the state of each step."""
     job = Job(uuid4(), aged.tenant_id, sweep.KIND, parameters or {}, {}, None, 0)
     steps = []
     while True:
