@@ -1,4 +1,4 @@
-"""What becomes of groups: the table, cohesion, and what is kept whatever they say."""
+"""The decision about each group: the table of actions, cohesion, and the memories that are always preserved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = Consolidation()
 
 
 def members(*importance: float, **columns: Any) -> Members:
-    """Memories of 20 days ago, at odd moments of one day on which there are others."""
+    """Return memories of 20 days ago, at irregular moments of one day on which there are others."""
     count = len(importance)
     made = Members(
         importance=np.array(importance),

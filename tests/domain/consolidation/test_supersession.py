@@ -1,4 +1,4 @@
-"""Which memory may take the place of which: no crossing of subjects, and no way round to oneself."""
+"""Which memories may supersede which: never across subjects, and never themselves through a cycle."""
 
 from __future__ import annotations
 

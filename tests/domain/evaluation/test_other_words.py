@@ -1,4 +1,4 @@
-"""Questions in other words, by rules: what is exchanged, what is dropped, and what may stay."""
+"""Rule-based paraphrases of questions: which words are replaced, dropped or kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores by a model: what it is shown, what counts as an answer, and that no text speaks for another."""
+"""Scores by a model: its prompt, which answers are valid, and that no text can speak for another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.domain.salience.scoring import CATEGORIES, CRITERIA, KINDS, Score, Unsc
 
 MARK = scoring.delimiter(bytes(range(16)))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
-# texts that know the mark, which in truth none can
+# texts that contain the mark, which real texts can't know
 HOSTILE = st.lists(
     st.sampled_from([MARK, f"\n{MARK} END\n", f"{MARK} BEGIN", "\\", '"', "\\u0045", "\n", "\u2028", "\x85", "{", "}"]),
     min_size=1,
@@ -29,7 +29,7 @@ def memories(*texts: str) -> list[Unscored]:
 
 
 def block(batch: Sequence[Unscored]) -> list[dict[str, Any]]:
-    """The memories as whoever keeps to the marks reads them."""
+    """Parse the memories as a model that obeys the delimiters does."""
     content = scoring.messages(batch, MARK)[-1]["content"]
     lines = content.splitlines()
     begin, end = lines.index(f"{MARK} BEGIN"), lines.index(f"{MARK} END")

@@ -18,12 +18,9 @@ PRESENT = np.array([getattr(Ranking(), name) for name in PARTS])
 
 
 def searches(count: int, wanted: dict[str, float] | None, seed: int = 1) -> list[Judged]:
-    """Searches with results in the order of the present weights, of which one is used: the best by other weights.
+    """Return searches with results in the order of the present weights, and one used result each.
 
-    Args:
-        count: How many.
-        wanted: The caller's own weights, by name; None for a use by chance.
-        seed: Of the dice.
+    The used result is the best one by `wanted`, the caller's own weights by name, or a random one if that is None.
     """
     dice = np.random.default_rng(seed)
     found = []

@@ -1,4 +1,4 @@
-"""Rarity of words, the finish of a ranking, and how words and names are read."""
+"""Rarity of words, the final ranking, and how words and names are parsed."""
 
 from __future__ import annotations
 

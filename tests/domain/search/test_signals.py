@@ -1,4 +1,4 @@
-"""The parts of relevance: what each sees in a memory, and that it sees nothing in others."""
+"""The parts of relevance: what each one detects in a memory, and that it is zero elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def memory(text: str, speaker: str | None = None, *, thread: str | None = None, 
 
 
 def turns(*fits: float) -> list[Candidate]:
-    """Turns of one thread in their order, each knowing the one before."""
+    """Return consecutive turns of one thread, each linked to the one before."""
     ids = [UUID(int=n + 1) for n in range(len(fits))]
     before = [None, *ids]
     return [
@@ -34,7 +34,7 @@ def turns(*fits: float) -> list[Candidate]:
 
 
 def seen(name: str, query: str, *memories: Candidate, now: datetime | None = NOON) -> list[float]:
-    """One part of each memory, unweighted; the fit is that of words alone."""
+    """Return one part of each memory, unweighted, with the fit computed from words only."""
     weights = Ranking.model_validate({"soft_words": 0, "relevance": 0, name: 1})
     return [round(float(part), 3) for part in parts(memories, query, weights, now).by_name[name]]
 

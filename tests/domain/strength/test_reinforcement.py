@@ -1,4 +1,4 @@
-"""Reinforcement by many uses: however they come in batches, the outcome is that of one after another."""
+"""Reinforcement by many uses: any split into batches gives the result of applying them one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shelf() -> State:
 
 
 def apply(name: str, state: State, uses: Uses, known: Moments) -> tuple[State, Moments]:
-    """A batch: those uses that count, applied. Returns what is known of uses afterwards, too."""
+    """Apply the uses of a batch that count; return the state and the known uses."""
     counting = uses.only(rested(uses, known, REFRACTORY))
     done = reinforced(profile(name), state, counting, NOW)
     joined = (np.concatenate([getattr(known, one.name), getattr(counting, one.name)]) for one in fields(Moments))

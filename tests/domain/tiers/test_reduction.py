@@ -1,4 +1,4 @@
-"""Reducing vectors: cosines stay nearly as they were, and nothing is fitted on too little."""
+"""Reduction of vectors: cosines are nearly preserved, and no basis is fitted on too few vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain.tiers.reduction import Vectors
 
 
 def cloud(count: int, dimensions: int = 256, inner: int = 100, seed: int = 1) -> Vectors:
-    """Vectors of length 1 about a common direction, most of whose variance is in a part of the space."""
+    """Return unit vectors around a common direction, with most of their variance in a subspace."""
     random = np.random.default_rng(seed)
     axes = np.random.default_rng(0).normal(size=(inner, dimensions))
     noise = 0.05 * random.normal(size=(count, dimensions))
