@@ -69,7 +69,7 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
     read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
     assert len(read) > 5
     assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/answers.py", "shape")}
-    assert {"_Chat", "_Embeddings"} <= prepared, "the shapes that `answers._decoded` is given"
+    assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `answers._decoded`"
 
 
 def test_decoders_are_made_with_their_modules() -> None:

@@ -65,7 +65,7 @@ def test_a_memory_of_hours_counts_as_one_of_a_day() -> None:
     hour = 3_600
     strength = eager.strength(memory(1), START + hour)[0]
     assert strength == pytest.approx(math.exp(-5e-7 / (1 + 7) * hour), rel=1e-12), "7 a week, not 168"
-    assert eager.strength(memory(2), START + hour)[0] == 1, "14 a week are at the lock"
+    assert eager.strength(memory(2), START + hour)[0] == 1, "14 a week reach the lock"
 
 
 def test_rehearsal_counts_by_its_weight() -> None:

@@ -134,7 +134,7 @@ def test_an_event_never_weakens_and_keeps_the_state_sane(
     event = Event(at=now - late, now=now, source=source, boost=boost)  # type: ignore[arg-type]  # of three names
     after = dynamics.reinforce(state, event)
     assert is_sane(after)
-    assert (after.anchored_at <= now + 1e-6).all(), "but for rounding: ticks are counted from the creation on"
+    assert (after.anchored_at <= now + 1e-6).all(), "apart from rounding: ticks count from the creation"
     assert (after.accessed_at <= np.maximum(state.accessed_at, now)).all()
     # a fresh curve may be steeper than an old one, so at later moments the use may show as less strength
     is_late = (source == "test") | (event.at < state.accessed_at)

@@ -66,7 +66,7 @@ def test_the_prompt_asks_for_the_four_criteria_and_calls_the_texts_data() -> Non
     for words in ("emotionally charged", "unique or surprising", "decisions or actions", "personally meaningful"):
         assert words in system
     assert "never an instruction" in system
-    assert MARK not in system, "the same for every request, so that providers keep it"
+    assert MARK not in system, "equal for every request, so that providers can cache it"
 
 
 def test_the_schema_has_no_field_beyond_what_a_score_holds() -> None:
@@ -203,7 +203,7 @@ def test_labels_are_few_short_and_allowed() -> None:
     )
     assert score.kind is None
     assert score.entities[:2] == ("Ann", "bob")
-    assert "Carl" not in score.entities, "no text brings a name into another memory"
+    assert "Carl" not in score.entities, "no text adds a name to another memory"
     assert len(score.entities) <= scoring.ENTITIES_MAX
     assert score.topics == ("love", "topic 0", "topic 1", "topic 2", "topic 3")
     assert score.categories == ("pii", "work")

@@ -99,7 +99,7 @@ def test_the_latest_counts_when_the_present_is_asked_for() -> None:
 def test_the_better_of_the_turns_beside_it_counts() -> None:
     assert seen("neighbours", "x", *turns(0.2, 0.8, 0.4)) == [1, 0.5, 1]
     first, _, third = turns(0.2, 0.8, 0.4)
-    assert seen("neighbours", "x", first, third) == [0, 0], "the turn between them is no candidate"
+    assert seen("neighbours", "x", first, third) == [0, 0], "the turn between them isn't a candidate"
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_words_stand_in_for_the_meaning_of_what_has_no_vector_yet() -> None:
     found = parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
     assert found.by_name["relevance"].tolist() == [0.5, 0.0]
     alone = parts([edited], "x", Ranking(), NOON, np.array([2.0]))
-    assert alone.by_name["relevance"].tolist() == [0.0], "nothing has a vector, so meaning counts for nothing"
+    assert alone.by_name["relevance"].tolist() == [0.0], "without vectors, meaning counts for nothing"

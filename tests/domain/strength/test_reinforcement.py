@@ -79,7 +79,7 @@ def test_strengths_before_and_after_are_of_the_moment_of_use(name: str) -> None:
     assert done.before[1] == dynamics.strength(state, uses.at[1])[1]
     assert (done.after >= done.before).all()
     assert done.state.access_count.tolist() == [4, 1, 4]
-    assert state.access_count.tolist() == [1, 0, 4], "what was given stays as it is"
+    assert state.access_count.tolist() == [1, 0, 4], "the input is not modified"
 
 
 def test_without_uses_nothing_changes() -> None:

@@ -108,7 +108,7 @@ def test_an_unused_memory_goes_down_tier_by_tier() -> None:
     assert "deleted" not in tier, "its salience alone makes it important enough"
     assert told(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
     little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
-    assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not as old as that"
+    assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not exactly 90"
 
 
 def test_used_memories_are_never_deleted_for_their_weakness() -> None:

@@ -38,7 +38,7 @@ def test_what_is_kept_is_told_of_vectors_that_it_wasnt_fitted_on() -> None:
     random = np.random.default_rng(4)
     noise = reduction.fit(unit(random.normal(size=(300, 1024)).astype(np.float32)))
     assert noise is not None
-    assert noise.variance_kept < 0.3, "128 of 300 directions are learnt by heart; of others, few are left"
+    assert noise.variance_kept < 0.3, "128 directions overfit 300 vectors and retain little of others"
 
 
 @pytest.mark.parametrize(("count", "dimensions"), [(255, 256), (1000, 128), (1000, 64), (0, 256)])

@@ -176,4 +176,4 @@ def test_a_model_in_steps_is_looked_at_for_its_own_sake(dynamics: Dynamics) -> N
     due = next_due_at(Tiers(), Importance(), dynamics, state, START, seen)
     assert due[0] <= START + dynamics.refresh_seconds
     step = getattr(dynamics.parameters, "tick_seconds", 0.0)
-    assert dynamics.refresh_seconds >= step, "before a step is over, there would be nothing to do"
+    assert dynamics.refresh_seconds >= step, "within a step there is nothing to do"

@@ -49,7 +49,9 @@ def test_once_it_is_cancelled_all_is_superseded_as_before(told: Told, hides: Any
     before, found = rows(told), told.found()
     erasure_id = hides(told, ids[place])
     told.service.work()
-    assert told.found() == {ids[1] if place == 2 else ids[2]}, "what nothing else supersedes is current at once"
+    assert told.found() == {ids[1] if place == 2 else ids[2]}, (
+        "a memory without another superseding one is current at once"
+    )
     assert not any(ids[place] in pair for pair in told.relations())
     cancel(told, erasure_id)
     assert (rows(told), told.found()) == (before, found)
@@ -103,10 +105,10 @@ def test_what_cant_be_any_more_is_rejected(told: Told, service: Service) -> None
     supersede.undo(told.tenant_id, closing.supersession_id, "key")
     supersede.make(told.tenant_id, str(rome), str(lima), "key")
     cancel(told, erasure_id)
-    assert told.found() == {rome}, "Rome is said to be the newest by now"
+    assert told.found() == {rome}, "by now Rome is the newest"
     assert {pair[:2] for pair in told.relations() if pair[2] == "active"} == {(rome, lima), (lima, oslo)}
     refused = service.rows("SELECT memory_id, superseded_id FROM supersessions WHERE reason = 'cycle'")
-    assert refused == [(oslo, rome)], "else each would supersede itself"
+    assert refused == [(oslo, rome)], "otherwise each would supersede itself"
 
 
 def test_what_comes_hidden_supersedes_nothing_until_it_is_cancelled(told: Told) -> None:

@@ -88,14 +88,14 @@ def test_a_provider_that_lies(alike: Alike, fake: FakeProvider, lie: str) -> Non
     assert sound(alike) == {"llm": 0, "extractive": 3}
     assert fake.calls == CALLS_OF_A_LIE * len(SUBJECTS)
     [spent] = budget.report(alike.tenant_id).rows
-    assert (spent.purpose, spent.calls) == ("summarise", fake.calls), "lies cost, too"
+    assert (spent.purpose, spent.calls) == ("summarise", fake.calls), "rejected answers are billed too"
 
 
 def test_a_provider_that_overspends(alike: Alike, fake: FakeProvider) -> None:
     alike.service.configure(budget_tokens=1)
     alike.run()
     assert sound(alike) == {"llm": 1, "extractive": 2}
-    assert fake.calls == 1, "the call that went over the limit was the last one"
+    assert fake.calls == 1, "no call follows the one that exceeded the limit"
 
 
 def test_a_night_with_a_dead_provider_does_all_the_same(alike: Alike, fake: FakeProvider) -> None:

@@ -83,7 +83,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
     alike, important = drawn.alike, drawn.important()
     assert important
     done = alike.run()
-    assert done["summaries"], "there is something to see"
+    assert done["summaries"], "the draw contains cases to check"
     tiers = dict(zip(drawn.ids, alike.tiers(drawn.ids), strict=True))
     assert {memory_id for memory_id in drawn.kept | important if tiers[memory_id] != "active"} == set()
     crossing = alike.service.rows(
@@ -95,7 +95,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
         "SELECT subject, memories.created_at::date FROM memories JOIN memory_state USING (tenant_id, memory_id) "
         "WHERE made_by = 'caller' GROUP BY 1, 2 HAVING count(*) FILTER (WHERE tier = 'active') = 0"
     )
-    assert days == [], "one a day stays for each subject"
+    assert days == [], "one memory per day and subject stays"
     every = [*drawn.ids, *alike.summaries()]
     before = alike.whole(every), alike.merges()
     alike.again()

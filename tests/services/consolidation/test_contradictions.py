@@ -93,7 +93,7 @@ def test_what_was_refused_or_taken_back_is_not_proposed_again(night: Night, serv
     supersede.reject(night.tenant.tenant_id, proposed.supersession_id, "key")
     service.rows("DELETE FROM contradiction_watermarks")
     assert night.run() == Counter()
-    assert len(night.asked()) == 1, "what was decided isn't even asked about"
+    assert len(night.asked()) == 1, "decided pairs aren't sent to the model again"
     [refused] = night.relations()
     assert (refused.status, refused.reason) == ("rejected", "declined")
 

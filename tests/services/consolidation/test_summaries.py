@@ -95,7 +95,9 @@ def test_a_model_that_lies_is_asked_once_more_and_then_not_heard(summed: Summed)
         assert summed.fake.calls == calls + 4
         assert not any(text in str(logs) + again for _, text in MOVE)
         assert [(line["event"], line["groups"]) for line in logs] == [("not_summarised", 1)]
-    assert summed.spent() == [("summarise", "summer", 4 * len(LIES), 2 * len(LIES) * len(GROUP))], "lies cost, too"
+    assert summed.spent() == [("summarise", "summer", 4 * len(LIES), 2 * len(LIES) * len(GROUP))], (
+        "rejected answers are billed too"
+    )
 
 
 def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summed) -> None:
@@ -107,7 +109,7 @@ def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summ
             assert summaries.summarise_all(summed.tenant.tenant_id, wanted, 5) == [OWN] * 9
         assert not any(text in str(logs) for _, text in MOVE)
         if mode in {"server_error", "quota", "unauthorised", "reset"}:
-            assert summed.fake.calls - calls < len(wanted), "a provider that is ill is left alone"
+            assert summed.fake.calls - calls < len(wanted), "a failing provider is not called"
         summaries._summariser().close()
         summaries._summariser.cache_clear()
 

@@ -102,7 +102,7 @@ def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
     newer = memories.get(told.tenant_id, oslo)
     assert looked[rome].around.valid_to == newer.created_at  # type: ignore[union-attr]  # it is stored
     assert looked[oslo].around.supersedes == [rome]
-    assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "nothing of it has changed"
+    assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "the older memory is unchanged"
 
 
 def test_a_look_back_shows_what_was_believed_then(told: Told, service: Service) -> None:
@@ -210,7 +210,7 @@ def test_subjects_are_not_crossed(told: Told) -> None:
     same = told.send(HOMES[2], older, subject="ann")
     assert told.found() == {newer, same}
     memories.edit(told.tenant_id, same, MemoryPatch(subject="bo"))
-    assert told.found() == {older, newer, same}, "an edit that parts their subjects parts them"
+    assert told.found() == {older, newer, same}, "an edit that separates their subjects ends the supersession"
 
 
 def test_nothing_supersedes_itself_not_even_through_others(told: Told) -> None:

@@ -267,10 +267,10 @@ def test_one_that_the_model_cannot_do_is_set_aside_and_the_others_move(movers: M
     assert all(movers.spaces(memory_id) == {REMOTE} for memory_id in ids)
     assert move.counts["set_aside"] == 1
     assert movers.service.rows("SELECT stage, memory_ids FROM dead_letters") == [("embed", [poison])]
-    assert poison in movers.meanings(tenant_id, "poisonous"), "by its words"
+    assert poison in movers.meanings(tenant_id, "poisonous"), "found by its words"
     movers.fake.control.set()
     Move.of(tenant_id).end()
-    assert movers.spaces(poison) == {REMOTE}, "the next move tries it again"
+    assert movers.spaces(poison) == {REMOTE}, "the next move retries it"
 
 
 def test_a_model_that_can_do_nothing_is_not_moved_to(

@@ -335,11 +335,11 @@ def test_without_a_budget_a_tenant_waits_and_the_others_do_not(
         assert enrichment.embed() == 1
     assert events(logged) == {"over_budget"}
     assert waiting(movers) == [(tenant_id, True)]
-    assert len(logged) == 1, "all of it is put off at once"
+    assert len(logged) == 1, "all of the tenant's work is delayed at once"
     assert movers.service.one("SELECT max(attempts) FROM tenant_work WHERE stage = 'embed'") == 0
     found = movers.meanings(tenant_id, "car")
     assert len(found) == 3
-    assert max(found.values()) == 0, "by words alone"
+    assert max(found.values()) == 0, "found by words only"
     account.broke = set()
     movers.service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
     assert enrichment.embed() == 2
@@ -381,7 +381,7 @@ def test_a_vector_that_a_switch_has_overtaken_is_left_out_and_its_memory_embedde
 
 
 def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) -> None:
-    assert spaces.vector_size(tenant_id) == 256, "the settings' one, before the first memory"
+    assert spaces.vector_size(tenant_id) == 256, "the size from the settings, before the first memory"
     movers.remember(tenant_id, "a red car")
     movers.use("openai")
     assert spaces.vector_size(tenant_id) == 256
@@ -389,10 +389,10 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
     assert spaces.vector_size(other) == 64
     movers.use("openai", dimensions=0)
     movers.fake.control.set(mode="server_error")
-    assert spaces.vector_size(other) is None, "nobody can tell"
+    assert spaces.vector_size(other) is None, "unknown while the provider fails"
     [kept] = movers.service.send(other, {"text": "a red car", "embedding": [1.0] * 64})
     ingest.drain()
-    assert movers.service.texts(other) == ["a red car"], "storing waits for no model"
+    assert movers.service.texts(other) == ["a red car"], "storing doesn't wait for a model"
     movers.fake.control.set()
     movers.use("openai")
     movers.service.work()

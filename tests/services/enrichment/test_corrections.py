@@ -207,7 +207,7 @@ def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
     assert (first.id, first.explain["corrects"]) == (new, [old])
     assert (second.id, second.explain["corrected_by"]) == (old, [new])
     own = first.explain["placed"]["own_score"], second.explain["placed"]["own_score"]
-    assert (second.score, first.score) == own, "they change places"
+    assert (second.score, first.score) == own, "they swap places"
     assert first.score > second.score
 
 

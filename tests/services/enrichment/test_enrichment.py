@@ -137,7 +137,7 @@ def test_while_a_store_is_away_no_try_counts(
     for _ in range(10):
         with pytest.raises(OperationalError):
             STAGES[stage]()
-        assert STAGES[stage]() == 0, "not at once again"
+        assert STAGES[stage]() == 0, "no immediate retry"
         release(service)
     assert service.one("SELECT max(attempts) FROM tenant_work WHERE stage = %s", stage) == 0
     fake.cursed = set()

@@ -51,7 +51,7 @@ def test_a_memory_without_an_answer_is_left_to_the_rules_and_its_neighbours_are_
     rated.fake.control.set()
     rated.fake.control.bodies.clear()
     rated.lapse()
-    assert rate.rate() == 0, "what was refused isn't asked again"
+    assert rate.rate() == 0, "refused memories aren't sent again"
     assert rated.asked() == []
     if mode != "swapped":
         assert rated.sources(*ids) == ["llm", "llm", "heuristic", "llm"]
@@ -73,7 +73,7 @@ def test_where_nothing_at_all_makes_sense_that_is_the_providers_matter_and_all_i
         rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
     assert set(rated.sources(*ids)) == {"heuristic"}
     assert (refused(rated), rated.asks()) == (0, [0] * 4)
-    assert waits[0] < waits[1] < waits[2], "a model that can't do it is asked ever less often"
+    assert waits[0] < waits[1] < waits[2], "an incapable model is retried at growing intervals"
     rated.fake.control.set()
     assert rate.rate() == 4
 
@@ -88,7 +88,7 @@ def test_another_model_is_asked_about_what_one_has_refused(rated: Rated) -> None
     rated.fake.control.set()
     rated.lapse()
     rated.send("one more, so that there is a turn")
-    assert rate.rate() == 5, "another model may do better"
+    assert rate.rate() == 5, "another model may succeed"
 
 
 def test_numbers_beyond_the_scale_are_brought_to_its_end(rated: Rated) -> None:
@@ -145,7 +145,7 @@ def test_an_ill_provider_costs_nothing_but_time(
     ids = rated.send(*TEXTS)
     rated.fake.control.set(mode=mode, retry_after="450" if mode == "rate_limit" else None)
     assert rate.rate() == 0
-    assert rated.fake.calls == 1, "a call is tried once: the row is the retry"
+    assert rated.fake.calls == 1, "no retry within a call: the row is retried later"
     assert set(rated.sources(*ids)) == {"heuristic"}
     assert (refused(rated), rated.asks()) == (0, [0] * 4)
     turn = rated.turn()
@@ -154,7 +154,7 @@ def test_an_ill_provider_costs_nothing_but_time(
     assert longest - 100 < turn[1] <= longest
     assert not turn[0]
     assert rate.rate() == 0
-    assert rated.fake.calls == 1, "the turn waits"
+    assert rated.fake.calls == 1, "the turn isn't due yet"
     rated.fake.control.set()
     rated.lapse()
     assert rate.rate() == 4
@@ -196,7 +196,7 @@ def test_after_enough_failures_nobody_is_asked(rated: Rated) -> None:
         rate.rate()
         rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
     assert rated.fake.calls == 2
-    assert rated.turn() == (False, 0.0), "a resting provider costs no claim"
+    assert rated.turn() == (False, 0.0), "no turn is claimed while the breaker is open"
 
 
 def test_a_known_text_needs_no_provider(rated: Rated) -> None:
@@ -263,7 +263,7 @@ def test_what_a_worker_died_over_comes_last_and_alone(
     turn = rated.turn()
     assert turn is not None
     assert turn[0]
-    assert rate.rate() == 0, "the lease holds"
+    assert rate.rate() == 0, "the lease is still valid"
     rated.fake.control.bodies.clear()
     rated.lapse()
     rated.send("fresh")

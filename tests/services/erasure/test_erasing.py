@@ -169,7 +169,7 @@ def test_keys_go_at_once_and_a_night_rewrites_the_segments(chilled: Chilled) -> 
     keys = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
     assert chilled.service.one(keys, chilled.tenant_id) == len(bob)
     assert removed(chilled.tenant_id, erasure_id)["keys"] == 1
-    assert compaction.compact(chilled.tenant_id) == (1, {}), "though most of it is still needed"
+    assert compaction.compact(chilled.tenant_id) == (1, {}), "rewritten although most of the segment is still in use"
     assert compaction.compact(chilled.tenant_id) == (0, {})
     [(left, records)] = chilled.service.rows("SELECT segment_id, records FROM segments")
     assert (left != segment_id, records) == (True, 5)

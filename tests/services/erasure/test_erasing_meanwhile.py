@@ -114,7 +114,7 @@ def test_what_is_of_before_the_cut_is_dropped_at_every_step(meanwhile: Meanwhile
     assert [each["step"] for each in found.executed] == [each["step"] for each in found.plan or ()] == [*STEPS]
     texts = meanwhile.service.texts(meanwhile.tenant_id)
     assert [text for text in texts if text.startswith("Ann")] == ["Ann is new here"]
-    assert {"Bob hums", "a heron", PEOPLE[1]["text"]} <= set(texts), "of others nothing is lost"
+    assert {"Bob hums", "a heron", PEOPLE[1]["text"]} <= set(texts), "other subjects lose nothing"
     assert "Ann is new here" in meanwhile.house.listed()
     assert int(meanwhile.service.redis.hget(COUNTERS, "erased_on_arrival") or 0) >= 1
     letters = meanwhile.service.rows("SELECT payload FROM dead_letters WHERE payload IS NOT NULL")

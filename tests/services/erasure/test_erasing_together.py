@@ -126,7 +126,7 @@ def test_the_report_is_the_one_that_it_would_have_by_itself(
 ) -> None:
     deleted.delete(0)
     deleted.night()
-    assert not sum(together), "one alone isn't together with anything"
+    assert not sum(together), "a single deletion isn't batched"
     deleted.delete(2, 3)
     deleted.night()
     assert sum(together) == 2
@@ -214,7 +214,7 @@ def test_what_has_a_job_of_its_own_or_more_than_one_memory_is_left_alone(deleted
     deleted.night()
     assert not sum(together)
     asked = erasures.page(deleted.tenant_id, None, None, 10)
-    assert {each.status for each in asked} == {"grace"}, "their jobs carry them out"
+    assert {each.status for each in asked} == {"grace"}, "left to their own jobs"
 
 
 def test_what_still_waits_to_be_stored_leaves_them_to_the_night_after(
@@ -224,4 +224,4 @@ def test_what_still_waits_to_be_stored_leaves_them_to_the_night_after(
     monkeypatch.setattr(erasing_together, "is_waiting", lambda *_: True)
     deleted.night()
     assert not sum(together)
-    assert [each.status for each in deleted.all()] == ["verified"] * 2, "by themselves, as ever"
+    assert [each.status for each in deleted.all()] == ["verified"] * 2, "processed individually as usual"

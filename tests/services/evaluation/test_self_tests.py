@@ -108,7 +108,7 @@ def test_a_connection_passes_where_links_lead_to_it(mind: Mind) -> None:
     cello, roof, _ = mind.remember(CELLO, ROOF, SOUP)
     mind.link(cello, roof)
     assert mind.run().results["connection"] == {"passed": 1, "failed": 0}
-    assert mind.outcomes("connection") == {roof: True}, "it shares no word with the cello"
+    assert mind.outcomes("connection") == {roof: True}, "the roof shares no word with the cello"
 
 
 def test_a_connection_fails_that_closer_links_crowd_out_however_near_by_meaning(mind: Mind) -> None:
@@ -167,7 +167,7 @@ def test_a_summary_passes_that_says_what_its_sources_still_say(mind: Mind) -> No
     assert mind.run().results["coherence"] == {"passed": 0, "failed": 1}
     assert summary_id in mind.flagged()
     mind.service.rows("UPDATE memories SET text = 'Bob likes tea' WHERE memory_id = ANY (%s)", ids)
-    assert "coherence" not in mind.run().results, "nobody is asked for what no source says"
+    assert "coherence" not in mind.run().results, "a summary isn't tested for facts that no source states"
 
 
 def test_a_summary_that_somebody_wrote_or_that_is_to_be_made_again_isnt_asked(mind: Mind) -> None:
@@ -191,7 +191,7 @@ def test_speed_is_that_of_the_searches_against_the_policys_target(service: Servi
         run = mind.run()
         assert run.results["retrieval_speed"][outcome] == 1
         assert run.target_ms == pytest.approx(target)
-        assert mind.flagged() == set(), "which is no memory's fault"
+        assert mind.flagged() == set(), "slowness is no memory's fault"
 
 
 # --- Effects of the outcome ---
@@ -204,7 +204,7 @@ def test_what_passes_becomes_stronger_and_isnt_used(service: Service, profile: s
     before = mind.row(cello)
     mind.run()
     after = mind.row(cello)
-    assert after[:2] == before[:2], "neither the count nor the last use"
+    assert after[:2] == before[:2], "neither the use count nor the last use changes"
     assert after[2:] != before[2:]
     [(_, was, is_now)] = mind.events(cello)
     assert is_now > was
@@ -224,7 +224,7 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
 ) -> None:
     [cello] = mind.remember(CELLO)
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
-    assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker goes on with it"
+    assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker resumes the same run"
     told: list[Any] = []
     enter = self_tests._record_outcomes
 
@@ -259,7 +259,7 @@ def test_what_fails_is_flagged_without_counting_as_reviewed(service: Service) ->
     mind.run()
     [entry] = reviews.session(mind.tenant_id, by="flagged").entries
     assert entry.reviewed is not None
-    assert (entry.reviewed.review_count, entry.overdue_days > 1) == (0, True), "it is due as before"
+    assert (entry.reviewed.review_count, entry.overdue_days > 1) == (0, True), "the review is due as before"
     done = reviews.record(mind.tenant_id, entry.memory_id, "passed")
     assert (done.reviewed.flagged, done.reviewed.review_count, done.reviewed.interval_days) == (False, 1, 6)
     assert entry.memory_id in ids
@@ -292,7 +292,9 @@ def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Serv
     assert service.one("SELECT count(*) FROM self_test_runs") == 0
     mind.run()
     assert set(mind.outcomes("application")) == shown
-    assert {one.memory_id for one in self_tests.preview(mind.tenant_id, None)} != shown, "the next sample is another"
+    assert {one.memory_id for one in self_tests.preview(mind.tenant_id, None)} != shown, (
+        "the next run draws another sample"
+    )
 
 
 def test_held_deleted_and_later_used_memories_are_left_alone(mind: Mind) -> None:

@@ -86,5 +86,5 @@ def test_what_is_erased_while_it_is_asked_about_leaves_nothing(
     rest = dict(testing.TESTS)
     monkeypatch.setattr(testing, "TESTS", rest | {kind: erased})
     mind.run()
-    assert were == [kind], "it was asked about"
+    assert were == [kind], "a question was asked about it"
     assert about(mind, roof) == {}

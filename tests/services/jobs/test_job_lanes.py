@@ -51,7 +51,7 @@ def test_a_job_of_maintenance_on_its_way_holds_up_none_of_the_rights(
 ) -> None:
     long, other = (jobs.create(tenant.tenant_id, "consolidate", {}, lone=False) for _ in range(2))
     mine, second = (jobs.create(tenant.tenant_id, kind, {}, lone=False) for _ in range(2))
-    assert sent == [("maintain.job", long), ("rights.job", mine)], "one in each lane is on its way"
+    assert sent == [("maintain.job", long), ("rights.job", mine)], "one job per lane is sent"
     assert {other, second}.isdisjoint(job_id for _, job_id in sent)
 
 

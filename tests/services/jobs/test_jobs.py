@@ -109,7 +109,7 @@ def test_steps_follow_each_other_and_add_up(
         (job_id, tenant.tenant_id, "test", 7)
     }
     runner.run_slice(job_id)
-    assert len(seen) == 3, "it has ended"
+    assert len(seen) == 3, "the job has ended"
     assert service.redis.hget("ebbing:{s0}:counters", "jobs|maintain|done") == b"1"
 
 
@@ -158,7 +158,7 @@ def test_a_lone_job_is_there_once_until_it_ends(
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: jobs.create(tenant.tenant_id, "test", {}), range(8)))
     [first] = found
-    assert jobs.create(service.tenant().tenant_id, "test", {}) != first, "each tenant has its own"
+    assert jobs.create(service.tenant().tenant_id, "test", {}) != first, "unique per tenant"
     runner.run_slice(first)
     assert jobs.create(tenant.tenant_id, "test", {}) != first
     several = {jobs.create(tenant.tenant_id, "test", {}, lone=False) for _ in range(2)}
@@ -206,10 +206,10 @@ def test_a_job_whose_message_was_lost_is_sent_again(
     service: Service, tenant: Tenant, sent: list[UUID], define: Callable[..., None]
 ) -> None:
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    assert schedule.tick([]) == 0, "it is on its way"
+    assert schedule.tick([]) == 0, "its message is still pending"
     lapse(service)
     assert schedule.tick([]) == 1
-    assert schedule.tick([]) == 0, "not with every tick"
+    assert schedule.tick([]) == 0, "not again with every tick"
     assert sent == [job_id, job_id]
 
 
@@ -248,7 +248,7 @@ def test_a_job_whose_worker_died_is_taken_up_where_it_was(
     assert row(service, job_id, "status", "done") == ("running", 1)
     assert service.one("SELECT claimed_until BETWEEN now() AND now() + interval '61 seconds' FROM jobs")
     runner.run_slice(job_id)
-    assert len(seen) == 2, "its lease holds"
+    assert len(seen) == 2, "its lease is still valid"
     lapse(service)
     assert schedule.tick([]) == 1
     runner.run_slice(job_id)
@@ -353,7 +353,7 @@ def test_failures_that_pass_put_a_job_off_and_do_not_count(
         with pytest.raises(OperationalError):
             runner.run_slice(job_id)
         assert row(service, job_id, "status", "attempts") == ("queued", 0)
-        assert schedule.tick([]) == 0, "not at once"
+        assert schedule.tick([]) == 0, "no immediate retry"
         lapse(service)
     assert messages_of(service, job_id) == ["put off: OperationalError"]
     define(count_to(1))
@@ -389,7 +389,7 @@ def test_messages_that_were_sent_twice_become_one_again(
     schedule.tick([])  # the lane was stuck for so long that the first message seemed lost
     for taken in range(12):
         runner.run_slice(sent[taken])
-    assert len(sent) == 13, "twelve were taken, and one is on its way"
+    assert len(sent) == 13, "twelve were taken, and one more is sent"
 
 
 def test_a_job_that_is_put_off_holds_up_no_other(
@@ -448,7 +448,7 @@ def test_a_job_that_waits_is_cancelled_at_its_turn(
     with pytest.raises(OperationalError):
         runner.run_slice(job_id)
     jobs.cancel(tenant.tenant_id, job_id)
-    assert sent == [job_id, job_id], "it needn't wait for its delay"
+    assert sent == [job_id, job_id], "a cancelled job doesn't wait for its delay"
     runner.run_slice(job_id)
     assert row(service, job_id, "status") == ("cancelled",)
 

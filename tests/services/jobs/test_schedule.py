@@ -221,7 +221,7 @@ def test_an_hour_that_has_passed_is_made_up_for_where_the_date_had_no_night(
     pass_by(service, FIRST - HOUR, 12)
     choose(tenant, FIRST + 12 * HOUR, monkeypatch, night={"starts_at": "20:00"})
     pass_by(service, FIRST + 12 * HOUR, 10)
-    assert nights(service) == [date(2026, 3, 8)], "it has had its night"
+    assert nights(service) == [date(2026, 3, 8)], "this date already had its night"
 
 
 def test_a_policy_that_begins_later_moves_the_nights_from_then_on(
@@ -246,7 +246,7 @@ def test_a_change_of_time_zone_never_gives_a_date_two_nights(
     pass_by(service, NOON + 4 * DAY, 48)
     found = nights(service)
     assert set(Counter(found).values()) == {1}
-    assert found == [date(2026, 3, 8) + n * DAY for n in range(len(found))], "nor none"
+    assert found == [date(2026, 3, 8) + n * DAY for n in range(len(found))], "no date is left out"
     assert found[-1] == date(2026, 3, 13)
 
 
@@ -256,10 +256,10 @@ def test_a_change_of_time_zone_never_gives_a_date_two_nights(
 def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: Tenant, sent: list[UUID]) -> None:
     run = schedule.run(tenant.tenant_id, "night")
     assert (run.kind, run.status, sent) == ("by_hand", "queued", [run.job_id])
-    assert schedule.run(tenant.tenant_id, "night").run_id == run.run_id, "it is under way"
+    assert schedule.run(tenant.tenant_id, "night").run_id == run.run_id, "the run is still in progress"
     assert due(service) == FIRST
     tick(FIRST)
-    assert nights(service) == [], "the night waits for it"
+    assert nights(service) == [], "the night waits for the manual run"
     end(service)
     assert tick(FIRST + HOUR) == 1
     assert nights(service) == [date(2026, 3, 8)]

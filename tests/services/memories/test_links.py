@@ -74,7 +74,7 @@ def test_no_memory_has_more_links_than_it_may(service: Service, tenant: Tenant) 
     assert ends(tenant) == before, "all or nothing"
     assert links.add(tenant.tenant_id, [NewLink(a, gone, weight=0.5)]) == (0, 1)
     memories.delete(tenant.tenant_id, gone)
-    assert links.add(tenant.tenant_id, more) == (2, 0), "what was deleted doesn't count"
+    assert links.add(tenant.tenant_id, more) == (2, 0), "links of deleted memories don't count"
 
 
 @pytest.mark.usefixtures("few")

@@ -66,4 +66,4 @@ def test_what_is_deleted_for_good_leaves_neither_record_nor_key(chilled: Chilled
     assert chilled.keys()[1] == 1
     assert chilled.segments() == [("written", 2, 1)]
     chilled.whole()
-    assert counts.recount(chilled.tenant_id) == Counts(0, 0, 0, 0), "the numbers were kept"
+    assert counts.recount(chilled.tenant_id) == Counts(0, 0, 0, 0), "the counters already matched"

@@ -234,7 +234,7 @@ def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:
         editor.execute(text("SELECT FROM memories WHERE memory_id = :id FOR UPDATE"), {"id": edited})
         with database.tenant(aged.tenant_id) as tx:
             assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
-            assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "nobody has it"
+            assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "the mover took no lock on it"
 
 
 # --- Withdrawn protection ---

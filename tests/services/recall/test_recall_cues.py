@@ -135,7 +135,7 @@ def test_broken_cues_are_left_out_and_counted_and_the_rating_stands(
     assert rated.sources(allergy) == ["llm"]
     assert held(rated, allergy) == stored
     assert metrics.counts()["rating_cues_dropped"] == dropped
-    assert rated.fake.calls == 1, "nobody is asked again for broken cues"
+    assert rated.fake.calls == 1, "broken cues cause no second call"
 
 
 def test_an_answer_without_cues_is_a_rating(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_holders_are_active_pass_the_filters_and_come_the_newest_first(rated: Ra
     fade(rated.service, [b], days=LONG_AGO_DAYS)
     archive_all(rated.tenant.tenant_id)
     assert holders(rated, "prawn") == {"prawn": Holders(2, [c, a])}
-    assert held(rated, b) == (STORED, STEMS), "the archive keeps them"
+    assert held(rated, b) == (STORED, STEMS), "archived memories retain their cues"
     memories.edit(rated.tenant.tenant_id, b, MemoryPatch(tags=("back",)))
     assert holders(rated, "prawn") == {"prawn": Holders(3, [c, b, a])}
 
@@ -349,7 +349,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
         rated.service.work()
         asked = {"messages": [{"role": "user", "content": ORDER}], "explain": True}
         searched = [each["id"] for each in api.post("/v1/search", json={"query": "prawns"}).json()["results"]]
-        assert api.post("/v1/recall", json=asked).json()["memories"] == [], "nobody has rated them yet"
+        assert api.post("/v1/recall", json=asked).json()["memories"] == [], "the memories are unrated so far"
         while rate.rate():
             pass
         answer = api.post("/v1/recall", json=asked)
@@ -359,7 +359,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
         assert "prawn" not in answer.json()["context"]
         assert "seafood" not in answer.text, "no cue is shown"
         again = [each["id"] for each in api.post("/v1/search", json={"query": "prawns"}).json()["results"]]
-        assert sorted(again) == sorted(searched), "a search has nothing to do with cues"
+        assert sorted(again) == sorted(searched), "searches ignore cues"
 
 
 def test_a_memory_outside_the_search_joins_by_its_cue(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     assert first.explain is not None
     assert second.explain is not None
     assert second.explain["words"] == pytest.approx(0.9 / Policy().ranking.words * first.explain["words"])
-    assert len(reads) == 1, "what was remembered is of no use any more"
+    assert len(reads) == 1, "the cached circumstances are outdated"
 
 
 def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
@@ -64,7 +64,7 @@ def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
     shelf.put("tea", "Ann likes green tea")
     shelf.index()
     shelf.embed()
-    assert shelf.found("verdant beverage") == ["tea"], "by the space that has come meanwhile"
+    assert shelf.found("verdant beverage") == ["tea"], "found by the newly assigned space"
 
 
 def test_what_is_remembered_stays_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

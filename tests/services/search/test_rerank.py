@@ -98,7 +98,7 @@ def test_the_reranker_re_orders_the_best(memories: Shelf, judge: Judge, plain: l
     [(query, texts)] = judge.asked
     assert query == "piano lessons"
     assert [text.removeprefix("Ann: ") for text in texts] == [TEXTS[str(key)] for key in plain[:2]]
-    assert "Ann: lessons for" in "".join(texts), "with the speaker in front"
+    assert "Ann: lessons for" in "".join(texts), "the text starts with the speaker"
 
 
 def test_what_was_behind_the_limit_may_come_to_the_front(memories: Shelf, judge: Judge, plain: list[str]) -> None:
@@ -218,7 +218,7 @@ def test_a_chat_model_re_orders_on_the_tenants_account(service: Service, memorie
     with asking(service) as fake:
         found = search(memories, rerank=3)
         assert found.reranked
-        assert keys(found)[0] == "short", "of whose words the query has all"
+        assert keys(found)[0] == "short", "this text contains every word of the query"
         assert booked(service) == [(memories.tenant_id, "rerank", "small", 1, 3)]
         fake.control.set(mode="garbage")
         assert keys(search(memories, rerank=3)) == plain
@@ -227,7 +227,7 @@ def test_a_chat_model_re_orders_on_the_tenants_account(service: Service, memorie
             assert keys(search(memories, rerank=3)) == plain
         assert [line["reason"] for line in logged] == ["garbage, not JSON"]
         [(*_, calls, _)] = booked(service)
-        assert calls == 2, "an answer without sense was paid for too"
+        assert calls == 2, "an invalid answer is billed too"
 
 
 def test_without_a_budget_nobody_is_asked(service: Service, memories: Shelf, plain: list[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_file_is_offered_under_its_name_and_stepped_by_ticks(service: Service)
         by_hand.append(amount)
     moment = start.anchored_at + 5 * DAY_SECONDS
     np.testing.assert_allclose(model.strength(start, moment), by_hand, rtol=1e-9)
-    assert math.isfinite(model.refresh_seconds), "a sweep anchors it anew"
+    assert math.isfinite(model.refresh_seconds), "a sweep moves its anchor"
     due = model.due_at(start, 1e-6)
     np.testing.assert_allclose(
         due, start.anchored_at + 8 * DAY_SECONDS + 0.001, err_msg="it looks no further than that"
@@ -340,7 +340,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     plugins.load()
     service.rows("UPDATE tenant_work SET claimed_until = now()")
     service.work()
-    assert service.one(unscored, lost.tenant_id) == 0, "what waited is done as soon as the model is back"
+    assert service.one(unscored, lost.tenant_id) == 0, "pending work is done as soon as the model is back"
     assert strength_of(lost.tenant_id, 0).size == MEMORIES
     assert (list(checkup.missing_dynamics()), checkup.dynamics().level) == ([], "ok")
 

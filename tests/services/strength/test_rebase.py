@@ -169,7 +169,7 @@ def test_one_that_is_deleted_while_the_rebase_waits_for_it_stays_deleted(many: A
         driver(tx).execute("UPDATE memory_state SET tier = 'deleted' WHERE memory_id = %s", [memory_id])
         with database.tenant(many.tenant_id) as other:
             held = pages.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
-            assert memory_id in held.ids, "not known yet to who doesn't wait"
+            assert memory_id in held.ids, "a reader without a lock doesn't see the deletion yet"
     with database.tenant(many.tenant_id) as tx:
         assert memory_id not in states.lock_older(tx, many.tenant_id, 2, NIL, 5).ids
 
@@ -185,7 +185,7 @@ def test_it_is_due_until_it_has_been_done_for_the_version_or_a_later_one(many: A
     assert is_due(many, 3)
     Run(many).end()
     many.service.rows("UPDATE policies SET rebased_at = NULL WHERE version = 2")
-    assert not is_due(many, 2), "nothing can be left under an older one"
+    assert not is_due(many, 2), "no memory can be left under a version older than this"
 
 
 def test_an_unfinished_one_is_due_still(many: Aged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_a_night_without_a_new_policy_looks_at_no_quiet_memory(many: Aged) -> No
         held = states.lock_older(tx, many.tenant_id, 2, NIL, 5)
     assert (len(held), is_due(many, 2)) == (0, False)
     many.service.rows("UPDATE memory_state SET policy_version = 1")
-    assert nights.run(many.tenant_id)["sweep"] == 0, "it isn't even looked for"
+    assert nights.run(many.tenant_id)["sweep"] == 0, "a version already rebased isn't searched again"
 
 
 # --- Dry runs ---
@@ -238,7 +238,7 @@ def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> 
     assert found.moves[0].why.endswith("is below 0.8")
     assert found.counts["looked_at"] == 4
     assert aged.anchors() == before
-    assert sweep.preview(aged.tenant_id, None, None, 100) == found, "the sweep would rebase first"
+    assert sweep.preview(aged.tenant_id, None, None, 100) == found, "the sweep's preview includes the rebase"
     Run(aged).end()
     assert sweep.preview(aged.tenant_id, None, None, 100, only_rebase=True).counts["looked_at"] == 0
 

@@ -240,7 +240,7 @@ def test_own_and_total_are_one_query_and_the_total_isnt_summed_for_each_tenant(
         assert len([statement for statement in seen if "FROM usage" in statement]) == 1
     spend(tenant.tenant_id, "score", "m", CALL)
     service.rows("UPDATE usage SET input_tokens = 10^9")  # by another process
-    assert state(other.tenant_id) is State.OK, "the total is as fresh as a second ago"
+    assert state(other.tenant_id) is State.OK, "the total is cached for a second"
 
 
 def test_what_another_process_spends_is_heard_of(service: Service, tenant: Tenant, unheld: None) -> None:

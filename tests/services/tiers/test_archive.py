@@ -97,7 +97,7 @@ def test_searches_that_ask_for_it_find_both_side_by_side(service: Service, tenan
     assert [(result.id, result.tier) for result in both][:2] == [(kettle, "archived"), (teapot, "active")]
     assert [result.id for result in found(tenant.tenant_id, "red kettle", "archived")] == [kettle]
     explained = both[0].explain or {}
-    assert set(explained["matched"]) == {"red", "kettle"}, "a word that no active memory has finds it too"
+    assert set(explained["matched"]) == {"red", "kettle"}, "a word that no active memory contains finds it too"
     assert explained["relevance"] > 0
     assert found(tenant.tenant_id, "boat", "archived", subject="nobody") == []
     assert boat not in {result.id for result in found(tenant.tenant_id, "boat", "archived")}

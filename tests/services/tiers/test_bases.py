@@ -95,7 +95,7 @@ def test_small_tenants_share_one(service: Service, monkeypatch: pytest.MonkeyPat
     assert archive_all(other.tenant_id)[1][0].startswith("shared basis")
     [(owner, basis_id)] = service.rows("SELECT tenant_id, basis_id FROM pca_bases")
     assert owner == SHARED
-    assert archive_all(one.tenant_id)[0]["reduced"] == 1, "what was kept whole is reduced later"
+    assert archive_all(one.tenant_id)[0]["reduced"] == 1, "vectors stored whole are reduced later"
     assert kept(service) == {(128, basis_id)}
     assert bases.in_use(one.tenant_id)[0].shared
     assert found(one.tenant_id, "teacup", "archived")[0].id == some[0]
@@ -123,7 +123,7 @@ def test_a_missing_or_broken_basis_reduces_nothing_and_is_told_of(
         service.rows(breaking)
         bases._cached.cache_clear()
         hits = found(tenant.tenant_id, service.texts(tenant.tenant_id)[0], "archived")
-        assert [hit.id for hit in hits] == ids[:1], "by its words"
+        assert [hit.id for hit in hits] == ids[:1], "found by its words"
         assert hits[0].explain["relevance"] == 0  # type: ignore[index]
     assert capsys.readouterr().out.count("basis_missing") == 2
     assert bases.in_use(tenant.tenant_id)[0].variance_kept is None
@@ -152,14 +152,14 @@ def test_vectors_of_another_space_are_never_compared_or_reduced_by_a_basis(mover
     held = service.rows("SELECT * FROM archived_memories")
     movers.use("openai")
     Move.of(tenant.tenant_id).end()
-    assert service.rows("SELECT * FROM archived_memories") == held, "a move leaves the archive alone"
+    assert service.rows("SELECT * FROM archived_memories") == held, "a move doesn't change the archive"
     text = service.texts(tenant.tenant_id)[0]
     [hit] = found(tenant.tenant_id, text, "archived")
-    assert hit.explain["relevance"] > 0, "by its own space"  # type: ignore[index]
+    assert hit.explain["relevance"] > 0, "compared in the memory's own space"  # type: ignore[index]
     fade(service, ids[1:2])
     attic.swept(tenant.tenant_id)
     assert archive.move(tenant.tenant_id, None, old)[1]["archived"] == 1
-    assert {row[0] for row in kept(service)} == {128, 64}, "short vectors are kept as they are"
+    assert {row[0] for row in kept(service)} == {128, 64}, "short vectors are stored unchanged"
     attic.act_on(tenant.tenant_id, ids[0], "touch")
     attic.embed(service)
     assert movers.spaces(ids[0]) == {("embed-small+passage-1", 64)}

@@ -271,7 +271,7 @@ def test_a_deleted_memorys_record_is_a_gap_without_a_key(chilled: Chilled) -> No
     ids = chilled.remember("one", "two")
     chilled.cool()
     memories.delete(chilled.tenant_id, ids[0])
-    assert chilled.segments() == [("written", 2, 2)], "until its grace is over"
+    assert chilled.segments() == [("written", 2, 2)], "until its grace period is over"
     erased(chilled.tenant_id)
     assert chilled.segments() == [("written", 2, 1)]
     assert chilled.keys() == (1, 1)

@@ -231,7 +231,7 @@ def test_the_first_night_only_tells_of_it(aged: Aged) -> None:
     labelled(aged, memory_id, "pii")
     counts = nights.run(aged.tenant_id, aged.now)
     assert (counts["expire.noticed"], left(aged)) == (1, {memory_id})
-    assert aged.service.one("SELECT tier FROM memory_state") == "active", "nothing else moves it either"
+    assert aged.service.one("SELECT tier FROM memory_state") == "active", "no other rule moves it either"
     assert nights.run(aged.tenant_id, aged.now)["expire.deleted"] == 1
     assert left(aged) == set()
 
@@ -264,7 +264,7 @@ def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, pag
         (partly, "active", "active"),
         (faded, "archived", "deleted"),
     }
-    assert len(told) == 3, "each once"
+    assert len(told) == 3, "each listed once"
     assert next(each.why for each in told if each.memory_id == partly).endswith("made again of the 1 that remain")
     assert len(left(aged)) == 9
 
@@ -350,7 +350,7 @@ def test_a_summary_goes_where_nothing_remains_to_make_it_of(aged: Aged, gone: st
         run(aged)
         memories.delete(aged.tenant_id, other, "key")
         assert rederived(aged)["removed"] == 1
-        assert left(aged) == {other}, "in its grace"
+        assert left(aged) == {other}, "hidden during its grace period"
     else:
         assert run(aged) == {"deleted": 3, "summaries": 1}
         assert left(aged) == set()
@@ -378,7 +378,9 @@ def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     aged.decide(Policy(privacy=Privacy(pii_days=20)), 0)
     told = {each.name: each for each in categories.running(aged.tenant_id).categories}
     assert (told["pii"].max_days, told["pii"].memories, told["pii"].next_expiry_at) == (20, 2, days(20))
-    assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), "the risk's own days"
+    assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), (
+        "the retention period that follows from its risk"
+    )
     assert told["credentials"].memories == 1
     assert ends_on(aged, given, 20)
     assert ends_on(aged, risky, 30)

@@ -172,7 +172,7 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
             memories.get(tenant_id, lost)
     assert service.rows("SELECT memory_ids FROM dead_letters") == [([before],)]
     keys = service.one("SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s", tenant_id)
-    assert keys == 0, "copies of it can't be read any more"
+    assert keys == 0, "copies of the record are unreadable"
     assert service.one("SELECT status FROM segments") == "dropped"
     assert ([before],) in service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'score'")
     assert service.one("SELECT documents FROM words WHERE word = ''") == 2

@@ -93,7 +93,9 @@ def test_a_model_in_ticks_is_anchored_anew_within_its_time(service: Service, mon
     aged.now = days(2)
     np.testing.assert_allclose(aged.strengths(), strengths, rtol=1e-12)
     moments = [anchor[0] for anchor in aged.anchors()]
-    assert all(days(-2) < moment <= days(-1) for moment in moments[:4]), "a use that comes late finds it in the past"
+    assert all(days(-2) < moment <= days(-1) for moment in moments[:4]), (
+        "anchors lag, so that a late use still comes after them"
+    )
     assert all(moment.hour == 16 for moment in moments), "ticks stay where they are: 0.3 days before midnight"
     aged.now = days(20)
     assert swept(aged)[0] == 5
@@ -127,7 +129,9 @@ def test_a_row_that_comes_up_has_crossed_what_it_came_up_for(aged: Aged) -> None
         assert strength == pytest.approx(threshold, abs=1e-6)
         assert aged.strengths(at=at)[0] < threshold
         assert aged.strengths(at=at - timedelta(milliseconds=2))[0] >= threshold
-    assert moved[2][1] == pytest.approx(START + timedelta(days=88), abs=timedelta(milliseconds=2)), "90 days old"
+    assert moved[2][1] == pytest.approx(START + timedelta(days=88), abs=timedelta(milliseconds=2)), (
+        "due at an age of 90 days"
+    )
 
 
 def test_slices_are_the_longest_due_first_and_miss_nothing(aged: Aged) -> None:
@@ -214,12 +218,12 @@ def test_a_use_that_ends_a_slow_curve_brings_the_next_moment_nearer(
     swept(aged)
     after, _ = aged.due()
     assert after is not None
-    assert after < days(20), "as of a new memory"
+    assert after < days(20), "due as early as a new memory"
     while after is not None and after < days(30):
         aged.now = after
         swept(aged)
         after, _ = aged.due()
-    assert aged.tiers() == ["cold", "active"], "by the bound of before it would still be active"
+    assert aged.tiers() == ["cold", "active"], "with the former due date it would still be active"
 
 
 def test_deleted_memories_never_come_up(aged: Aged, ids: list[UUID]) -> None:
@@ -285,7 +289,7 @@ def test_it_looks_ahead_as_if_nothing_happened_until_then(aged: Aged, ids: list[
     aged.decide(Policy(tiers=Tiers(deleted_below=0, cold_below=0, archived_below=0.5)), 50)
     by_now, later = previewed(aged, days(49))[0], previewed(aged, days(51))[0]
     assert {(move.before, move.after) for move in by_now} == {("archived", "cold"), ("active", "cold")}
-    assert ("deleted", "archived") in {(move.before, move.after) for move in later}, "by the policy of that day"
+    assert ("deleted", "archived") in {(move.before, move.after) for move in later}, "evaluated under that day's policy"
     aged.now = days(49)
     swept(aged)
     assert previewed(aged) == ([], Counter(looked_at=0, active=0, archived=0, cold=0, deleted=0))

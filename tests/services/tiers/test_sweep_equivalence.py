@@ -114,7 +114,7 @@ def test_it_does_not_matter_how_often_it_is_swept(service: Service, monkeypatch:
         assert other_tiers == tiers
     strengths, tiers = lives[0]
     assert len(strengths) == 59, "one was deleted"
-    assert len(set(tiers)) >= 2, "else nothing was to be found out"
+    assert len(set(tiers)) >= 2, "otherwise the comparison proves nothing"
     assert len(set(np.round(strengths, 6))) > 20
 
 

@@ -126,7 +126,7 @@ def test_a_late_use_is_counted_and_nothing_else(service: Service) -> None:
     row = shop.row(memory_id)
     assert row.count == 2
     assert row.accessed_at == pytest.approx(now - DAY, abs=1e-5)
-    assert row.anchored_at >= now - 1, "what has faded so far stays as it was"
+    assert row.anchored_at >= now - 1, "earlier decay isn't recomputed"
     [_, (kind, before, after)] = shop.history(memory_id)
     assert kind == "late_use"
     assert after == pytest.approx(before, abs=1e-6)
@@ -168,17 +168,17 @@ def test_a_session_reinforces_a_memory_once_in_a_while(shop: Shop) -> None:
     [memory_id] = shop.stored("x", age_days=1)
     now = shop.now()
     shop.used(Use(memory_id, now - 600), Use(memory_id, now - 600 + 59), session="a")
-    assert shop.counts(memory_id) == [1], "not twice in one request"
+    assert shop.counts(memory_id) == [1], "once within a request"
     shop.used(Use(memory_id, now - 600 + 30), session="a")
-    assert shop.counts(memory_id) == [1], "nor in the next"
+    assert shop.counts(memory_id) == [1], "not again in the next request"
     shop.used(Use(memory_id, now - 600 - 59), session="a")
-    assert shop.counts(memory_id) == [1], "nor shortly before"
+    assert shop.counts(memory_id) == [1], "not for an earlier use nearby either"
     shop.used(Use(memory_id, now - 600 + 30), session="b")
     shop.used(Use(memory_id, now - 600 + 40))
     shop.used(Use(memory_id, now - 600 + 50))
-    assert shop.counts(memory_id) == [3], "another session may; those without one share one"
+    assert shop.counts(memory_id) == [3], "other sessions count separately; all uses without one share a session"
     shop.used(Use(memory_id, now - 600 + 60), session="a")
-    assert shop.counts(memory_id) == [4], "so may the same one, later"
+    assert shop.counts(memory_id) == [4], "after the refractory time the session counts again"
     assert shop.metric("refractory_uses") == 4
 
 
