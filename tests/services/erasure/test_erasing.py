@@ -53,7 +53,7 @@ def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
     return {each["step"]: each["removed"] for each in erasures.get(tenant_id, erasure_id).executed}
 
 
-# --- Point 10: dead letters and their replays ---
+# --- Dead letters and their replays (acceptance 10) ---
 
 
 @pytest.mark.acceptance(10)
@@ -78,7 +78,7 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
     assert not any("erased" in text for text in house.listed())
 
 
-# --- Point 8: bases of archived vectors ---
+# --- Bases of archived vectors (acceptance 8) ---
 
 
 @pytest.mark.acceptance(8)
@@ -195,7 +195,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
         assert not any('"ann"' in row or "case of ann" in row for (row,) in said), table
 
 
-# --- Points 4 and 5: killed and concurrent workers ---
+# --- Killed and concurrent workers (acceptance 4 and 5) ---
 
 
 @pytest.mark.acceptance(5)

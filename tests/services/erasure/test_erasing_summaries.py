@@ -1,4 +1,4 @@
-"""Erasures of a summary's sources: the summary is regenerated without them, or deleted when none remain."""
+"""Erasures of a summary's sources: it is regenerated without them, and a deleted summary stays deleted."""
 
 from __future__ import annotations
 

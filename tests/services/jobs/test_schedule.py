@@ -24,7 +24,7 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 AT_TWO = Night(jitter_seconds=0)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FIRST = NOON + 14 * HOUR
-"""When the first night is due, in UTC."""
+"""Due time of the first night, in UTC."""
 
 
 @pytest.fixture
