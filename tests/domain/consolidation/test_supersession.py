@@ -29,7 +29,7 @@ def test_whatever_is_said_nothing_supersedes_itself(seed: int) -> None:
         one for one in left if not any(pair.superseded_id == one and pair.memory_id in left for pair in held)
     }:
         left -= free
-    assert left == set(), "they can be put in an order"
+    assert left == set(), "the relations contain no cycle"
     for each in judged:
         if each.reason is not None:
             assert each.reason == "cycle"

@@ -83,7 +83,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
     alike, important = drawn.alike, drawn.important()
     assert important
     done = alike.run()
-    assert done["summaries"], "the draw contains cases to check"
+    assert done["summaries"], "the run has made summaries to check"
     tiers = dict(zip(drawn.ids, alike.tiers(drawn.ids), strict=True))
     assert {memory_id for memory_id in drawn.kept | important if tiers[memory_id] != "active"} == set()
     crossing = alike.service.rows(

@@ -76,7 +76,7 @@ def test_a_contradiction_is_proposed_and_holds_when_a_person_approves(night: Nig
     assert night.asked() == [[(NEW, [OLD])]]
     [proposed] = night.relations()
     assert (proposed.memory_id, proposed.superseded_id, proposed.status) == (new, old, "proposed")
-    assert night.found() >= {old, new}, "nothing changes until somebody decides"
+    assert night.found() >= {old, new}, "nothing changes before a person decides"
     assert night.run() == Counter()
     assert len(night.relations()) == 1
     supersede.approve(night.tenant.tenant_id, proposed.supersession_id, "key")

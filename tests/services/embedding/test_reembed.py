@@ -295,7 +295,7 @@ def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) ->
         move.end()
     assert is_passing(failed.value)
     [during] = movers.remember(tenant_id, "rain all the while")
-    assert movers.spaces(during) == {LOCAL}, "it is found where the tenant is searched, and the move makes up for it"
+    assert movers.spaces(during) == {LOCAL}, "embedded in the searched space; the move adds the target's vector"
     movers.fake.control.set()
     move.end()
     assert movers.spaces(during) == {REMOTE}

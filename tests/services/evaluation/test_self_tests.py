@@ -249,7 +249,7 @@ def test_a_run_that_was_left_for_days_is_closed_and_another_begun(mind: Mind) ->
     assert (left.results, latest.results["application"]["passed"]) == ({}, 1)
     assert left.finished_at is not None
     assert mind.service.one("SELECT count(*) FROM self_tests WHERE kind = 'application'") == 1, (
-        "what it hasn't asked is gone"
+        "questions that weren't asked are deleted"
     )
 
 
@@ -420,7 +420,7 @@ def test_a_provider_is_asked_once_for_all_questions_of_a_slice(service: Service,
         service.configure(openai_base_url=fake.url)
         fake.control.set(mode=mode, only="chat")
         run = mind.run()
-        assert fake.control.calls["chat"] == 3, "a slice of each kind that is asked by questions"
+        assert fake.control.calls["chat"] == 3, "one call per kind with generated questions"
     by_kind = service.rows("SELECT kind, count(*) FILTER (WHERE by_model) FROM self_tests GROUP BY kind ORDER BY kind")
     assert [tuple(row) for row in by_kind] == [(kind, by_model) for kind in ("application", "other_words", "recall")]
     assert sum(run.results["application"].values()) == 3

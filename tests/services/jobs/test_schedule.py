@@ -121,7 +121,7 @@ def test_four_ticks_at_once_enter_one_run_for_each_tenant(service: Service, sent
     tick(FIRST)
     assert service.one("SELECT count(*) FROM runs") == 10
     assert service.one("SELECT count(*) FROM jobs") == 10
-    assert len(sent) == len(set(sent)), "one message a job"
+    assert len(sent) == len(set(sent)), "one message per job"
 
 
 def test_a_beat_that_was_down_for_three_hours_runs_the_night_then(service: Service, tenant: Tenant) -> None:

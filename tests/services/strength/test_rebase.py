@@ -185,7 +185,7 @@ def test_it_is_due_until_it_has_been_done_for_the_version_or_a_later_one(many: A
     assert is_due(many, 3)
     Run(many).end()
     many.service.rows("UPDATE policies SET rebased_at = NULL WHERE version = 2")
-    assert not is_due(many, 2), "no memory can be left under a version older than this"
+    assert not is_due(many, 2), "the rebase to a later version includes it"
 
 
 def test_an_unfinished_one_is_due_still(many: Aged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_a_job_moves_the_memories_where_strength_depends_on_it(
     started = job(importance={"weights": {"recency": 0.5}})
     assert started is not None
     assert jobs.get(tenant.tenant_id, started).kind == "rebase"
-    assert job(importance={"weights": {"recency": 0.5}}) is None, "this change affects no stored strength"
+    assert job(importance={"weights": {"recency": 0.5}}) is None, "an unchanged policy starts no job"
     assert job(tiers={"archived_below": 0.5}) == started, "the unfinished job covers the newer version too"
     assert job(ahead(days=1), forgetting={"profile": "cmm"}) is None, "the nightly sweep does it"
 
