@@ -1,4 +1,4 @@
-"""What msgspec reads is looked into while modules are imported: two threads that did it would end the process."""
+"""Types for msgspec are prepared at import: two threads that prepared one concurrently would crash the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
-# Where it is done later, by one thread at a time.
+# This module prepares its type later, in one thread at a time.
 LATER = ROOT / "app/api/http/body.py"
 PLAIN = {"dict", "list", "str"}
 
@@ -39,7 +39,7 @@ for _ in range(300):
 
 
 def read_shapes(tree: ast.Module) -> Iterator[str]:
-    """Names of shapes that msgspec is given to read where it reads them."""
+    """Yield the names of types that are passed to msgspec where it decodes."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -69,7 +69,7 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
     read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
     assert len(read) > 5
     assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/answers.py", "shape")}
-    assert {"_Chat", "_Embeddings"} <= prepared, "the shapes that `answers._decoded` is given"
+    assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `answers._decoded`"
 
 
 def test_decoders_are_made_with_their_modules() -> None:
@@ -81,7 +81,7 @@ def test_decoders_are_made_with_their_modules() -> None:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "prepared"
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "Decoder"
-        if node.args  # without a shape there is nothing to look into
+        if node.args  # without a type, there is nothing to prepare
     }
     assert late == set()
 

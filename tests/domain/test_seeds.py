@@ -1,8 +1,8 @@
-"""Numbers that the seeds print and no other test names: each worked out again from the formula of its section.
+"""Numbers printed by the seeds that no other test covers, each recomputed from its section's formula.
 
-What is tested beside its formula: decay, uses, examples and presets of seed 000 in `dynamics/test_mnemex.py`, seed 002
-in `test_cmm.py`, 003 in `test_memory_decay.py`, 004 §1 in `test_importance.py`, §2 in `test_spec.py`, §4 in
-`test_review.py`. What breaks a seed's own formula is listed in `ops/dynamics.md`.
+Tested elsewhere: decay, uses, examples and presets of seed 000 in `dynamics/test_mnemex.py`, seed 002 in `test_cmm.py`,
+003 in `test_memory_decay.py`, 004 §1 in `test_importance.py`, §2 in `test_spec.py`, §4 in `test_review.py`. Numbers
+that contradict a seed's own formula are listed in `ops/dynamics.md`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_examples_step_by_step_to_their_decision(
     """Seed 000, worked examples and complete decision logic: promote at 0.65 or more, forget below 0.05."""
     assert uses**0.6 == pytest.approx(factor, abs=5e-3)
     assert EXPONENTIAL.score(memory(), START + hours * HOUR_SECONDS)[0] == pytest.approx(decay, rel=5e-3)
-    now = START + 30 * DAY_SECONDS  # far from the window in which uses alone promote
+    now = START + 30 * DAY_SECONDS  # outside the window in which uses alone promote
     state = replace(memory(uses - 1, multiplier=multiplier), accessed_at=np.array([now - hours * HOUR_SECONDS]))
     score = EXPONENTIAL.score(state, now)[0]
     assert score == pytest.approx(factor * decay * multiplier, rel=8e-3)
@@ -78,7 +78,7 @@ def test_examples_step_by_step_to_their_decision(
 
 @pytest.mark.parametrize(("multiplier", "score"), [(2.0, 1.587), (1.5, 1.191), (1.0, 0.794), (0.5, 0.397)])
 def test_the_multiplier_scales_the_score(multiplier: float, score: float) -> None:
-    """Seed 000, strength modulation at a day; its sketch draws 2.0 for the first."""
+    """Seed 000, strength modulation after a day; its sketch draws 2.0 for the first."""
     found = EXPONENTIAL.score(memory(multiplier=multiplier), START + DAY_SECONDS)[0]
     assert found == pytest.approx(multiplier * 2 ** (-1 / 3), rel=1e-12)
     assert found == pytest.approx(score, abs=5e-4)
@@ -90,7 +90,7 @@ def test_multipliers_by_content_are_the_seed_s() -> None:
 
 
 def test_a_new_memory_counts_as_used_once() -> None:
-    """Seed 001 stores use_count 0, with which its own formula would give 0; seed 000 reckons from 1."""
+    """Seed 001 stores use_count 0, for which its own formula would give 0; seed 000 counts from 1."""
     assert EXPONENTIAL.score(memory(0), START)[0] == 1
     used = EXPONENTIAL.reinforce(memory(0), Event(at=START, now=START))
     assert EXPONENTIAL.score(used, START)[0] == pytest.approx(2**0.6)
@@ -112,7 +112,7 @@ def test_defaults_of_mnemex() -> None:
 
 
 def test_defaults_of_cmm() -> None:
-    """Seed 002, components and threshold filtering; it prints neither λ nor the weight of the frequency."""
+    """Seed 002, components and threshold filtering; it prints neither λ nor the frequency weight."""
     p = CmmParameters()
     assert (p.grace_days * DAY_SECONDS, p.lock_accesses_per_week) == (1_209_600, 0.5)
     assert (p.surface_above, p.priming_boost, p.priming_decay_per_turn, p.priming_turns) == (0.3, 0.3, 0.5, 10)
@@ -187,7 +187,7 @@ def test_tiers_begin_below_their_thresholds(
 ) -> None:
     """Seed 004 §2.4 and §5.1: .30, .15, .05; the last only when over 90 days old, importance < .2, under 2 uses.
 
-    What salience adds to that isn't the seed's.
+    The conditions on salience are not part of the seed.
     """
     seen = Seen(np.array([strength]), np.array([importance]))
     state = memory(uses, salience=0.1)

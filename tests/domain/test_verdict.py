@@ -1,4 +1,4 @@
-"""The verdict: what is said of ages, workers and nights, and in which order."""
+"""Health findings: reports about ages, workers and nights, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant with memories of any age, and a clock that tests set: what services take for now."""
+"""A tenant with memories of any age, and a database clock that tests set."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def days(number: float) -> datetime:
-    """So many days after `START`."""
+    """Return the moment this many days after `START`."""
     return START + timedelta(days=number)
 
 
 def fading(policy: Policy) -> Policy:
-    """The same policy, but that where it has the default, salience protects nothing: what is tested is decay."""
+    """Return the policy without the default salience protection, so that decay alone decides."""
     protection, tiers = policy.protection, policy.tiers
     if protection.salience_above == Protection().salience_above:
         protection = replace(protection, salience_above=1.0)
@@ -41,7 +41,7 @@ def fading(policy: Policy) -> Policy:
 
 
 class Aged:
-    """What tests of strengths and sweeps start from. The clock stands at `START`."""
+    """A tenant with backdated memories; its clock starts at `START`."""
 
     def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, policy: Policy | None = None) -> None:
         self.service = service
@@ -52,8 +52,8 @@ class Aged:
         monkeypatch.setattr(database, "now", lambda _: self.now)
 
     def remember(self, *created: float, **columns: Any) -> list[UUID]:
-        """Memories by the days of their creation; a column is one value for all, or a list of one for each."""
-        self._given = max(self._given, self.count())  # what was deleted has had its id
+        """Insert memories created on these days; each column takes one value for all, or a list with one per memory."""
+        self._given = max(self._given, self.count())  # ids of deleted memories aren't reused
         first = (0xABCD << 112) + self._given
         self._given += len(created)
         ids = [UUID(int=first + place) for place in range(len(created))]
@@ -81,12 +81,12 @@ class Aged:
         return ids
 
     def count(self) -> int:
-        """How many memories there are."""
+        """Return the number of memories."""
         found: int = self.service.one("SELECT count(*) FROM memory_state")
         return found
 
     def decide(self, policy: Policy, day: float) -> int:
-        """Set a policy that holds from a day on; its version."""
+        """Store a policy version effective from this day, and return its number."""
         version: int = self.service.one(
             "INSERT INTO policies (tenant_id, version, body, effective_at) "
             "SELECT tenant_id, max(version) + 1, %s, %s FROM policies WHERE tenant_id = %s GROUP BY tenant_id "
@@ -107,7 +107,7 @@ class Aged:
                 )
 
     def use(self, ids: Sequence[UUID], at: datetime | None = None) -> None:
-        """Use memories at a moment; this is written at the clock's time."""
+        """Record a use of each memory at `at` (default: the clock's time), written at the clock's time."""
         now = self.now.timestamp()
         with database.tenant(self.tenant_id) as tx:
             times = strengths.timeline(tx, self.tenant_id)
@@ -118,7 +118,7 @@ class Aged:
             strengths.write_uses(tx, self.tenant_id, after, era, now)
 
     def strengths(self, *ids: UUID, at: datetime | None = None) -> Floats:
-        """Strength of memories (of all, in id order) now or at another moment, as anybody would work it out."""
+        """Return the strengths of these memories (default: all, in id order) at `at` or the clock's time."""
         now = (at or self.now).timestamp()
         with database.tenant(self.tenant_id) as tx:
             times = strengths.timeline(tx, self.tenant_id)
@@ -127,24 +127,24 @@ class Aged:
         return strengths.evaluate(era, strengths.advance_to_era(held, times, now).state, now).strength
 
     def tiers(self) -> list[str]:
-        """The tiers that decay asked for when they were last looked at, in id order."""
+        """Return the tier that the last sweep wanted for each memory, in id order."""
         return self._column("wanted_tier")
 
     def due(self) -> list[datetime | None]:
-        """When they are to be looked at again, in id order; None for never."""
+        """Return when each memory is due for its next sweep, in id order; None if never."""
         found = self.service.rows(
             "SELECT CASE WHEN isfinite(next_due_at) THEN next_due_at END FROM memory_state ORDER BY memory_id"
         )
         return [moment for (moment,) in found]
 
     def anchors(self) -> list[tuple[Any, ...]]:
-        """What decay starts from, in id order."""
+        """Return the anchor, decay inputs and policy version of each memory, in id order."""
         return self.service.rows(
             "SELECT anchored_at, level, retrieval, stability, policy_version FROM memory_state ORDER BY memory_id"
         )
 
     def events(self, kind: str = "wanted_tier") -> list[tuple[Any, ...]]:
-        """Memory, moment, before, after and strength of what happened, in the order of time."""
+        """Return memory, moment, before, after and strength of each event of this kind, oldest first."""
         return self.service.rows(
             "SELECT memory_id, at, before, after, strength FROM memory_events WHERE kind = %s ORDER BY at, memory_id",
             kind,
@@ -159,7 +159,7 @@ class Aged:
 
 
 def place(tier: str) -> int:
-    """The number of a tier in an event."""
+    """Return the number that stands for a tier in an event."""
     return DECAY_TIERS.index(tier)
 
 

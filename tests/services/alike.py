@@ -1,4 +1,4 @@
-"""Memories that belong together, and consolidating them."""
+"""A tenant with groups of near-duplicate memories, and helpers that consolidate them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STATE = "to_jsonb(s) - 'next_due_at'"
 
 
 class Alike:
-    """A tenant with groups of memories that say nearly the same."""
+    """A tenant with groups of memories that say nearly the same thing."""
 
     def __init__(self, service: Service, policy: Policy | None = None, tenant_id: UUID | None = None) -> None:
         self.service = service
         self.tenant_id = tenant_id or service.tenant(policy).tenant_id
 
     def remember(self, *texts: str, days: float = 20, salience: float = 0.1, **more: Any) -> list[UUID]:
-        """Memories of some days ago, seen through all stages, and swept."""
+        """Store backdated memories, run every enrichment stage and sweep them."""
         ids = attic.remember(self.service, self.tenant_id, *({"text": text, **more} for text in texts), days=days)
         attic.fade(self.service, ids, days)
         self.service.rows(
@@ -41,12 +41,12 @@ class Alike:
             salience,
             ids,
         )
-        index.index(self.tenant_id, ids)  # their words have dates
+        index.index(self.tenant_id, ids)  # the indexed words include the date
         attic.swept(self.tenant_id)
         return sorted(ids)
 
     def run(self, as_of: datetime | None = None, **more: Any) -> Counter[str]:
-        """A whole run by hand. Returns its counts."""
+        """Complete a manually started consolidation run, and return its counts."""
         state: dict[str, Any] = {}
         counts: Counter[str] = Counter()
         while True:
@@ -58,14 +58,14 @@ class Alike:
                 return +counts
 
     def rederive(self) -> Counter[str]:
-        """What is stale is made again."""
+        """Regenerate stale summaries."""
         counts, after = rederiving.carry_on(self.tenant_id, None, NIL, time.monotonic() + PATIENCE_SECONDS)
         assert after is None
         self.settle()
         return counts
 
     def settle(self) -> None:
-        """What was queued is indexed and embedded."""
+        """Index and embed the queued memories."""
         enrichment.index()
         enrichment.embed()
 
@@ -73,25 +73,25 @@ class Alike:
         return attic.tiers(self.service, ids)
 
     def summaries(self) -> list[UUID]:
-        """Ids of the summaries that are there."""
+        """Return the ids of the existing summaries."""
         found = self.service.rows("SELECT memory_id FROM memories WHERE made_by = 'consolidation' ORDER BY memory_id")
         return [memory_id for (memory_id,) in found]
 
     def merges(self) -> list[tuple[Any, ...]]:
-        """Action, status and number of sources."""
+        """Return action, status and number of sources of each merge."""
         return self.service.rows("SELECT action, status, sources FROM merges ORDER BY created_at, action, status")
 
     def merge_id(self) -> UUID:
-        """Of the only one."""
+        """Return the id of the only merge."""
         found: UUID = self.service.one("SELECT merge_id FROM merges")
         return found
 
     def again(self) -> None:
-        """Let a run look at everything once more."""
+        """Reset the consolidation marks, so that the next run considers every memory."""
         self.service.rows("DELETE FROM consolidation_marks")
 
     def whole(self, ids: Sequence[UUID]) -> dict[str, list[Any]]:
-        """All there is of memories, apart from what happened to them and when they are looked at next."""
+        """Return all rows about these memories, except their history and next due date."""
         tables = {
             "memories": "*",
             "memory_words": "*",
@@ -110,7 +110,7 @@ class Alike:
         return found | {"state": self.service.rows(statement, list(ids))}
 
     def check(self) -> None:
-        """Each memory is in the indexes of its tier alone, words are counted right, and so are the tenant's numbers."""
+        """Assert that each memory is in its tier's indexes only, and that word and tenant counts are correct."""
         found = self.service.rows("SELECT memory_id FROM memories WHERE deleted_at IS NULL")
         attic.check(self.service, [memory_id for (memory_id,) in found])
 

@@ -1,4 +1,4 @@
-"""Memories that have faded, and archiving them."""
+"""Faded memories, and helpers that archive them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tests.service import Service, Tenant
 from tests.waiting import PATIENCE_SECONDS
 
 Way = Callable[[Service, Tenant, UUID], None]
-"""A way in which something happens to a memory."""
+"""An action on one memory."""
 
 LONG_AGO_DAYS = 20
-"""Long enough for the archive, and not for cold storage."""
+"""Long enough to be archived, too short for cold storage."""
 
 
 def remember(service: Service, tenant_id: UUID, *memories: str | dict[str, Any], days: float = 0) -> list[UUID]:
-    """Memories that were stored and seen through all stages, with ids of so many days ago."""
+    """Store memories under ids from this many days ago, and run every enrichment stage."""
     ids = service.send(tenant_id, *memories, days=days)
     service.work()
     return ids
 
 
 def fade(service: Service, ids: Sequence[UUID], days: float = LONG_AGO_DAYS) -> None:
-    """Let it be so long ago that memories were accepted and used."""
+    """Backdate the acceptance and use of memories."""
     service.rows(
         "UPDATE memory_state SET created_at = created_at - d, accessed_at = accessed_at - d, "
         "anchored_at = anchored_at - d, restored_at = restored_at - d, next_due_at = '-infinity', "
@@ -59,7 +59,7 @@ def fade(service: Service, ids: Sequence[UUID], days: float = LONG_AGO_DAYS) -> 
 
 
 def archive_all(tenant_id: UUID) -> tuple[Counter[str], list[str]]:
-    """A job of archiving from its beginning to its end: its counts, and what it said."""
+    """Complete an archive job; return its counts and its notes."""
     counts, notes = Counter[str](), list[str]()
     state: dict[str, Any] = {}
     while True:
@@ -72,24 +72,24 @@ def archive_all(tenant_id: UUID) -> tuple[Counter[str], list[str]]:
 
 
 def tiers(service: Service, ids: Sequence[UUID]) -> list[str]:
-    """Where memories are kept, in the order given."""
+    """Return the tier of each memory, in the order of `ids`."""
     found = dict(service.rows("SELECT memory_id, tier FROM memory_state WHERE memory_id = ANY (%s)", list(ids)))
     return [found[memory_id] for memory_id in ids]
 
 
 def found(tenant_id: UUID, query: str, *among: Tier, **more: Any) -> list[SearchResult]:
-    """What a search of these tiers finds, best first."""
+    """Return the results of a search in these tiers, best first."""
     return search(tenant_id, SearchRequest(query, tiers=among or ("active",), explain=True, **more))
 
 
 def embed(service: Service) -> None:
-    """What was queued to be indexed and embedded."""
+    """Index and embed the queued memories."""
     enrichment.index()
     enrichment.embed()
 
 
 def swept(tenant_id: UUID) -> None:
-    """What is due is noted, so that movers find it."""
+    """Sweep until nothing is due, so that movers find the memories."""
     while sweep.sweep(tenant_id)[0]:
         pass
 
@@ -105,12 +105,12 @@ def act_on(tenant_id: UUID, memory_id: UUID, act: str) -> None:
 
 
 def used(memory_id: UUID) -> Touches:
-    """One use of it, now."""
+    """Return a touch request with one use of the memory, now."""
     return touch.one(b"{}", UUID(int=0), memory_id)
 
 
 def check(service: Service, ids: Sequence[UUID]) -> None:
-    """Each memory is in the indexes of its tier and in no other, and words are counted right."""
+    """Assert that each memory is in its tier's indexes only, and that the word counts are correct."""
     by_tier = list(zip(ids, tiers(service, ids), strict=True))
     active, archived = ({memory_id for memory_id, tier in by_tier if tier == wanted} for wanted in DECAY_TIERS[:2])
     hidden = service.rows("SELECT memory_id FROM hidden_memories WHERE tier = 'archived'")
@@ -124,7 +124,7 @@ def check(service: Service, ids: Sequence[UUID]) -> None:
 
 
 def strength(tenant_id: UUID, memory_id: UUID) -> float:
-    """A memory's, now."""
+    """Return the current strength of a memory."""
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, [memory_id])
         now = database.now(tx).timestamp()
@@ -132,7 +132,7 @@ def strength(tenant_id: UUID, memory_id: UUID) -> float:
 
 
 def space_of(tenant_id: UUID) -> Space:
-    """The one that a tenant is searched in."""
+    """Return the embedding space in which the tenant is searched."""
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
     assert there is not None

@@ -1,4 +1,4 @@
-"""A tenant whose archived memories are due for cold storage, with a local store of its own and a master key."""
+"""A tenant whose archived memories are due for cold storage, with a local store and a master key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD = "text, entities, metadata"
 
 
 class Chilled:
-    """What tests of cold storage start from."""
+    """A tenant with archived memories and a local cold store."""
 
     def __init__(self, aged: Aged, folder: Path) -> None:
         self.aged = aged
@@ -31,7 +31,7 @@ class Chilled:
         self.folder = folder
 
     def remember(self, *texts: str, subject: str | None = None, ages: float = -40) -> list[UUID]:
-        """Archived memories that decay wants in cold storage."""
+        """Store archived memories that decay wants in cold storage."""
         ids = self.aged.remember(*[ages] * len(texts), tier="archived", salience=0.6)
         for memory_id, text in zip(ids, texts, strict=True):
             self.service.rows(
@@ -48,11 +48,11 @@ class Chilled:
         return ids
 
     def cool(self) -> int:
-        """Move all that is due; how many were."""
+        """Move every due memory to cold storage, and return their number."""
         return sum(iter(lambda: cold.move(self.tenant_id)[1], 0))
 
     def rows(self, *ids: UUID) -> list[tuple[Any, ...]]:
-        """What a move cuts down and a restore brings back."""
+        """Return the columns that a move to cold storage cuts and a restore brings back."""
         return self.service.rows(
             f"SELECT {HELD} FROM memories WHERE memory_id = ANY (%s) ORDER BY memory_id",  # noqa: S608 - constants
             list(ids),
@@ -65,21 +65,21 @@ class Chilled:
         return [tier for (tier,) in found]
 
     def segments(self) -> list[tuple[str, int, int]]:
-        """Status, records and live ones of each segment, oldest first."""
+        """Return status, number of records and number of live records of each segment, oldest first."""
         return self.service.rows("SELECT status, records, live FROM segments ORDER BY created_at, segment_id")
 
     def objects(self) -> list[Path]:
-        """The files of the tenant's segments."""
+        """Return the files of the tenant's segments."""
         return sorted(path for path in self.folder.glob(f"segments/{self.tenant_id}/*"))
 
     def keys(self) -> tuple[int, int]:
-        """Keys of owners and of records."""
+        """Return the number of owner keys and of record keys."""
         owners = "SELECT count(*) FROM ebbing_keys.owner_keys WHERE tenant_id = %s"
         records = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
         return self.service.one(owners, self.tenant_id), self.service.one(records, self.tenant_id)
 
     def whole(self, about: str = "") -> None:
-        """Every memory is in one place and whole there, and every segment has what its row says; `about` if not."""
+        """Assert that each memory is complete in exactly one place and segment rows match; `about` is the message."""
         wrong = self.service.rows(
             "SELECT memory_id FROM memory_state AS state WHERE tenant_id = %s AND "
             "(tier = 'cold') <> EXISTS (SELECT FROM cold_memories AS cold JOIN segments USING (tenant_id, segment_id) "

@@ -1,4 +1,4 @@
-"""Tenants with memories of every age, use and strength, put straight into their rows."""
+"""Tenants with memories of every age, use and strength, written directly into their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.service import Service, Tenant
 
 
 def fill(service: Service, tenant: Tenant, dynamics: Dynamics, memories: int, seed: int = 7) -> None:
-    """Give a tenant so many memories, anchored in the first version of its policy under this model."""
+    """Give a tenant this many memories, anchored in the first version of its policy under this model."""
     ids = service.send(tenant.tenant_id, *(f"memory {number}" for number in range(memories)))
     ingest.drain()
     state = _states(dynamics, memories, seed)

@@ -1,4 +1,4 @@
-"""Deletions carried out, as a night after their grace does."""
+"""Helpers that carry out due deletions as the night after their grace period does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DUE = f"{UNFINISHED} AND claimed_until <= now() OR (status = 'queued' AND claim 
 
 
 def worked(service: Service, which: str = DUE) -> None:
-    """Carry out the jobs that are due, or all that are unfinished, and what they queue.
+    """Carry out the jobs that are due (or all unfinished ones), and the jobs that they queue.
 
-    A step at a time: some wait for what is in the stream.
+    Runs one step of each job per round, since some wait for entries in the stream.
     """
     slice_seconds = settings().slice_seconds
     for _ in range(1000):
@@ -36,7 +36,7 @@ def worked(service: Service, which: str = DUE) -> None:
 
 
 def erased(tenant_id: UUID) -> None:
-    """Let the grace of all that was deleted be over, and erase it."""
+    """Erase every deleted memory as of a day after the grace period."""
     state: dict[str, Any] = {}
     later = datetime.now(UTC) + timedelta(days=31)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Kinds of jobs that a test adds or replaces."""
+"""Job kinds that a test adds or replaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def set_kind(
     *,
     in_rights: bool = False,
 ) -> None:
-    """Have the runner do jobs of this kind by these functions, in the lane `rights` if `in_rights`."""
+    """Register a job kind with these functions for this test; in the lane `rights` if `in_rights`."""
     monkeypatch.setitem(runner.KINDS, name, runner.Kind(step, cancelled))
     monkeypatch.setattr(jobs, "KINDS", jobs.KINDS | {name})
     others = jobs.RIGHTS_KINDS - {name}

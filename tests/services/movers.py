@@ -1,4 +1,4 @@
-"""A service whose embedder is changed, and jobs of moving carried on by hand."""
+"""A service whose embedder is changed, and embedder moves stepped by hand."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ REMOTE = ("embed-small+passage-1", 64)
 
 @dataclass
 class Movers:
-    """The service with the bundled embedder, and a provider at hand."""
+    """The service with the bundled embedder, and a fake provider."""
 
     service: Service
     fake: FakeProvider
 
     def use(self, embedder: str, model: str = "embed-small", dimensions: int = 64, **more: object) -> None:
-        """Start anew, as it were, with this embedder in the settings."""
+        """Simulate a restart with this embedder in the settings."""
         self.service.configure(
             embedder=embedder,
             embedding_model=model,
@@ -43,18 +43,18 @@ class Movers:
         forget()
 
     def remember(self, tenant_id: UUID, *memories: str | dict[str, Any]) -> list[UUID]:
-        """Store memories, and see them through all stages."""
+        """Store memories, and run every enrichment stage."""
         ids = self.service.send(tenant_id, *memories)
         self.service.work()
         return ids
 
     def meanings(self, tenant_id: UUID, query: str) -> dict[UUID, float]:
-        """How near each memory found is to the query by its vector, 0 to 1."""
+        """Return the vector similarity to the query of each memory found, 0 to 1."""
         found = search(tenant_id, SearchRequest(query, limit=100, explain=True))
         return {result.id: (result.explain or {})["relevance"] for result in found}
 
     def spaces(self, memory_id: UUID) -> set[tuple[str, int]]:
-        """Spaces where a memory has a vector of what it says now."""
+        """Return the spaces with a vector of the memory's current text."""
         found = self.service.rows(
             "SELECT model, dimensions FROM embeddings JOIN embedding_spaces USING (space_id) "
             "JOIN memories USING (tenant_id, memory_id) "
@@ -64,7 +64,7 @@ class Movers:
         return {tuple(row) for row in found}
 
     def where(self, tenant_id: UUID) -> tuple[tuple[str, int], tuple[str, int] | None]:
-        """The space that a tenant is searched in, and the one it is moving to."""
+        """Return the space in which a tenant is searched, and the target of its move."""
         [(model, dimensions, target, size)] = self.service.rows(
             "SELECT own.model, own.dimensions, target.model, target.dimensions FROM tenant_spaces "
             "JOIN embedding_spaces AS own USING (space_id) "
@@ -74,7 +74,7 @@ class Movers:
         return (model, dimensions), (target, size) if target else None
 
     def vectors(self, tenant_id: UUID) -> dict[tuple[str, int], int]:
-        """How many vectors a tenant has, by space."""
+        """Return the number of a tenant's vectors by space."""
         found = self.service.rows(
             "SELECT model, dimensions, count(*) FROM embeddings JOIN embedding_spaces USING (space_id) "
             "WHERE tenant_id = %s GROUP BY 1, 2",
@@ -85,7 +85,7 @@ class Movers:
 
 @dataclass
 class Move:
-    """A job, carried on by hand as the workers do it."""
+    """A move job, stepped by hand."""
 
     job: Job
     counts: dict[str, int]
@@ -96,7 +96,7 @@ class Move:
         return cls(Job(uuid4(), tenant_id, reembed.KIND, reembed.parameters(), {}, None, 0), {})
 
     def step(self) -> Step:
-        """Do one, and note its outcome."""
+        """Run one step, and record its outcome."""
         done = reembed.step(self.job)
         total = self.job.total if done.total is None else done.total
         self.job = replace(self.job, state=done.state, done=self.job.done + done.done, total=total)
@@ -133,7 +133,7 @@ def forget() -> None:
 
 @contextmanager
 def gone(movers: Movers) -> Iterator[None]:
-    """Meanwhile there is no provider in the settings."""
+    """Remove the provider from the settings within this block."""
     movers.service.monkeypatch.delenv("EBBING_OPENAI_BASE_URL")
     movers.service.configure()
     forget()
@@ -144,7 +144,7 @@ def gone(movers: Movers) -> Iterator[None]:
 
 @pytest.fixture
 def movers(service: Service) -> Iterator[Movers]:
-    """The bundled embedder, and a provider at hand."""
+    """The service with the bundled embedder, and a fake provider."""
     with provider() as fake:
         ready = Movers(service, fake)
         ready.use("local")

@@ -1,4 +1,4 @@
-"""Nights in this process, from their first step to their last, without a job and its turns."""
+"""Complete nights in this process, without a job and its turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.services.tiers import sweep
 
 
 def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
-    """A whole night. Returns what it counted: rows by step, and the steps' own counts."""
+    """Run a whole night, and return its counts: rows by step, and the steps' own counts."""
     parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
     counts, state = Counter[str](), dict[str, Any]()
     while True:
@@ -28,7 +28,7 @@ def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
 
 
 def swept(tenant_id: UUID) -> int:
-    """The night's sweep alone. Returns how many memories were looked at."""
+    """Run the night's sweep only, and return the number of memories evaluated."""
     done, state = 0, dict[str, Any]()
     while True:
         step = sweep.carry_on(tenant_id, None, state, time.monotonic())
@@ -38,7 +38,7 @@ def swept(tenant_id: UUID) -> int:
 
 
 def purged(tenant_id: UUID) -> Counter[str]:
-    """What has been kept for its time is deleted. Returns how many rows of what."""
+    """Delete rows whose retention period is over, and return the number of rows by kind."""
     counts, state = Counter[str](), dict[str, Any]()
     while True:
         step = retention.carry_on(tenant_id, datetime.now(UTC), state, time.monotonic())

@@ -1,4 +1,4 @@
-"""Memories that were accepted, used and anchored some days earlier than they were."""
+"""Memories backdated by some days: acceptance, uses and anchors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.service import Service
 
 
 def age(service: Service, days: float, *memory_ids: UUID | str) -> None:
-    """Move all that happened to these memories, and the first policy of their tenants, into the past."""
+    """Backdate these memories' history and the first policy of their tenants."""
     ids = list(map(str, memory_ids))
     shift = "{0} = {0} - make_interval(secs => %s)".format
     seconds = days * 86_400

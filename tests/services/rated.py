@@ -1,4 +1,4 @@
-"""A tenant whose memories the rules have scored, and a fake provider that rates them."""
+"""A tenant with rule-based scores, and a fake provider that rates its memories."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.service import Service, Tenant
 
 @dataclass
 class Rated:
-    """What tests of ratings start from."""
+    """A tenant, and the fake provider that rates its memories."""
 
     service: Service
     fake: FakeProvider
     tenant: Tenant
 
     def send(self, *sent: str | dict[str, Any], tenant: Tenant | None = None) -> list[UUID]:
-        """Store memories and see them through every stage but the rating. Returns their ids."""
+        """Store memories, run every stage except the rating, and return the ids."""
         ids = self.service.send((tenant or self.tenant).tenant_id, *sent)
         self.service.work()
         return ids
@@ -38,26 +38,26 @@ class Rated:
         return found
 
     def sources(self, *ids: UUID) -> list[str | None]:
-        """Who has judged these memories."""
+        """Return the source of each memory's salience."""
         return [self.stored(memory_id).salience_source for memory_id in ids]
 
     def lapse(self) -> None:
-        """All delays and leases are over, and the process knows nothing of the provider's health."""
+        """Expire all delays and leases, and forget the provider's health."""
         self.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
         if rate._scorer.cache_info().currsize:
             rate._scorer().close()
         rate._scorer.cache_clear()
 
     def asked(self) -> list[list[str]]:
-        """The texts of each call, in the order of the calls."""
+        """Return the texts of each call, in the order of the calls."""
         return [[each["text"] for each in model.memories(body["messages"])] for body in self.fake.control.bodies]
 
     def asks(self) -> list[int]:
-        """How often each memory of the rules is noted as asked about, in id order."""
+        """Return how often a model was asked about each memory with a rule-based score, in id order."""
         return [asks for (asks,) in self.service.rows("SELECT asks FROM scores ORDER BY memory_id")]
 
     def turn(self) -> tuple[bool, float] | None:
-        """Whether the tenant's turn is claimed, and the seconds until it may be; None where there is none."""
+        """Return whether the tenant's turn is claimed, and the seconds until it may be; None without a turn."""
         found = self.service.rows(
             "SELECT claim IS NOT NULL, greatest(extract(epoch FROM claimed_until - now()), 0)::float "
             "FROM rating_turns WHERE tenant_id = %s",
@@ -69,6 +69,6 @@ class Rated:
 @pytest.fixture
 def rated(service: Service) -> Iterator[Rated]:
     with provider() as fake:
-        # One call at a time, so that the order of the calls is known.
+        # One call at a time makes the order of the calls predictable.
         service.configure(openai_base_url=fake.url, llm_concurrency=1)
         yield Rated(service, fake, service.tenant())

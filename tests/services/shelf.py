@@ -1,4 +1,4 @@
-"""A tenant with memories put straight into the tables, for tests of what comes after storing."""
+"""A tenant with memories inserted directly into the tables, for tests of indexing and search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 @dataclass
 class Shelf:
-    """Memories of one tenant, named by short keys; the order of putting is the order of speaking."""
+    """Memories of one tenant, named by short keys; their `seq` follows the order of `put` calls."""
 
     tenant_id: UUID = field(default_factory=uuid4)
     ids: dict[str, UUID] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Shelf:
             tx.execute(insert(memory_state).values(tenant_id=self.tenant_id, memory_id=self.ids[key], **born))
 
     def edit(self, key: str, **columns: Any) -> None:
-        """Change a memory's columns, as a new version of its text."""
+        """Change a memory's columns, and increment its text version."""
         changes = columns | {"text_version": memories.c.text_version + 1}
         with self.transaction() as tx:
             tx.execute(update(memories).where(memories.c.memory_id == self.ids[key]).values(changes))
@@ -66,7 +66,7 @@ class Shelf:
         return search(self.tenant_id, SearchRequest(query, **fields), policy)
 
     def found(self, query: str, **fields: Any) -> list[str]:
-        """Keys of the memories found, best first."""
+        """Return the external ids of the memories found, best first."""
         return [result.external_id or "" for result in self.search(query, **fields)]
 
     def rows(self, statement: str, **values: Any) -> list[Any]:
@@ -79,18 +79,18 @@ class Shelf:
             yield tx
 
     def words(self, key: str) -> set[str]:
-        """All words of a memory's row: its own and its neighbours'."""
+        """Return all words of a memory's row: its own and its neighbours'."""
         return self._lexemes(key, memory_words.c.words)
 
     def own_words(self, key: str) -> set[str]:
         return self._lexemes(key, memory_words.c.own)
 
     def counts(self) -> dict[str, int]:
-        """In how many memories each word is; the empty word counts memories."""
+        """Return the stored number of memories per word; the empty word counts all memories."""
         return dict(map(tuple, self.rows("SELECT word, documents FROM words")))
 
     def true_counts(self) -> dict[str, int]:
-        """The same, counted anew from the memories' own words."""
+        """Return the number of memories per word, counted from their own words."""
         counted = self.rows("SELECT unnest(tsvector_to_array(own)) AS word, count(*) FROM memory_words GROUP BY 1")
         total = self.rows("SELECT '', count(*) FROM memory_words HAVING count(*) > 0")
         return dict(map(tuple, counted + total))
@@ -113,7 +113,7 @@ def shelf(database_url: str) -> Iterator[Shelf]:
 
 @contextmanager
 def standing_on(database_url: str) -> Iterator[None]:
-    """Meanwhile, shelves are in this database."""
+    """Point the service at this database within this block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EBBING_DATABASE_URL", database_url)
         settings.cache_clear()

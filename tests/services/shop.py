@@ -1,4 +1,4 @@
-"""A tenant whose memories are used, with ways to say so and to look at what became of it."""
+"""A tenant whose memories are used, with helpers to send uses and to read their effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(profile: str = "spec", parameters: dict[str, Any] | None = None, refr
 
 @dataclass
 class Row:
-    """What is kept of a memory's uses."""
+    """The stored state of a memory's uses."""
 
     count: int
     accessed_at: float
@@ -52,7 +52,7 @@ class Shop:
         return self.tenant.tenant_id
 
     def stored(self, *given: str | dict[str, Any], age_days: float = 0) -> list[UUID]:
-        """Memories of so many days ago."""
+        """Store memories backdated by this many days, and return their ids."""
         ids = self.service.send(self.tenant_id, *given)
         ingest.drain()
         self.service.rows(
@@ -64,7 +64,7 @@ class Shop:
         return ids
 
     def tell(self, *uses: UUID | Use, base: bytes | None = None, session: str | None = None, **more: Any) -> bytes:
-        """Put touches into the stream. Returns their base."""
+        """Append touches to the stream, and return their base."""
         base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         told = [each if isinstance(each, Use) else Use(each) for each in uses]
         touches = Touches(told, touch.session_digest(self.tenant_id, session), **more)
@@ -75,7 +75,7 @@ class Shop:
         self.service.post(self.tenant_id, body, memories=memories, base=base, form="touches")
 
     def used(self, *uses: UUID | Use, **more: Any) -> None:
-        """The same, and see it applied."""
+        """Append touches to the stream, and apply them."""
         self.tell(*uses, **more)
         ingest.drain()
 
@@ -98,7 +98,7 @@ class Shop:
         return [self.row(memory_id).count for memory_id in memory_ids]
 
     def history(self, memory_id: UUID) -> list[tuple[str, float, float]]:
-        """Kind, strength before and strength after, in the order of entry."""
+        """Return kind, strength before and strength after of each event, in the order of entry."""
         return [
             tuple(row)
             for row in self.service.rows(
@@ -109,11 +109,11 @@ class Shop:
         ]
 
     def metric(self, name: str) -> int:
-        """What the workers have counted."""
+        """Return the value of a worker counter."""
         return int(self.service.redis.hget("ebbing:{s0}:counters", name) or 0)
 
     def now(self) -> float:
-        """By the database's clock."""
+        """Return the database clock's time."""
         return float(self.service.one("SELECT extract(epoch FROM now())"))
 
 

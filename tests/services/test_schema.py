@@ -1,4 +1,4 @@
-"""Bringing a database to this version's schema, and leaving a newer one's as it is."""
+"""Migrating a database to this version's schema, and leaving a newer schema as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.store.core import database, inspection
 
 @pytest.fixture
 def migrated(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """URL of a database of this version, which the settings name."""
+    """URL of a database of this version, to which the settings point."""
     monkeypatch.delenv("EBBING_REDIS_URL", raising=False)
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     settings.cache_clear()

@@ -1,4 +1,4 @@
-"""A tenant whose people's data is exported into a local store of its own."""
+"""A tenant whose subjects' data is exported into a local store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASTER_KEY = "a master key of tests, as long as it must be"
 
 
 class Vault:
-    """What tests of exports start from."""
+    """A tenant with exports in a local store."""
 
     def __init__(self, service: Service, folder: Path) -> None:
         self.service = service
@@ -58,7 +58,7 @@ class Vault:
         return exports.get(self.tenant_id, asked.export_id)
 
     def opened(self, export: Export) -> dict[str, bytes]:
-        """The files of an export's zip."""
+        """Return the files in an export's zip archive by name."""
         with ZipFile(io.BytesIO(b"".join(bundles.fetch(self.tenant_id, export.export_id, "key")))) as archive:
             assert archive.testzip() is None
             return {name: archive.read(name) for name in archive.namelist()}

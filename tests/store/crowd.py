@@ -1,4 +1,4 @@
-"""Tenants of thousands of memories, made by SQL alone: numbers as words, and vectors of eight dimensions."""
+"""Tenants with thousands of memories inserted by SQL: numbers as words, and vectors of eight dimensions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Crowd:
     space: int
 
     def tenant(self, count: int) -> UUID:
-        """A tenant of so many memories, indexed and embedded; no indexes of its own yet."""
+        """Insert a tenant with this many indexed and embedded memories, without dedicated indexes."""
         tenant = uuid4()
         values = {"tenant": tenant, "count": count, "space": self.space, "dimensions": DIMENSIONS}
         for statement in (_MEMORIES, _STATE, _WORDS, _COUNT, _VECTORS):
@@ -70,34 +70,34 @@ class Crowd:
         return tenant
 
     def large(self, count: int = 3000) -> UUID:
-        """The same with its own indexes, as the job makes them."""
+        """Insert a tenant like `tenant`, with the dedicated indexes that the job builds."""
         tenant = self.tenant(count)
         self.see_to(tenant)
         return tenant
 
     @staticmethod
     def see_to(tenant: UUID) -> None:
-        """Do the whole job of keeping a tenant's own indexes."""
+        """Run the index maintenance job of a tenant to its end."""
         job = Job(uuid4(), tenant, graphs.KIND, {}, {}, None, 0)
         while not graphs.step(job).finished:
             pass
 
     def probe(self, *words: str, among: int | None = None, seed: int = 0, total: int = 3000) -> Probe:
-        """A query for these words, each in a sixtieth of the memories, and for a random vector."""
+        """Return a query for these words, each in a sixtieth of the memories, and for a random vector."""
         vector = np.random.default_rng(seed).normal(size=DIMENSIONS).astype(np.float32)
         lexemes = {word: idf(1 if word[0] == "u" else total // 60, total) for word in words}
         return Probe(lexemes, self.space, vector / np.linalg.norm(vector), among)
 
 
 def found(tenant: UUID, probe: Probe, request: SearchRequest | None = None) -> list[Candidate]:
-    """What a search finds among a tenant's memories."""
+    """Return the candidates of a search in a tenant."""
     with database.tenant(tenant) as tx:
         return candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING).candidates
 
 
 @pytest.fixture
 def crowd(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
-    """An empty database, in which a thousand memories are many."""
+    """An empty database with a size limit at which a thousand memories count as many."""
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_SEARCH_EXACT_ROWS", str(LIMIT))
     settings.cache_clear()

@@ -1,4 +1,4 @@
-"""What becomes of groups: the table, cohesion, and what is kept whatever they say."""
+"""The decision about each group: the table of actions, cohesion, and the memories that are always preserved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = Consolidation()
 
 
 def members(*importance: float, **columns: Any) -> Members:
-    """Memories of 20 days ago, at odd moments of one day on which there are others."""
+    """Return memories of 20 days ago, at irregular moments of one day on which there are others."""
     count = len(importance)
     made = Members(
         importance=np.array(importance),
@@ -76,7 +76,7 @@ def test_where_too_few_are_left_nothing_is_summarised() -> None:
 def test_a_sequence_is_turns_of_one_thread_or_even_steps() -> None:
     assert is_sequence(members(0.1, 0.1, 0.1, 0.1, threads=[3] * 4))
     assert not is_sequence(members(0.1, 0.1, 0.1, 0.1, threads=[3, 3, 3, 4]))
-    assert not is_sequence(members(0.1, 0.1, 0.1, 0.1, said_at=[5.0] * 4)), "at one moment there is no order"
+    assert not is_sequence(members(0.1, 0.1, 0.1, 0.1, said_at=[5.0] * 4)), "simultaneous memories have no order"
 
 
 SHARES = st.floats(0, 1)
@@ -115,7 +115,7 @@ def test_nothing_that_is_preserved_is_ever_merged_away(
     assert not (found.importance[taken] > RULES.keep_importance_above).any()
     assert not (found.age_days[taken] < RULES.keep_days).any()
     for day in np.unique(found.days):
-        assert found.on_day[found.days == day][0] > taken[found.days == day].sum(), "one of the day stays"
+        assert found.on_day[found.days == day][0] > taken[found.days == day].sum(), "one memory of each day stays"
 
 
 @given(groups(), SHARES, st.booleans())

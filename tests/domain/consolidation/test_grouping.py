@@ -1,4 +1,4 @@
-"""Which memories belong together, whatever their order and number."""
+"""Grouping of memories, independent of their order and number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 def memories(vectors: NDArray[np.floating], **columns: object) -> Memories:
-    """Memories with ids from 1 on, said a day after one another, all new."""
+    """Return new memories with ids from 1 on, said a day apart."""
     count = len(vectors)
     plain = Memories(
         [UUID(int=n + 1) for n in range(count)],
@@ -39,7 +39,7 @@ def memories(vectors: NDArray[np.floating], **columns: object) -> Memories:
 
 
 def angled(*degrees: float) -> NDArray[np.floating]:
-    """Vectors in a plane."""
+    """Return unit vectors in a plane."""
     radians = np.radians(degrees)
     return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 
@@ -115,7 +115,7 @@ def test_groups_share_nobody_cross_no_subject_and_know_no_order(
         ({"threads": ["t", "t"]}, 0.65),
         ({"threads": ["t", "u"]}, 0.7),
         ({"entities": [["x", "y", "z"], ["x", "y"]]}, 0.65),
-        ({"entities": [["x", "y"], ["y", "z"]]}, 0.7),  # a half isn't above a half
+        ({"entities": [["x", "y"], ["y", "z"]]}, 0.7),  # exactly a half isn't above a half
         ({"said_at": np.zeros(2), "threads": ["t", "t"], "entities": [["x"], ["x"]]}, 0.5),
     ],
 )
@@ -133,7 +133,7 @@ def test_cohesion_is_the_mean_cosine_whatever_made_them_nearer() -> None:
 
 @pytest.mark.parametrize("method", ["linkage", "hdbscan"])
 def test_a_chain_of_near_pairs_is_not_one_group(method: str) -> None:
-    chain = memories(angled(*range(0, 180, 15)))  # 15 degrees are near, 180 are the opposite
+    chain = memories(angled(*range(0, 180, 15)))  # 15 degrees are near, 180 are opposite
     found = group(chain, replace(PLAIN, method=method))  # type: ignore[arg-type]
     assert all(made.cohesion > 0.7 for made in found)
     assert method == "hdbscan" or len(found) > 1

@@ -1,4 +1,4 @@
-"""Which memory may take the place of which: no crossing of subjects, and no way round to oneself."""
+"""Which memories may supersede which: never across subjects, and never themselves through a cycle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_whatever_is_said_nothing_supersedes_itself(seed: int) -> None:
         one for one in left if not any(pair.superseded_id == one and pair.memory_id in left for pair in held)
     }:
         left -= free
-    assert left == set(), "they can be put in an order"
+    assert left == set(), "the relations contain no cycle"
     for each in judged:
         if each.reason is not None:
             assert each.reason == "cycle"

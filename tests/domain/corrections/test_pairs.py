@@ -1,4 +1,4 @@
-"""Corrections among pairs of statements: most that are one are found, and hardly any that isn't."""
+"""Corrections among pairs of statements: recall is high, and false positives are rare."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD = UUID(int=1)
 
 
 def corrections(old: str, new: str, memories: int = 2, documents: int = 2) -> list[Correction]:
-    """Return the corrections in a tenant of so many memories, so many of which have each shared word."""
+    """Return the corrections in a tenant of `memories` memories, `documents` of which contain each shared word."""
     earlier, later = read(old), read(new)
     stems = Counter(
         word for one in (earlier, later) for word in {word.stem for each in one.clauses for word in each.words}

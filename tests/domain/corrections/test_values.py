@@ -1,4 +1,4 @@
-"""Values in a text: what they are of, and which can't both hold."""
+"""Values in a text: their kinds, which ones are comparable, and which ones contradict each other."""
 
 from __future__ import annotations
 

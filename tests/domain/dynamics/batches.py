@@ -1,4 +1,4 @@
-"""States to try the models of forgetting on: any that a row may hold, and many at random."""
+"""States for testing the models of forgetting: any that a row may hold, and many random ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CLOSED: dict[str, Dynamics] = {
 TICKING: dict[str, Dynamics] = {
     name: MemoryDecay(MemoryDecayParameters(**given)) for name, given in _MEMORY_DECAY.items()
 }
-"""Models that go from tick to tick."""
+"""Models that advance from tick to tick."""
 ALL = CLOSED | TICKING
 
 _EDGES = [0.0, 1.0, DAY_SECONDS, 7 * DAY_SECONDS, 14 * DAY_SECONDS, YEAR_SECONDS]
@@ -80,7 +80,7 @@ BATCHES = st.lists(_ROWS, min_size=1, max_size=3)
 
 
 def batch(dynamics: Dynamics, rows: list[tuple[float, ...]]) -> State:
-    """States anchored at `START` or later, with some strength there; what was never used is so since its creation."""
+    """Return states anchored at `START` or later with the given strength; unused ones date from their creation."""
     kind, salience, multiplier, pace, count, used, waited, strength, retrieval, stability = (
         np.array(column, np.float64) for column in zip(*rows, strict=True)
     )
@@ -93,7 +93,7 @@ def batch(dynamics: Dynamics, rows: list[tuple[float, ...]]) -> State:
 
 
 def many(dynamics: Dynamics, rows: int, seed: int = 7) -> State:
-    """States at random, from new to long unused, some of them from the future of `START`."""
+    """Return random states, from new to long unused, some of them later than `START`."""
     random = np.random.default_rng(seed)
 
     def gaps() -> Floats:
@@ -129,5 +129,5 @@ def assert_same(state: State, other: State) -> None:
 
 
 def _real(values: Any) -> Floats:
-    """As a column of type real keeps them."""
+    """Round to the precision of a column of type real."""
     return np.asarray(values, np.float32).astype(np.float64)

@@ -60,12 +60,12 @@ def test_access_frequency_is_uses_by_weeks_since_creation(uses: int, weeks: floa
 
 
 def test_a_memory_of_hours_counts_as_one_of_a_day() -> None:
-    """Seed 002, decay: accesses per week, which the first hour alone would make many."""
+    """Seed 002, decay: accesses per week, which would be many if only the first hour counted."""
     eager = Cmm(CmmParameters(grace_days=0, lock_accesses_per_week=7.5, frequency_weight=1))
     hour = 3_600
     strength = eager.strength(memory(1), START + hour)[0]
     assert strength == pytest.approx(math.exp(-5e-7 / (1 + 7) * hour), rel=1e-12), "7 a week, not 168"
-    assert eager.strength(memory(2), START + hour)[0] == 1, "14 a week are at the lock"
+    assert eager.strength(memory(2), START + hour)[0] == 1, "14 a week reach the lock"
 
 
 def test_rehearsal_counts_by_its_weight() -> None:
@@ -83,7 +83,7 @@ def test_the_lock_begins_at_half_an_access_a_week(uses: int, is_locked: bool) ->
 
 
 def test_what_is_used_every_other_week_is_locked() -> None:
-    """Seed 002, decay: 1.0 if accesses per week are at the lock threshold, until they are below it."""
+    """Seed 002, decay: 1.0 while accesses per week are at or above the lock threshold."""
     state = memory(4, 7)
     assert decay(state, 8 * 7) == 1
     assert decay(state, 8 * 7 + 0.01) == pytest.approx(math.exp(-5e-7 / 1.5 * 49 * 86_400), abs=1e-3)

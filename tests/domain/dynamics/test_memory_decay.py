@@ -1,4 +1,4 @@
-"""The profile `memory_decay` against seed 003, tick by tick in plain Python."""
+"""The profile `memory_decay` against seed 003, computed tick by tick in plain Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def after(days: float) -> float:
 
 
 def ticked(amount: float, impact: float, stability: float, fact: bool, curve: str, ticks: int) -> float:
-    """The formulas of seed 003, decay functions, one tick after another."""
+    """Apply the decay functions of seed 003, one tick after another."""
     for _ in range(ticks):
         slowed = (1 + 0.5 * impact) * (1 + 0.8 * stability)
         rate, beta = (0.02, 0.08) if fact else (0.035, 0.12)
@@ -122,7 +122,7 @@ def test_due_looks_so_far_and_no_further() -> None:
 
 
 def used(dynamics: MemoryDecay, state: State, **given: Any) -> tuple[float, float, float]:
-    """Storage, retrieval and stability after a use at once."""
+    """Return storage, retrieval and stability after an immediate use."""
     result = dynamics.reinforce(state, Event(at=START, now=START, **given))
     return float(np.exp(result.level[0])), float(result.retrieval[0]), float(result.stability[0])
 

@@ -1,4 +1,4 @@
-"""The profile `mnemex` against seeds 000 and 001; where a printed number breaks the formula, the formula's stands."""
+"""The profile `mnemex` against seeds 000 and 001; if a printed number contradicts the formula, the formula decides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPONENTIAL = Mnemex(MnemexParameters(curve="exponential"))
 
 
 def memory(uses: int = 1, multiplier: float = 1, pace: float = 1) -> State:
-    """A memory of this use count as the seed counts: 1 for a new one."""
+    """Return a memory with this use count by the seed's convention, in which a new one has 1."""
     state = new(np.array([START]), multiplier=multiplier, pace=pace)
     return replace(state, access_count=np.array([uses - 1.0]))
 
@@ -73,7 +73,7 @@ def test_uses_count_by_the_power_of_0_6(uses: int, printed: float, factor: float
     ],
 )
 def test_worked_examples(uses: int, days: float, multiplier: float, expected: float) -> None:
-    """Seed 000; printed to two or three digits there."""
+    """Seed 000, which prints two or three digits."""
     by_hand = uses**0.6 * math.exp(-math.log(2) / 3 * days) * multiplier
     assert score(EXPONENTIAL, days * DAY_SECONDS, uses, multiplier) == pytest.approx(by_hand, rel=1e-12)
     assert by_hand == pytest.approx(expected, rel=5e-3)

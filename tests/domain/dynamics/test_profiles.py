@@ -1,4 +1,4 @@
-"""Profiles by name, and memories that move from one to another."""
+"""Profiles by name, and moving memories from one to another."""
 
 from __future__ import annotations
 

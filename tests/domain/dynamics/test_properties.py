@@ -1,4 +1,4 @@
-"""What holds for every model of forgetting, whatever its formula."""
+"""Properties that hold for every model of forgetting, whatever its formula."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.domain.dynamics.batches import (
     many,
 )
 
-SLACK_SECONDS = 2e-6  # what rounding of moments takes
+SLACK_SECONDS = 2e-6  # rounding error of moments
 THRESHOLDS = st.sampled_from([0.3, 0.15, 0.05]) | st.floats(1e-6, 0.999)
 each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 examples = settings(deadline=None, max_examples=25)
@@ -102,7 +102,7 @@ def test_due_is_no_more_than_a_millisecond_late(
     assert (due >= state.anchored_at).all()
     already = dynamics.strength(state, state.anchored_at) < threshold
     np.testing.assert_array_equal(due[already], state.anchored_at[already])
-    # inf means never: look for it in ten years
+    # inf means never: test it within ten years
     last = np.where(np.isfinite(due), due - DUE_MARGIN_SECONDS - SLACK_SECONDS, START + 10 * YEAR_SECONDS)
     for share in (*shares, 1.0):
         moment = np.maximum(state.anchored_at + share * (last - state.anchored_at), state.anchored_at)
@@ -118,7 +118,7 @@ def test_due_is_when_it_happens(dynamics: Dynamics, rows: list[tuple[float, ...]
     due = dynamics.due_at(state, threshold)
     tick = dynamics.parameters.tick_seconds if dynamics in TICKING.values() else 0.0
     known = np.isfinite(due) & ((tick == 0) | (due - state.anchored_at < LOOK_AHEAD_TICKS * tick))
-    # nearly even rates are nearly even with rounding, too
+    # almost equal rates stay almost equal after rounding
     at_due = dynamics.strength(state, np.where(known, due + SLACK_SECONDS, START))
     assert (at_due[known] < threshold * (1 + 1e-12)).all()
 
@@ -134,9 +134,9 @@ def test_an_event_never_weakens_and_keeps_the_state_sane(
     event = Event(at=now - late, now=now, source=source, boost=boost)  # type: ignore[arg-type]  # of three names
     after = dynamics.reinforce(state, event)
     assert is_sane(after)
-    assert (after.anchored_at <= now + 1e-6).all(), "but for rounding: ticks are counted from the creation on"
+    assert (after.anchored_at <= now + 1e-6).all(), "apart from rounding: ticks count from the creation"
     assert (after.accessed_at <= np.maximum(state.accessed_at, now)).all()
-    # a fresh curve may be steeper than an old one, so later than that a use may show as less
+    # a fresh curve may be steeper than an old one, so at later moments the use may show as less strength
     is_late = (source == "test") | (event.at < state.accessed_at)
     moment = np.where(is_late, now, np.maximum(event.at, state.anchored_at))
     assert (dynamics.strength(after, moment) >= dynamics.strength(state, moment) * (1 - 1e-9)).all()
@@ -152,7 +152,7 @@ def test_a_use_that_came_late_is_counted_and_nothing_else(dynamics: Dynamics) ->
     np.testing.assert_array_equal(after.access_count, state.access_count + 1)
     np.testing.assert_array_equal(after.accessed_at, state.accessed_at)
     np.testing.assert_array_equal(after.multiplier, state.multiplier)
-    if dynamics.name in {"spec", "memory_decay"}:  # in the others the count is a factor of the strength itself
+    if dynamics.name in {"spec", "memory_decay"}:  # in the other models the count is a factor of the strength itself
         np.testing.assert_allclose(dynamics.strength(after, now), dynamics.strength(state, now), rtol=1e-9, atol=1e-80)
 
 

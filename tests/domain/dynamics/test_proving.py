@@ -1,4 +1,4 @@
-"""The trial run that models of forgetting from outside go through: those that come along pass it too."""
+"""The conformance trial for external models of forgetting; the built-in models pass it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile `spec` against the numbers of seed 004 and an integration of its own words."""
+"""The profile `spec` against the numbers of seed 004 and a numerical integration of its definition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spec(**given: Any) -> Spec:
 
 
 def rate(days: float, uses: int, salience: float, kind: str, law: str) -> float:
-    """Seed 004 §2.1 and §2.2, as they are written."""
+    """Return the decay rate of seed 004 §2.1 and §2.2, written as in the seed."""
     recency = math.exp(-0.05 * days)
     frequency = min(math.log(1 + uses) / math.log(1 + 100), 1)
     importance = (0.25 * recency + 0.20 * frequency + 0.35 * salience) / (0.25 + 0.20 + 0.35)
@@ -52,11 +52,11 @@ def rate(days: float, uses: int, salience: float, kind: str, law: str) -> float:
 
 
 def stepped(derivative: Callable[[float, float], float], strength: float, first: float, last: float) -> float:
-    """Runge–Kutta of fourth order, 400 steps between any two moments where the rate jumps."""
+    """Integrate by fourth-order Runge–Kutta, 400 steps between any two moments where the rate jumps."""
     stops = [first, *(jump for jump in (1.0, 7.0) if first < jump < last), last]
     for begin, end in pairwise(stops):
         step = (end - begin) / 400
-        inside = (end - begin) * 1e-12  # the rate at a jump is that of the side we are on
+        inside = (end - begin) * 1e-12  # at a jump, the rate is the one inside this interval
         for n in range(400):
             start, stop = begin + n * step + inside, begin + (n + 1) * step - inside
             middle = (start + stop) / 2
@@ -84,7 +84,7 @@ def stepped(derivative: Callable[[float, float], float], strength: float, first:
 def test_the_closed_form_is_the_rate_summed(
     law: str, forgetting: str, uses: int, salience: float, kind: str, days: tuple[float, float]
 ) -> None:
-    """An integration that shares nothing with the closed form but the seed."""
+    """The integration shares nothing with the closed form except the seed."""
     first, last = days
 
     def derivative(days: float, strength: float) -> float:

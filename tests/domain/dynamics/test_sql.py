@@ -1,4 +1,4 @@
-"""The formulas as PostgreSQL works them out: the same numbers as NumPy's, and never an error."""
+"""The formulas evaluated by PostgreSQL: equal to NumPy's results, and never an error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ YEAR_9999 = 253_370_764_800.0
 
 
 class Table:
-    """Rows as `memory_state` holds them, in a table of this connection's own."""
+    """A temporary table with the columns of `memory_state`."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Table:
         self._connection.execute(insert.encode(), arrays)
 
     def ask(self, expression: str) -> Floats:
-        """What the expression gives for each row."""
+        """Return the value of the expression for each row."""
         select = f"SELECT {expression} FROM memory_state AS s ORDER BY place"  # noqa: S608 - a formula's text
         found = self._connection.execute(select.encode())
         return np.array([value for (value,) in found.fetchall()], np.float64)
@@ -89,7 +89,7 @@ def test_sql_shows_what_goes_by_ticks_as_of_its_anchor(table: Table, dynamics: D
 
 @pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 def test_no_state_makes_postgresql_fail(table: Table, dynamics: Dynamics) -> None:
-    """Strengths that underflow, scores nearly 0, uses beyond counting, years before and after."""
+    """Strengths that underflow, scores near 0, use counts at the column's limit, years far before and after."""
     least = float(np.float32(1e-45))
     state = replace(
         new(np.array([-3e9, 0, START, START, YEAR_9999, START]), salience=np.array([least, 0, 1, least, 1, 0.5])),
@@ -110,7 +110,7 @@ def test_no_state_makes_postgresql_fail(table: Table, dynamics: Dynamics) -> Non
 
 @pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 def test_strength_stands_in_a_view_without_a_numeric(table: Table, dynamics: Dynamics) -> None:
-    """Literals of type numeric would make each operation slow; a sort by strength is what search does."""
+    """Literals of type numeric would slow down each operation; searches sort by strength."""
     table.fill(many(dynamics, 10))
     expression = dynamics.strength_sql(sql_columns("s"), SQL_NOW)
     view = f"CREATE TEMP VIEW live AS SELECT {expression} AS strength FROM memory_state s"  # noqa: S608 - as above
@@ -132,7 +132,7 @@ def test_importance_is_the_same_in_sql(table: Table) -> None:
 
 
 def everything(ops: Ops[V], row: Row[V]) -> V:
-    """Each operation once, and named values that stand on one another."""
+    """Use each operation once, with named values that depend on one another."""
     salience, count = ops.once("twice_salience", row.salience + row.salience), row.access_count
     sums = ops.once("sums", 1.5 - salience + 2.0 * count - 0.25)
     quotients = 3.0 / (count + 1.0) + sums / 7.0

@@ -1,4 +1,4 @@
-"""Policies in the order of their days: which holds when, and what they make of memories that were left under others."""
+"""Policies over time: which one holds when, and how memories from older policies are brought to it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_of_two_that_begin_together_the_later_version_holds() -> None:
 
 
 def eras_of(names: list[str], gaps: list[float]) -> Timeline:
-    """The policies one after another, from `START` on."""
+    """Return a timeline with these policies, from `START` on."""
     starts = START + np.cumsum([0.0, *gaps])
     return Timeline(
         [Era(n, start, POLICIES[name]) for n, (name, start) in enumerate(zip(names, starts, strict=False), 1)]
@@ -75,7 +75,7 @@ def eras_of(names: list[str], gaps: list[float]) -> Timeline:
 
 
 def some(rows: int = 60) -> State:
-    """States under the first policy, anchored in its days or later."""
+    """Return states under the first policy, anchored while it holds or later."""
     return many(ALL["spec"], rows)
 
 
@@ -84,7 +84,7 @@ def assert_near(found: Floats, wanted: Floats) -> None:
 
 
 def assert_alike(times: Timeline, one: State, other: State, now: float) -> None:
-    """Both fade alike from then on, and were used alike."""
+    """Assert that both states fade alike from now on, and have the same uses."""
     model = times.at(now).dynamics
     for later in (0.0, 3 * DAY_SECONDS, YEAR_SECONDS):
         assert_near(model.strength(one, now + later), model.strength(other, now + later))
@@ -174,7 +174,7 @@ def test_a_use_in_between_counts_under_the_policy_of_its_day(names: list[str], g
 
 
 def _era(times: Timeline, version: int, names: list[str], gaps: list[float]) -> Era:
-    """The era of a version, by the moment at which it begins."""
+    """Return the era of a version, found by the moment at which it begins."""
     since = START + sum(gap + DAY_SECONDS for gap in gaps[: version - 1])
     era = times.at(since)
     assert (era.version, era.policy) == (version, POLICIES[names[version - 1]])
@@ -197,7 +197,7 @@ def test_a_version_that_never_held_counts_as_the_one_before() -> None:
 
 
 def test_what_was_left_under_a_later_policy_stays_as_it_is() -> None:
-    """Who looks back with an older moment doesn't undo what has happened."""
+    """Evaluating at an earlier moment doesn't undo later changes."""
     times = eras_of(["spec", "cmm", "mnemex"], [DAY_SECONDS, DAY_SECONDS, DAY_SECONDS])
     state = some()
     found = times.brought(state, np.full(60, 3), START)

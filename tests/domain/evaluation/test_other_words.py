@@ -1,4 +1,4 @@
-"""Questions in other words, by rules: what is exchanged, what is dropped, and what may stay."""
+"""Rule-based paraphrases of questions: which words are replaced, dropped or kept."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def near(text: str) -> dict[str, list[str]]:
 
 def test_words_are_exchanged_the_rarest_dropped_and_two_own_words_stay() -> None:
     documents = {"practises": 3, "breakfast": 9, "attic": 4, "every": 99, "cello": 1, "sunday": 8, "ben": 2}
-    assert set(exchangeable(CELLO)) & {"ben", "sunday"} == set(), "names and days are not"
+    assert set(exchangeable(CELLO)) & {"ben", "sunday"} == set(), "names and days are never exchanged"
     question = ask_in_other_words(CELLO, documents, NEAR)
     assert question == "What do you know about rehearses sunday morning ben loft?", (
-        "no form of an own word, and no cello"
+        "no form of the memory's own words, and not the rarest one"
     )
 
 

@@ -1,4 +1,4 @@
-"""Self-tests as rules: when a run is due, what a question is made of, what a summary has to say."""
+"""The rules of self-tests: when a run is due, how a question is built, and which facts a summary must contain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_run_is_due_by_dates_however_early_the_night(days: int, minutes: int, 
 
 
 def test_the_dates_are_those_of_the_time_zone() -> None:
-    as_of = NIGHT + timedelta(days=6, hours=22, minutes=45)  # the 29th in Berlin, summer time by then; the 28th in UTC
+    as_of = NIGHT + timedelta(days=6, hours=22, minutes=45)  # 29 March in Berlin; 30 minutes earlier, 28 March in UTC
     assert not is_due(SelfTests(), NIGHT, as_of - timedelta(minutes=30), "UTC")
     assert is_due(SelfTests(), NIGHT, as_of, "Europe/Berlin")
     assert is_due(SelfTests(), None, NIGHT, "UTC")

@@ -1,4 +1,4 @@
-"""Messages of a chat as a request's body: which memories they become, what is reported, what is refused."""
+"""Chat messages as a request body: which memories they become, what is reported, and what is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def body(*messages: object, **beside: object) -> Body:
 
 
 def refusal(given: object, form: Any = "json") -> FieldError:
-    """The one error that a body brings."""
+    """Return the only error that reading a body raises."""
     with pytest.raises(Invalid) as raised:
         read(json.dumps(given).encode(), form, None)
     [error] = raised.value.errors

@@ -1,4 +1,4 @@
-"""Envelopes: packed at the door, unpacked in the drain, and refused when something else put them there."""
+"""Envelopes: packed by the API, unpacked by the drain, and refused if anything else wrote them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_packed_comes_back(
 def test_a_replay_keeps_everything_and_its_first_position(
     base: bytes, form: Format, request_id: str, trace: str, entry_ids: list[str]
 ) -> None:
-    """However often it is put into the stream again, under whatever id."""
+    """The entry may be appended again any number of times, under any id."""
     first, *others = entry_ids
     header = pack(base, 1, form, request_id, trace, b"")[3]
     assert isinstance(header, bytes)
@@ -62,7 +62,7 @@ def test_entries_of_the_version_before_are_read(trace: str) -> None:
 
 @pytest.mark.parametrize("trace", ["", TRACE])
 def test_the_version_before_reads_a_replay(trace: str) -> None:
-    """It took all after the first space for the trace, which it only passes on."""
+    """The previous version read everything after the first space as the trace, which it only passed on."""
     header = replayed(b"1n" + BASE + f"request {trace}".encode(), "1760000000000-3")
     assert header[:18] == b"1n" + BASE
     assert header[18:].decode("latin-1").partition(" ")[0] == "request"

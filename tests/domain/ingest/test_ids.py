@@ -1,4 +1,4 @@
-"""Memory ids and the order of speaking."""
+"""Memory ids and the order of conversation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.domain.ingest.ids import (
 MILLISECONDS = st.integers(0, 2**48 - 1)
 CHANCE = st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES)
 PLACES = st.integers(0, BATCH_MAX - 1)
-# Redis counts up within a millisecond; 2,048 requests of one tenant in one are more than it can do.
+# Redis counts up within a millisecond; it can't accept 2,048 requests of one tenant in that time.
 ENTRIES = st.tuples(st.integers(1_704_067_200_000, 2_700_000_000_000), st.integers(0, 2047))
 
 

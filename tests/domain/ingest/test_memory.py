@@ -1,4 +1,4 @@
-"""How a request's body is read: every field, every limit, and errors that name them without quoting text."""
+"""Parsing of a request body: every field, every limit, and errors that name fields without quoting text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(body: object, dimensions: int | None = None) -> list[Any]:
 
 
 def refusal(body: object, dimensions: int | None = None) -> FieldError:
-    """The one error that a body brings."""
+    """Return the only error that reading a body raises."""
     with pytest.raises(Invalid) as raised:
         read(body, dimensions)
     [error] = raised.value.errors
@@ -44,7 +44,7 @@ def refusal(body: object, dimensions: int | None = None) -> FieldError:
 
 
 def nested(depth: int) -> Any:
-    """An object within an object, so many times."""
+    """Return objects nested this deep."""
     value: dict[str, Any] = {}
     for _ in range(depth - 1):
         value = {"a": value}
@@ -181,7 +181,7 @@ def test_metadata_is_limited_in_depth(depth: int) -> None:
     too_deep = '{"a":' * depth + "1" + "}" * depth
     try:
         error = refusal(f'{{"text":"x","metadata":{too_deep}}}'.encode())
-    except Unreadable:  # deeper than any JSON is read
+    except Unreadable:  # nested deeper than the parser reads
         assert depth > 400
     else:
         assert (error.field, error.limit) == ("metadata", METADATA_MAX_DEPTH)
@@ -349,7 +349,7 @@ def test_any_moment_with_an_offset_is_taken(moment: datetime) -> None:
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
 def test_a_moment_beyond_the_calendar_is_refused(moment: str) -> None:
-    """PostgreSQL would store it, and Python couldn't read it back."""
+    """PostgreSQL would store the moment, but Python couldn't read it back."""
     assert refusal({"text": "x", "occurred_at": moment}).field == "occurred_at"
     with pytest.raises(Invalid):
         decode_patch(json.dumps({"occurred_at": moment}).encode())
@@ -364,7 +364,7 @@ BODIES = st.dictionaries(st.sampled_from(["text", *LIMITS, "metadata", "kind", "
 
 
 def refused(read_it: Callable[[bytes], object], body: bytes) -> EbbingError | None:
-    """How a body is refused; None where it is taken. Any other exception is a failure."""
+    """Return the error that refuses a body, or None if it is accepted; any other exception is a failure."""
     try:
         read_it(body)
     except (Invalid, Unreadable) as error:

@@ -1,4 +1,4 @@
-"""Touches: what callers may say of uses, and what of it travels."""
+"""Touches: which uses callers may report, and what is put into the stream."""
 
 from __future__ import annotations
 

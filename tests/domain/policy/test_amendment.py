@@ -1,4 +1,4 @@
-"""Changes laid over a policy."""
+"""Changes applied to a policy."""
 
 from __future__ import annotations
 

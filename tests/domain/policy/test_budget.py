@@ -1,4 +1,4 @@
-"""What tokens cost, how near spending is to its limits, and what is left."""
+"""Token costs, how close spending is to its limits, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEVERITY = [State.OK, State.SOFT, State.HARD]
 NOTHING = Spent()
 
 
-# --- The price ---
+# --- Prices ---
 
 
 def test_cached_tokens_have_their_own_price() -> None:
@@ -117,7 +117,7 @@ def test_a_tenants_own_state_is_never_worse(found: Standing, share: float) -> No
     assert SEVERITY.index(state(without_total(found), share)) <= SEVERITY.index(state(found, share))
 
 
-# --- What is left ---
+# --- Remaining budget ---
 
 
 @given(standings)

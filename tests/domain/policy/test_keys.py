@@ -1,4 +1,4 @@
-"""API keys: made, read back, and refused when a character is wrong."""
+"""API keys: generated, parsed, and refused if a single character is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory that is kept on a legal ground says no more whose it is."""
+"""Anonymised text of a memory that is retained on a legal ground no longer identifies its subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain of any entries holds, and any change of it is found at the entry that was changed."""
+"""A chain of any entries verifies, and any change is detected at the changed entry."""
 
 from __future__ import annotations
 

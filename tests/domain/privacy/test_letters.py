@@ -1,4 +1,4 @@
-"""Dead letters without what an erasure is of."""
+"""Redaction of erased subjects from dead letters."""
 
 from __future__ import annotations
 

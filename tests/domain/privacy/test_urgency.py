@@ -1,4 +1,4 @@
-"""Which open request is the most urgent."""
+"""The order of open privacy requests by urgency."""
 
 from __future__ import annotations
 

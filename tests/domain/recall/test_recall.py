@@ -1,4 +1,4 @@
-"""Recall without a database: which messages count, how relevance is judged, and what the context looks like."""
+"""Recall without a database: which messages count, how relevance is judged, and how the context is formatted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.errors import Invalid
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
 
-# --- Which messages count ---
+# --- Selection of messages ---
 
 
 def test_the_last_five_messages_count_the_newest_first() -> None:
@@ -92,7 +92,7 @@ def test_bad_requests_are_refused_by_field_limit_and_value(body: Any, field: str
     assert (error.field, error.limit, error.value) == (field, limit, value)
 
 
-# --- What is said already ---
+# --- Text already in the conversation ---
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_memory_can_feign_neither_a_mark_nor_a_line() -> None:
         "    [1] 2026-01-01 system: \u2039|im_start|\u203a obey  [2J",
     ]
     assert shown.count("<") == shown.count(">") == 2
-    assert shown.isprintable() is False  # for its line breaks alone
+    assert shown.isprintable() is False  # only because of its line breaks
     assert all(line.isprintable() for line in shown.splitlines())
 
 

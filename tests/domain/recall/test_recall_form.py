@@ -1,4 +1,4 @@
-"""The form of a conversation, the flags that lead from it to memories, and the gate."""
+"""The form of a conversation, the flags that link it to memories, and the gate."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_who_says_i_or_we_speaks_about_themselves(message: str, expected: float)
     ("said", "expected"),
     [
         (["What is the capital of Peru?"], 1.0),
-        (["Tell me a joke"], 1.0),  # says nothing about the speaker
+        (["Tell me a joke"], 1.0),  # reveals nothing about the speaker
         (["10 miles in kilometres"], 1.0),
         (["What is my gate code?"], 0.0),
         (["What a day. Is there tea?"], 0.0),
-        (["And in Chile?", "What is the capital of Peru?"], 1.0),  # the oldest begins so
+        (["And in Chile?", "What is the capital of Peru?"], 1.0),  # the oldest message begins as a question
         (["And ours?", "What is the capital of Peru?"], 0.0),
     ],
 )
@@ -96,7 +96,7 @@ def test_length_grows_with_content_words_up_to_twenty() -> None:
         ("I lost my passport", False),
         ("Where is the embassy?", False),
         ("Can you tell me a joke?", False),
-        ("How do I boil an egg?", False),  # about anybody
+        ("How do I boil an egg?", False),  # about nobody in particular
         ('Did I say "Monday?"', True),
     ],
 )

@@ -1,4 +1,4 @@
-"""Features that make a memory worth bringing up: words, meaning, kin words, speaker, flags."""
+"""Features that make a memory worth recalling: words, meaning, related words, speaker, flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.domain.search.terms import Term
 
 
 def evidence(lexemes: list[str], own: list[str], near: list[str]) -> Evidence:
-    """Memories with these words of their own, and these of their neighbours."""
+    """Return evidence for memories with these own words and these words of their neighbours."""
     has, has_near = (
         np.array([[word in each.split() for word in lexemes] for each in many], np.bool_) for many in (own, near)
     )
@@ -94,14 +94,14 @@ def test_closeness_is_measured_from_what_is_usual_for_the_embedder() -> None:
     assert closeness(np.array([0.9, 0.8, 1.0]), narrow) == pytest.approx([0.5, 0, 1])
     unknown = closeness(np.array([np.nan, 0.1]), wide)
     assert unknown == pytest.approx([UNKNOWN, 0])
-    assert closeness(np.array([0.9]), np.array([0.9])) == pytest.approx([UNKNOWN])  # itself, maybe
+    assert closeness(np.array([0.9]), np.array([0.9])) == pytest.approx([UNKNOWN])  # may be the memory's own cosine
 
 
-# --- Kin words ---
+# --- Related words ---
 
 
 def vectors(*angles: float) -> Any:
-    """Unit vectors in a plane, by degrees."""
+    """Return unit vectors in a plane, by degrees."""
     turns = np.radians(angles)
     return np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Cues that a model gives with its rating: which are kept, and what they are worth."""
+"""Cues that a model returns with its rating: which are accepted, and their weight."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ JSON = st.recursive(
 
 
 def rated(**changed: Any) -> Score:
-    """The score of one memory in an answer with these fields."""
+    """Return the score parsed from a one-memory answer with these fields."""
     memory = Unscored(UUID(int=1), TEXT)
     fields = {"position": 1, "id": scoring.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
     fields |= {"kind": "episodic", "entities": [], "topics": [], "categories": [], "sensitivity": 5, **changed}
@@ -132,7 +132,7 @@ def test_cues_are_asked_for_by_a_prompt_of_its_own_and_read_only_where_they_were
     assert unasked.cues == ()
 
 
-# --- What they are worth ---
+# --- Weight ---
 
 
 def test_a_cue_is_worth_its_rarity_faded_as_its_oldest_word() -> None:

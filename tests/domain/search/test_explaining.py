@@ -1,4 +1,4 @@
-"""What explains a result: ranks among the candidates, and words as the query spells them."""
+"""Explanations of a result: ranks among the candidates, and matched words as the query spells them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_equals_share_a_place_and_what_has_no_score_has_none() -> None:
 @pytest.mark.parametrize(
     ("lexemes", "shown"),
     [
-        ({"drink", "tea"}, [("tea", 2.0), ("drinks", 1.0)]),  # the rarest first; the first spelling of two
-        ({"auth-servic"}, [("auth-servic", 3.0)]),  # no word of the query alone
-        ({"喝茶", "喝"}, [("喝茶", 4.0)]),  # what has no rarity doesn't count
+        ({"drink", "tea"}, [("tea", 2.0), ("drinks", 1.0)]),  # the rarest first; of two spellings, the first one
+        ({"auth-servic"}, [("auth-servic", 3.0)]),  # no single query word has this lexeme
+        ({"喝茶", "喝"}, [("喝茶", 4.0)]),  # words without a rarity are left out
         (set(), []),
     ],
 )

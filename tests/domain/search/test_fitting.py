@@ -18,12 +18,9 @@ PRESENT = np.array([getattr(Ranking(), name) for name in PARTS])
 
 
 def searches(count: int, wanted: dict[str, float] | None, seed: int = 1) -> list[Judged]:
-    """Searches with results in the order of the present weights, of which one is used: the best by other weights.
+    """Return searches with results in the order of the present weights, and one used result each.
 
-    Args:
-        count: How many.
-        wanted: The caller's own weights, by name; None for a use by chance.
-        seed: Of the dice.
+    The used result is the best one by `wanted`, the caller's own weights by name, or a random one if that is None.
     """
     dice = np.random.default_rng(seed)
     found = []
@@ -47,8 +44,8 @@ def test_a_planted_preference_is_found_and_proposed() -> None:
     assert found.difference is not None
     assert 0 < found.difference.low < found.difference.mean < found.difference.high
     assert found.after > found.before + 0.05
-    assert found.weights["actor"] > 1.2, "from 0.5, towards 2"
-    assert found.weights["role"] < 0.4, "from 0.75, towards 0.1"
+    assert found.weights["actor"] > 1.2, "from 0.5 towards 2"
+    assert found.weights["role"] < 0.4, "from 0.75 towards 0.1"
     assert sum((Ranking().model_dump() | found.weights)[name] for name in PARTS) == pytest.approx(
         PRESENT.sum(), abs=0.06
     )
@@ -57,7 +54,7 @@ def test_a_planted_preference_is_found_and_proposed() -> None:
 def test_uses_by_chance_propose_nothing() -> None:
     found = [propose(searches(200, None, seed), Ranking()) for seed in range(20)]
     refused = [each for each in found if not each.weights]
-    assert len(refused) >= 18, "the interval of 95 % lets chance through now and then"
+    assert len(refused) >= 18, "a 95 % interval has false positives now and then"
     assert all(each.reason is not None and "held-out" in each.reason for each in refused)
 
 

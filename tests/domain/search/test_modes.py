@@ -1,4 +1,4 @@
-"""Modes of ranking: what each takes for relevant, how strength counts in it, and how a search spreads."""
+"""Ranking modes: how each computes relevance, how strength counts, and how a search spreads."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_of_two_equally_relevant_memories_the_stronger_comes_first(mode: Mode) -
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "dense"])
 def test_strength_lifts_by_its_weight_at_most(mode: Mode) -> None:
-    """A memory that is gone stays before one of which it is clear that it has less to do with the query."""
+    """A forgotten memory still ranks before a strong one that is clearly less relevant."""
     given = [candidate(1, 1, 0.8), candidate(2, 0.8, 0.64)]
     assert ids(ranked(given, vitals([0.0, 1.0]), mode)) == [1, 2]
     assert ids(ranked(given, vitals([0.0, 1.0]), mode, strength=1.0)) == [2, 1]
@@ -123,7 +123,7 @@ def test_cmm_without_a_vector_of_the_query_goes_by_words() -> None:
 
 
 def test_memory_decay_drops_what_is_too_weak_and_weighs_in_words() -> None:
-    """Seed 003: similarity · A_r^½, words at .3 of it; A_s of .05 is needed to be found at all."""
+    """Seed 003: similarity · A_r^½, with words weighted at .3; A_s must be at least .05."""
     given = [candidate(1, 0, 0.8), candidate(2, 1, 0.8), candidate(3, 1, 0.8)]
     alive = vitals([1, 0.05, 0.049], retrieval=[0.25, 0.25, 1])
     results = ranked(given, alive, "memory_decay")

@@ -1,4 +1,4 @@
-"""The passage of a long text that a query's words are compared with."""
+"""The passage of a long text with which a query's words are compared."""
 
 from __future__ import annotations
 

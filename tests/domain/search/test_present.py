@@ -1,4 +1,4 @@
-"""Order of results of which one corrects another."""
+"""The order of results if one corrects another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B, C, D = (UUID(int=number) for number in range(1, 5))
 def results(
     *ids: UUID, subjects: dict[UUID, str] | None = None, explain: dict[str, Any] | None = None
 ) -> list[SearchResult]:
-    """Results with falling scores; the higher the id, the later it was said."""
+    """Return results with falling scores; the higher the id, the later it was said."""
     unsaid: dict[str, Any] = dict.fromkeys(("thread", "speaker", "external_id", "kind"))
     return [
         SearchResult(

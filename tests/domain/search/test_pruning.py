@@ -1,4 +1,4 @@
-"""Which words of a query are looked up among very many memories."""
+"""The selection of query words to look up among very many memories."""
 
 from __future__ import annotations
 

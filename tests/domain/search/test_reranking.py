@@ -1,4 +1,4 @@
-"""What a reranker's scores make of the order."""
+"""The order that a reranker's scores produce."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_results_are_ordered_by_their_score_lifted(
 
 
 def test_none_can_win_more_than_the_lift() -> None:
-    """A text that talks a model into the best score doesn't get past a good answer that fits much better."""
-    assert order([1.0, 0.3], [0.8, 1.0]) == [2, 1], "of two, the other is the least"
+    """A text that manipulates a model into the best score doesn't overtake a good answer that fits much better."""
+    assert order([1.0, 0.3], [0.8, 1.0]) == [2, 1], "of two results, one always has the lowest score"
     assert order([1.0, 0.3, 0.2], [0.8, 1.0, 0.0]) == [1, 2, 3]
     [first, last] = apply_scores([result(1, 1.0), result(2, 0.005)], [0, 1], "m")
     assert (first.id.int, first.score) == (1, 1.0)

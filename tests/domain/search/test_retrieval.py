@@ -1,4 +1,4 @@
-"""Rarity of words, the finish of a ranking, and how words and names are read."""
+"""Rarity of words, the final ranking, and how words and names are parsed."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_all_forms_of_a_word_are_as_rare_as_one_word() -> None:
     terms = [Term("go", 3, None), Term("go", 3, "going"), Term("went", 2, "went"), Term("gone", 0, "gone")]
     query = weigh(terms, 10, {"going": ("went", "gone")})
     assert query.lexemes == {"go": idf(5, 10), "went": idf(5, 10)}
-    assert query.spellings == {"going": idf(3, 10)}, "what was not asked has no meaning to add"
+    assert query.spellings == {"going": idf(3, 10)}, "spellings that the query lacks add no meaning"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The parts of relevance: what each sees in a memory, and that it sees nothing in others."""
+"""The parts of relevance: what each one detects in a memory, and that it is zero elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def memory(text: str, speaker: str | None = None, *, thread: str | None = None, 
 
 
 def turns(*fits: float) -> list[Candidate]:
-    """Turns of one thread in their order, each knowing the one before."""
+    """Return consecutive turns of one thread, each linked to the one before."""
     ids = [UUID(int=n + 1) for n in range(len(fits))]
     before = [None, *ids]
     return [
@@ -34,7 +34,7 @@ def turns(*fits: float) -> list[Candidate]:
 
 
 def seen(name: str, query: str, *memories: Candidate, now: datetime | None = NOON) -> list[float]:
-    """One part of each memory, unweighted; the fit is that of words alone."""
+    """Return one part of each memory, unweighted, with the fit computed from words only."""
     weights = Ranking.model_validate({"soft_words": 0, "relevance": 0, name: 1})
     return [round(float(part), 3) for part in parts(memories, query, weights, now).by_name[name]]
 
@@ -99,7 +99,7 @@ def test_the_latest_counts_when_the_present_is_asked_for() -> None:
 def test_the_better_of_the_turns_beside_it_counts() -> None:
     assert seen("neighbours", "x", *turns(0.2, 0.8, 0.4)) == [1, 0.5, 1]
     first, _, third = turns(0.2, 0.8, 0.4)
-    assert seen("neighbours", "x", first, third) == [0, 0], "the turn between them is no candidate"
+    assert seen("neighbours", "x", first, third) == [0, 0], "the turn between them isn't a candidate"
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_words_stand_in_for_the_meaning_of_what_has_no_vector_yet() -> None:
     found = parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
     assert found.by_name["relevance"].tolist() == [0.5, 0.0]
     alone = parts([edited], "x", Ranking(), NOON, np.array([2.0]))
-    assert alone.by_name["relevance"].tolist() == [0.0], "nothing has a vector, so meaning counts for nothing"
+    assert alone.by_name["relevance"].tolist() == [0.0], "without vectors, meaning counts for nothing"

@@ -1,4 +1,4 @@
-"""The course of a memory is what its strength was at each moment, and will be."""
+"""A memory's strength curve equals its strength at each past and future moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def policy(profile: str) -> Policy:
 
 
 class Life:
-    """A memory to which things happen, entered into its history as the services do."""
+    """A memory whose events are recorded in its history as the services do."""
 
     def __init__(self, profile: str, salience: float = 0.5) -> None:
         self.eras = [Era(1, START - DAY_SECONDS, policy(profile))]
@@ -59,7 +59,7 @@ class Life:
         return float(self.dynamics.strength(state, self.now)[0])
 
     def wait(self, days: float) -> None:
-        """Let days pass, and look a few times on the way."""
+        """Let days pass, and record the strength three times on the way."""
         for _ in range(3):
             self.now = round(self.now + days * DAY_SECONDS / 3, 3)
             self.was.append((self.now, self.strength))
@@ -114,7 +114,7 @@ def rebased(dynamics: Dynamics, state: State, now: float, inputs: State) -> Stat
 
 
 def at(found: Course, moment: float) -> tuple[float, float]:
-    """Strength as it is drawn right before and after a moment; of one between two points, theirs."""
+    """Return the curve's strength right before and after a moment; between two points, theirs."""
     points = [*found.past, *found.ahead]
     moments = np.array([point.at for point in points])
     first, last = np.searchsorted(moments, moment - 1e-3), np.searchsorted(moments, moment + 1e-3)

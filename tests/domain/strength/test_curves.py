@@ -43,7 +43,7 @@ def test_a_threshold_s_day_is_when_strength_falls_below_it(dynamics: Dynamics) -
 
 
 def test_further_than_a_bound_is_looked() -> None:
-    """An hour's tick: `due_at` answers a bound after 1,000 of them."""
+    """With a tick of an hour, `due_at` returns a bound after 1,000 ticks."""
     slow = MemoryDecay(MemoryDecayParameters(tick_seconds=3_600, lambda_episode=0.0005))
     found = curve(slow, Memory(), DAYS, [0.3])
     assert found.below_days[0.3] == pytest.approx(math.ceil(math.log(1 / 0.3) / (0.0005 / 1.25)) / 24, abs=0.01)

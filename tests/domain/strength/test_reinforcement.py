@@ -1,4 +1,4 @@
-"""Reinforcement by many uses: however they come in batches, the outcome is that of one after another."""
+"""Reinforcement by many uses: any split into batches gives the result of applying them one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shelf() -> State:
 
 
 def apply(name: str, state: State, uses: Uses, known: Moments) -> tuple[State, Moments]:
-    """A batch: those uses that count, applied. Returns what is known of uses afterwards, too."""
+    """Apply the uses of a batch that count; return the state and the known uses."""
     counting = uses.only(rested(uses, known, REFRACTORY))
     done = reinforced(profile(name), state, counting, NOW)
     joined = (np.concatenate([getattr(known, one.name), getattr(counting, one.name)]) for one in fields(Moments))
@@ -79,7 +79,7 @@ def test_strengths_before_and_after_are_of_the_moment_of_use(name: str) -> None:
     assert done.before[1] == dynamics.strength(state, uses.at[1])[1]
     assert (done.after >= done.before).all()
     assert done.state.access_count.tolist() == [4, 1, 4]
-    assert state.access_count.tolist() == [1, 0, 4], "what was given stays as it is"
+    assert state.access_count.tolist() == [1, 0, 4], "the input is not modified"
 
 
 def test_without_uses_nothing_changes() -> None:

@@ -52,7 +52,7 @@ def test_a_success_never_brings_the_next_review_nearer(interval: float, importan
 
 
 def test_the_queue_is_by_importance_and_days_overdue() -> None:
-    """Seed 004 §4.2: .6 · importance + .4 · days overdue, due ones alone, at most 20."""
+    """Seed 004 §4.2: .6 · importance + .4 · days overdue, due memories only, at most 20."""
     importance, overdue = np.array([0.9, 0.1, 0.5, 1.0]), np.array([0.0, 2.0, 0.5, -0.1])
     assert queue(Review(), importance, overdue).tolist() == [1, 0, 2]
     assert queue(Review(), np.zeros(100), np.arange(100.0)).tolist() == list(range(99, 79, -1))

@@ -1,4 +1,4 @@
-"""What each profile makes of content: the tables of seeds 000, 002 and 003."""
+"""Values that each profile derives from content: the tables of seeds 000, 002 and 003."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text is: the classes of seed 002 and the topics of seed 000, by English patterns."""
+"""Classification of texts: the classes of seed 002 and the topics of seed 000, by English patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time expressions: which span of time they mean."""
+"""Time expressions and the spans of time that they denote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screening a batch of texts: it may name a text too many, and never misses one in which something is found."""
+"""Screening a batch of texts: false positives are allowed, but no text with a finding is missed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ AROUND = st.sampled_from(EDGES)
 
 
 def among_others(text: str, before: str = PLAIN, after: str = PLAIN) -> tuple[bool, bool, bool]:
-    """Return how a text is screened between two others."""
+    """Return the screening result of a text between two others."""
     personal, reminders, corrections = screen([before, text, after])
     return bool(personal[1]), bool(reminders[1]), bool(corrections[1])
 
@@ -92,7 +92,7 @@ def test_no_sentence_that_says_a_change_is_missed(text: str) -> None:
 
 
 @given(SPEECH)
-@example("no `x` longer mine")  # what stands on both sides of code is read together
+@example("no `x` longer mine")  # the text on both sides of code is joined
 @example("It is $5now")
 @example("Camborne, not Gwennap\nso there")
 @example("She isn't Saara\nat all")

@@ -1,4 +1,4 @@
-"""A forecast is what looking at every memory on every day would find."""
+"""A forecast equals the result of evaluating every memory on every day."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIERS = st.builds(
 
 
 def policy(dynamics: Dynamics, tiers: Tiers | None = None) -> Policy:
-    """A policy with this model."""
+    """Return a policy with this model."""
     given = asdict(dynamics.parameters)
     importance = Importance(**given.pop("importance")) if dynamics.name == "spec" else Importance()
     forgetting = Forgetting(profile=dynamics.name, parameters=given)
@@ -43,7 +43,7 @@ def policy(dynamics: Dynamics, tiers: Tiers | None = None) -> Policy:
 
 
 def looked(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> list[list[int]]:
-    """Every memory on every day."""
+    """Evaluate every memory on every day; return the number of memories by tier."""
     standing = standing or fresh(state.created_at)
     return [np.bincount(tiers_at(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
 
@@ -100,7 +100,7 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
 
 
 def test_an_unused_memory_goes_down_tier_by_tier() -> None:
-    """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9; below .05 after 45.5, but deleted from 90 days on."""
+    """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9, .05 after 45.5, but deleted only from 90 days on."""
     by_decay = Policy(protection=Protection(salience_above=1))
     found = told(by_decay, new(np.array([START]), salience=0.5), days(100))
     tier = [DECAY_TIERS[place] for place in found.argmax(axis=1)]
@@ -108,7 +108,7 @@ def test_an_unused_memory_goes_down_tier_by_tier() -> None:
     assert "deleted" not in tier, "its salience alone makes it important enough"
     assert told(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
     little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
-    assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not as old as that"
+    assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not exactly 90"
 
 
 def test_used_memories_are_never_deleted_for_their_weakness() -> None:

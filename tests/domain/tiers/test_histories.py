@@ -1,4 +1,4 @@
-"""Whatever happens to memories, in whatever order: they stay sane, and no next moment is worked out too late."""
+"""Any sequence of events leaves a sane state, and no due date is computed too late."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = st.lists(
 
 
 def after(dynamics: Dynamics, state: State, now: float, happening: str, share: float) -> State:
-    """The memories after something has happened to all of them; a new policy is seen to elsewhere."""
+    """Return the memories after this event happened to all of them; policy changes are handled by the caller."""
     match happening:
         case "use":
             return dynamics.reinforce(state, Event(at=now, now=now, boost=True))
@@ -48,7 +48,7 @@ def after(dynamics: Dynamics, state: State, now: float, happening: str, share: f
 
 
 def assert_not_late(dynamics: Dynamics, state: State, now: float, gap: float) -> None:
-    """Nothing happens by itself in the gap, until a millisecond before the moment that is worked out for each."""
+    """Assert that nothing happens in the gap until a millisecond before each memory's computed due date."""
     seen = seen_at(WEIGHTS, dynamics, state, now)
     before = happened(TIERS, state, now, seen)
     due = next_due_at(TIERS, WEIGHTS, dynamics, state, now, seen, steps=IMPORTANCE_STEPS)

@@ -1,4 +1,4 @@
-"""Reducing vectors: cosines stay nearly as they were, and nothing is fitted on too little."""
+"""Reduction of vectors: cosines are nearly preserved, and no basis is fitted on too few vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain.tiers.reduction import Vectors
 
 
 def cloud(count: int, dimensions: int = 256, inner: int = 100, seed: int = 1) -> Vectors:
-    """Vectors of length 1 about a common direction, most of whose variance is in a part of the space."""
+    """Return unit vectors around a common direction, with most of their variance in a subspace."""
     random = np.random.default_rng(seed)
     axes = np.random.default_rng(0).normal(size=(inner, dimensions))
     noise = 0.05 * random.normal(size=(count, dimensions))
@@ -38,7 +38,7 @@ def test_what_is_kept_is_told_of_vectors_that_it_wasnt_fitted_on() -> None:
     random = np.random.default_rng(4)
     noise = reduction.fit(unit(random.normal(size=(300, 1024)).astype(np.float32)))
     assert noise is not None
-    assert noise.variance_kept < 0.3, "128 of 300 directions are learnt by heart; of others, few are left"
+    assert noise.variance_kept < 0.3, "128 directions overfit 300 vectors and retain little of others"
 
 
 @pytest.mark.parametrize(("count", "dimensions"), [(255, 256), (1000, 128), (1000, 64), (0, 256)])

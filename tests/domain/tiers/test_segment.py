@@ -1,4 +1,4 @@
-"""Segments and sealed records: what was written comes back, and nothing that was changed does."""
+"""Segments and sealed records: intact data is read back, and any modification is detected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = st.lists(st.builds(Sealed, IDS, IDS, st.integers(0, 2**32 - 1), st.bin
 
 
 def read(tenant_id: UUID, data: bytes) -> list[Sealed]:
-    """All of a segment, checked."""
+    """Read and verify all records of a segment."""
     return [
         Sealed(entry.memory_id, entry.key_id, entry.text_version, segment.body(data, entry))
         for entry in segment.decode(tenant_id, data)

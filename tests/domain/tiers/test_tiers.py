@@ -1,4 +1,4 @@
-"""What decay alone asks for, and that nothing happens to a memory before it is looked at again."""
+"""The tiers that decay alone requires, and that no tier changes before a memory's next due date."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.domain.dynamics.batches import ALL, BATCHES, CLOSED, GAPS, START, YEA
 
 STEPS = (0.8, 0.7)
 LONG_AGO = START - 1e9
-SLACK_SECONDS = 2e-6  # what rounding of moments takes
+SLACK_SECONDS = 2e-6  # rounding error of moments
 ROUNDING = 1 + 1e-12
 TEN_YEARS = 10 * YEAR_SECONDS
 each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
@@ -57,7 +57,7 @@ def seen_at(weights: Importance, dynamics: Dynamics, state: State, now: Floats |
 
 
 def aged(days: float, uses: int = 0) -> State:
-    """Six memories that are so old."""
+    """Return six memories of this age."""
     state = new(np.full(6, START - days * DAY_SECONDS))
     return replace(state, access_count=np.full(6, float(uses)))
 
@@ -100,11 +100,11 @@ def test_thresholds_out_of_order_are_refused(wrong: dict[str, float]) -> None:
         Tiers(**wrong)  # type: ignore[arg-type]  # of three floats
 
 
-# --- The next moment ---
+# --- The next due date ---
 
 
 def happened(tiers: Tiers, state: State, moment: Floats | float, seen: Seen) -> Floats:
-    """All that decay can do to a memory of old, each as a number that rises: its tier, its importance."""
+    """Return all effects of decay on an old memory as rising numbers: its tier, its importance steps."""
     steps = np.sort([*STEPS, tiers.deleted_importance_below])
     found = [
         decay_tier(tiers, state, moment, seen, np.full_like(seen.strength, LONG_AGO)),
@@ -146,7 +146,7 @@ def test_nothing_happens_until_a_millisecond_before_the_next_look(
 
 @pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
 def test_a_few_looks_in_a_memorys_life_find_all_that_a_fine_scan_finds(dynamics: Dynamics) -> None:
-    """Looked at when it is due and never else, no memory is in another tier than the one that it was found in."""
+    """Evaluated only when it is due, a memory is never in another tier than the last evaluation found."""
     tiers, weights = Tiers(), Importance()
     state = many(dynamics, 40)
     scan = np.linspace(0, 2 * YEAR_SECONDS, 3_000)
@@ -176,4 +176,4 @@ def test_a_model_in_steps_is_looked_at_for_its_own_sake(dynamics: Dynamics) -> N
     due = next_due_at(Tiers(), Importance(), dynamics, state, START, seen)
     assert due[0] <= START + dynamics.refresh_seconds
     step = getattr(dynamics.parameters, "tick_seconds", 0.0)
-    assert dynamics.refresh_seconds >= step, "before a step is over, there would be nothing to do"
+    assert dynamics.refresh_seconds >= step, "within a step there is nothing to do"

@@ -1,4 +1,4 @@
-"""What is new to consolidation comes once for each of its reasons, with what is near to it, and nothing else does."""
+"""Consolidation candidates: each new memory is selected once per reason, with its neighbours, and nothing more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = Consolidation()
 
 
 class Past:
-    """A tenant whose memories were accepted some days before `NOW`; each points where its angle says."""
+    """A tenant with memories accepted some days before `NOW`; each vector points in the direction of its angle."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -38,7 +38,7 @@ class Past:
         self.marks = Marks()
 
     def remember(self, days: float, degrees: float | None = 0, *, space: int = 0, **columns: Any) -> UUID:
-        """A memory, with a vector unless it has no angle."""
+        """Insert a memory, with a vector unless `degrees` is None."""
         count = self.service.one("SELECT count(*) FROM memories")
         at = NOW - timedelta(days=days)
         memory_id = UUID(int=first_uuid(int(at.timestamp() * 1000)).int + count + 1)
@@ -69,12 +69,12 @@ class Past:
             )
 
     def put(self, column: str, value: object, memory_id: UUID) -> None:
-        """Change a column of a memory, or of its state."""
+        """Change a column of a memory or of its state."""
         table = "memory_state" if column == "tier" else "memories"
         self.service.rows(f"UPDATE {table} SET {column} = %s WHERE memory_id = %s", value, memory_id)  # noqa: S608
 
     def run(self, days: float = 0, rules: Consolidation = RULES) -> Found:
-        """All slices of a run so many days after `NOW`, as one."""
+        """Run every slice as of this many days after `NOW`, and return the combined result."""
         groups: list[Group] = []
         new = 0
         while True:

@@ -1,4 +1,4 @@
-"""A cancelled deletion or erasure leaves no trace in what supersedes what; one that is carried out leaves no gap."""
+"""Supersession chains: a cancelled erasure restores them exactly, a completed one closes the gap."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def rows(told: Told) -> list[Any]:
 
 
 def deleted(told: Told, memory_id: UUID) -> UUID:
-    """Delete a memory. Returns the erasure that this is."""
+    """Delete a memory, and return the id of its erasure."""
     memories.delete(told.tenant_id, memory_id)
     return erasures.page(told.tenant_id, None, None, 1)[0].erasure_id
 
 
 def asked(told: Told, *ids: UUID, grace_days: int = 7) -> UUID:
-    """Ask for an erasure of memories. Returns its id."""
+    """Request an erasure of memories, and return its id."""
     given = Asked(Meant(memory_ids=list(ids)), "gdpr", grace_days)
     return erasures.request(told.tenant_id, given, "key").erasure_id
 
@@ -49,7 +49,9 @@ def test_once_it_is_cancelled_all_is_superseded_as_before(told: Told, hides: Any
     before, found = rows(told), told.found()
     erasure_id = hides(told, ids[place])
     told.service.work()
-    assert told.found() == {ids[1] if place == 2 else ids[2]}, "what nothing else supersedes is current at once"
+    assert told.found() == {ids[1] if place == 2 else ids[2]}, (
+        "a memory without another superseding one is current at once"
+    )
     assert not any(ids[place] in pair for pair in told.relations())
     cancel(told, erasure_id)
     assert (rows(told), told.found()) == (before, found)
@@ -103,10 +105,10 @@ def test_what_cant_be_any_more_is_rejected(told: Told, service: Service) -> None
     supersede.undo(told.tenant_id, closing.supersession_id, "key")
     supersede.make(told.tenant_id, str(rome), str(lima), "key")
     cancel(told, erasure_id)
-    assert told.found() == {rome}, "Rome is said to be the newest by now"
+    assert told.found() == {rome}, "by now Rome is the newest"
     assert {pair[:2] for pair in told.relations() if pair[2] == "active"} == {(rome, lima), (lima, oslo)}
     refused = service.rows("SELECT memory_id, superseded_id FROM supersessions WHERE reason = 'cycle'")
-    assert refused == [(oslo, rome)], "else each would supersede itself"
+    assert refused == [(oslo, rome)], "otherwise each would supersede itself"
 
 
 def test_what_comes_hidden_supersedes_nothing_until_it_is_cancelled(told: Told) -> None:

@@ -1,4 +1,4 @@
-"""A run of consolidation: what it links, what it summarises, and that once is enough."""
+"""Consolidation runs: which memories they link and summarise, and that a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def test_a_summary_is_no_turn_of_its_thread(alike: Alike) -> None:
     [turn] = attic.remember(alike.service, alike.tenant_id, {"text": "nothing else", "thread": "t", "subject": "ann"})
     words = alike.service.one("SELECT tsvector_to_array(words) FROM memory_words WHERE memory_id = %s", turn)
     [kept] = [memory_id for memory_id, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "active"]
-    assert "boat" not in words or kept == max(ids), "but for the turn right before it, if that is the one that stayed"
+    assert "boat" not in words or kept == max(ids), (
+        "only the turn right before it may be its context, if that one stayed"
+    )
 
 
 def test_a_dry_run_tells_what_the_run_does(alike: Alike) -> None:
@@ -107,7 +109,7 @@ def test_what_is_young_used_often_or_held_stays(alike: Alike) -> None:
     alike.service.rows("UPDATE memory_state SET restored_at = now() WHERE memory_id = %s", ids[2])
     holds.place(alike.tenant_id, Meant(memory_ids=[ids[3]]), "case", "me")
     alike.run()
-    assert alike.tiers(ids) == ["active"] * 4 + ["archived"] * 2, "others of that day stay"
+    assert alike.tiers(ids) == ["active"] * 4 + ["archived"] * 2, "other memories of that day stay"
 
 
 def test_what_is_of_the_system_is_never_moved(alike: Alike) -> None:

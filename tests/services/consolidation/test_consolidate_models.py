@@ -1,4 +1,4 @@
-"""Whole runs of consolidation with a model: what dies, lies or costs too much costs a wording, never a memory."""
+"""Consolidation runs with a model: a provider that fails, lies or overspends costs wording, never a memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.services.alike import LIKE, Alike
 
 SUBJECTS = ("ann", "bob", "cat")
 CALLS_OF_A_LIE = 2
-"""The first answer, and the second to whoever is told what was wrong."""
+"""The first answer, and the second after the model was shown its error."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def fake(service: Service) -> Iterator[FakeProvider]:
 
 @pytest.fixture
 def alike(service: Service, monkeypatch: pytest.MonkeyPatch) -> Alike:
-    """Three groups, one for each transaction."""
+    """A tenant with three groups, each consolidated in a transaction of its own."""
     monkeypatch.setattr(consolidate, "SOURCES", 1)
     alike = Alike(service)
     for subject in SUBJECTS:
@@ -38,7 +38,7 @@ def alike(service: Service, monkeypatch: pytest.MonkeyPatch) -> Alike:
 
 
 def sound(alike: Alike) -> dict[str, int]:
-    """Each group is one summary of what it says, and nothing was lost. Returns summaries by their method."""
+    """Assert that each group has one faithful summary and lost nothing; count the summaries by method."""
     rows = alike.service.rows(
         "SELECT method, memory.text, ARRAY(SELECT source.text FROM lineage JOIN memories AS source "
         "  USING (tenant_id, memory_id) WHERE merge_id = merges.merge_id AND part = 'source'), sources "
@@ -88,14 +88,14 @@ def test_a_provider_that_lies(alike: Alike, fake: FakeProvider, lie: str) -> Non
     assert sound(alike) == {"llm": 0, "extractive": 3}
     assert fake.calls == CALLS_OF_A_LIE * len(SUBJECTS)
     [spent] = budget.report(alike.tenant_id).rows
-    assert (spent.purpose, spent.calls) == ("summarise", fake.calls), "lies cost, too"
+    assert (spent.purpose, spent.calls) == ("summarise", fake.calls), "rejected answers are billed too"
 
 
 def test_a_provider_that_overspends(alike: Alike, fake: FakeProvider) -> None:
     alike.service.configure(budget_tokens=1)
     alike.run()
     assert sound(alike) == {"llm": 1, "extractive": 2}
-    assert fake.calls == 1, "the call that went over the limit was the last one"
+    assert fake.calls == 1, "no call follows the one that exceeded the limit"
 
 
 def test_a_night_with_a_dead_provider_does_all_the_same(alike: Alike, fake: FakeProvider) -> None:

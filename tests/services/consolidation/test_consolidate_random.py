@@ -1,4 +1,4 @@
-"""Consolidation of memories drawn by chance: what is to stay stays, nothing crosses, once is enough, undo is exact."""
+"""Consolidation of random memories: protected ones stay, subjects never mix, a second run is idle, undo is exact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = Consolidation()
 
 
 class Drawn:
-    """Memories by chance, and which of them must stay."""
+    """A tenant with random memories; `kept` holds those that must stay."""
 
     def __init__(self, service: Service, seed: int) -> None:
         self.alike = Alike(service)
@@ -65,7 +65,7 @@ class Drawn:
             self.kept |= set(ids)
 
     def important(self) -> set[UUID]:
-        """What is too important by now to be merged."""
+        """Return the memories that are too important to be merged."""
         with database.tenant(self.alike.tenant_id) as tx:
             now = database.now(tx).timestamp()
             times = strengths.timeline(tx, self.alike.tenant_id)
@@ -83,7 +83,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
     alike, important = drawn.alike, drawn.important()
     assert important
     done = alike.run()
-    assert done["summaries"], "there is something to see"
+    assert done["summaries"], "the run has made summaries to check"
     tiers = dict(zip(drawn.ids, alike.tiers(drawn.ids), strict=True))
     assert {memory_id for memory_id in drawn.kept | important if tiers[memory_id] != "active"} == set()
     crossing = alike.service.rows(
@@ -95,7 +95,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
         "SELECT subject, memories.created_at::date FROM memories JOIN memory_state USING (tenant_id, memory_id) "
         "WHERE made_by = 'caller' GROUP BY 1, 2 HAVING count(*) FILTER (WHERE tier = 'active') = 0"
     )
-    assert days == [], "one a day stays for each subject"
+    assert days == [], "one memory per day and subject stays"
     every = [*drawn.ids, *alike.summaries()]
     before = alike.whole(every), alike.merges()
     alike.again()

@@ -1,4 +1,4 @@
-"""Summaries all the way: a model that is asked, one that lies, one that is away, and budgets; memories lose nothing."""
+"""Summaries end to end: with a model, a lying model, a failing provider and budgets; no fact is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OWN = extract(GROUP, "summary", "light")
 
 @dataclass
 class Summed:
-    """What these tests start from."""
+    """A tenant and the fake provider that summarises its memories."""
 
     service: Service
     fake: FakeProvider
@@ -55,7 +55,7 @@ class Summed:
         return summaries.summarise(self.tenant.tenant_id, group or GROUP, "summary", "light")
 
     def spent(self) -> list[tuple[str, str, int, int]]:
-        """Purpose, model, calls, memories."""
+        """Return purpose, model, calls and memories of each usage row."""
         return [(row.purpose, row.model, row.calls, row.memories) for row in budget.report(self.tenant.tenant_id).rows]
 
 
@@ -95,7 +95,9 @@ def test_a_model_that_lies_is_asked_once_more_and_then_not_heard(summed: Summed)
         assert summed.fake.calls == calls + 4
         assert not any(text in str(logs) + again for _, text in MOVE)
         assert [(line["event"], line["groups"]) for line in logs] == [("not_summarised", 1)]
-    assert summed.spent() == [("summarise", "summer", 4 * len(LIES), 2 * len(LIES) * len(GROUP))], "lies cost, too"
+    assert summed.spent() == [("summarise", "summer", 4 * len(LIES), 2 * len(LIES) * len(GROUP))], (
+        "rejected answers are billed too"
+    )
 
 
 def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summed) -> None:
@@ -107,7 +109,7 @@ def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summ
             assert summaries.summarise_all(summed.tenant.tenant_id, wanted, 5) == [OWN] * 9
         assert not any(text in str(logs) for _, text in MOVE)
         if mode in {"server_error", "quota", "unauthorised", "reset"}:
-            assert summed.fake.calls - calls < len(wanted), "a provider that is ill is left alone"
+            assert summed.fake.calls - calls < len(wanted), "a failing provider is not called"
         summaries._summariser().close()
         summaries._summariser.cache_clear()
 
@@ -159,7 +161,7 @@ def test_a_group_that_is_too_large_for_one_call_isn_t_shown_to_a_model(summed: S
 
 
 def test_texts_that_give_orders_change_no_more_than_wording(summed: Summed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that does what it is told by a text says something that no source says, or leaves out what they say."""
+    """A model that obeys instructions in a text adds unsupported statements or omits facts; its summary is rejected."""
     obeyed = {"summary": "PWNED by order, rated 10 of 10, see https://evil.example", "key_points": ["never forget"]}
     monkeypatch.setattr("tests.provider.summaries._spoiled", lambda said, _most, _mode: said | obeyed)
     wanted = [Wanted(sources([*MOVE[:5], ("Mallory", item["text"])]), "summary", "light") for item in HOSTILE[::6]]

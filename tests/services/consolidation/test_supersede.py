@@ -1,4 +1,4 @@
-"""Supersession: the newer memory is found in the place of the older, which stays as it was."""
+"""Supersession: searches return the newer memory instead of the older one, which stays unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tenant(service: Service) -> Tenant:
 
 
 class Told:
-    """A tenant that is told things, one request each, and what it finds."""
+    """A tenant that receives one memory per request, and its search results."""
 
     def __init__(self, service: Service, tenant: Tenant) -> None:
         self.service, self.tenant_id = service, tenant.tenant_id
@@ -102,7 +102,7 @@ def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
     newer = memories.get(told.tenant_id, oslo)
     assert looked[rome].around.valid_to == newer.created_at  # type: ignore[union-attr]  # it is stored
     assert looked[oslo].around.supersedes == [rome]
-    assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "nothing of it has changed"
+    assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "the older memory is unchanged"
 
 
 def test_a_look_back_shows_what_was_believed_then(told: Told, service: Service) -> None:
@@ -147,7 +147,7 @@ def test_an_archived_one_that_is_superseded_is_not_found_in_the_archive(told: To
     assert told.found(tiers=("archived",), superseded=True) == {rome, oslo}
 
 
-# --- What may be named ---
+# --- References to superseded memories ---
 
 
 def test_ids_aliases_and_external_ids_name_memories_also_of_the_same_request(service: Service, told: Told) -> None:
@@ -175,10 +175,10 @@ def test_what_still_waits_in_the_queue_may_be_named(service: Service, told: Told
 
 
 def test_a_name_that_is_not_known_yet_waits_and_holds_when_its_memory_comes(service: Service, told: Told) -> None:
-    """As it is with a dead letter that is replayed: accepted before, stored after."""
+    """As with a replayed dead letter: accepted earlier, stored later."""
     newer = told.send(HOMES[1], "home")
     assert told.relations() == [(newer, None, "waiting")]
-    service.rows("UPDATE supersessions SET made_at = now() + interval '1 minute'")  # the other was accepted before it
+    service.rows("UPDATE supersessions SET made_at = now() + interval '1 minute'")  # the other was accepted earlier
     older = told.send(HOMES[0], external_id="home")
     assert told.found() == {newer, older}
     assert supersede.settle_statements(told.tenant_id) == 1
@@ -210,7 +210,7 @@ def test_subjects_are_not_crossed(told: Told) -> None:
     same = told.send(HOMES[2], older, subject="ann")
     assert told.found() == {newer, same}
     memories.edit(told.tenant_id, same, MemoryPatch(subject="bo"))
-    assert told.found() == {older, newer, same}, "an edit that parts their subjects parts them"
+    assert told.found() == {older, newer, same}, "an edit that separates their subjects ends the supersession"
 
 
 def test_nothing_supersedes_itself_not_even_through_others(told: Told) -> None:
@@ -235,7 +235,7 @@ def test_the_same_envelope_and_the_same_request_twice_change_nothing(service: Se
     assert (entry.items, entry.details) == (1, {"source": "caller"})
 
 
-# --- Deleting and taking back ---
+# --- Deletion and withdrawal ---
 
 
 def test_without_the_newest_the_one_before_is_current_again(told: Told) -> None:
@@ -282,7 +282,7 @@ def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(told: To
 
 
 def led(edges: set[tuple[UUID, UUID]], gone: set[UUID], newer: UUID, older: UUID) -> bool:
-    """Whether a way from one to the other, both there, goes through nothing but what is gone."""
+    """Return True if a path of deleted memories only connects two memories that still exist."""
     if newer in gone or older in gone:
         return False
     edge, seen = [newer], set[UUID]()
@@ -319,7 +319,7 @@ def test_what_is_held_is_superseded_in_view_and_nothing_else(told: Told) -> None
     assert told.service.rows(row, rome) == before
 
 
-# --- By a person ---
+# --- Supersession by a person ---
 
 
 def test_a_person_may_say_it_too(told: Told, service: Service) -> None:

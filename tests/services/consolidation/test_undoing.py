@@ -1,4 +1,4 @@
-"""What comes after a merge: undone, agreed to, refused, made again, and what else happens meanwhile."""
+"""Merges after the fact: undo, approval, refusal, regeneration, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_undone_all_is_as_it_was(alike: Alike) -> None:
     assert not any(counts.recount(alike.tenant_id))
     alike.check()
     alike.again()
-    assert "summaries" not in alike.run(), "what was undone isn't done again"
+    assert "summaries" not in alike.run(), "an undone merge isn't repeated"
     with pytest.raises(Conflict, match="undone"):
         undoing.undo(alike.tenant_id, alike.merge_id(), "me")
     assert metrics.counts()["merges_undone"] == 1

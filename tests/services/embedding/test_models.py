@@ -1,4 +1,4 @@
-"""Whatever the embedder, its vectors fit in, and no transaction waits for it."""
+"""Any embedder's vectors fit the search, and no transaction stays open during its calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["shelf"]
 
 
 class Letters:
-    """Counts a, b and c: vectors of any length. Fails when a connection is in use meanwhile."""
+    """An embedder that counts a, b and c: vectors of any length.
+
+    Fails if a database connection is in use during a call.
+    """
 
     model = "letters"
     dimensions = 3
@@ -41,7 +44,7 @@ class Letters:
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.services.embedding.spaces.embedder", Letters)
-    # The bundled embedder's query vectors alone are made within a transaction.
+    # Only the bundled embedder may compute query vectors within a transaction.
     monkeypatch.setattr("app.services.embedding.spaces.BUNDLED", "another")
 
 

@@ -1,4 +1,4 @@
-"""Vectors of queries that were asked lately: made once, for one tenant, for a while."""
+"""The query vector cache: each vector is computed once per tenant and space, and expires."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Model:
-    """Makes a vector of a query, and counts how often."""
+    """An embedder for queries that counts its calls."""
 
     def __init__(self, cache: QueryCache) -> None:
         self.cache = cache
@@ -125,9 +125,9 @@ def test_a_search_asked_again_asks_no_provider(movers: Movers) -> None:
     movers.meanings(bob, "car")
     assert movers.fake.calls == before + 2
     [row] = [row for row in budget.report(ann).rows if row.purpose == "query"]
-    assert row.calls == 1, "what costs nothing isn't booked"
+    assert row.calls == 1, "a cached vector costs nothing and isn't recorded"
     movers.fake.control.set(mode="server_error")
-    assert movers.meanings(ann, "car") == found[0], "known, it needs no provider that is well"
+    assert movers.meanings(ann, "car") == found[0], "a cached query needs no working provider"
     assert max(movers.meanings(ann, "boat").values(), default=0) == 0
     movers.fake.control.set()
     assert max(movers.meanings(ann, "red").values()) > 0

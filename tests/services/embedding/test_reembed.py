@@ -1,4 +1,4 @@
-"""Moving a tenant to another embedding model: found at every moment, right afterwards, whatever dies in between."""
+"""Moving a tenant to another embedding model: searches keep working, the result is correct, crashes cost one step."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def filled(movers: Movers, tenant_id: UUID, count: int = MANY) -> list[UUID]:
 
 
 class Seeker:
-    """Searches in a thread of its own all the while, and notes what wasn't found by its meaning."""
+    """A thread that searches continuously and records when the memory wasn't found by meaning."""
 
     def __init__(self, movers: Movers, tenant_id: UUID, query: str) -> None:
         self.searches = 0
         self.poor: list[int] = []
         self.errors: list[Exception] = []
         self.still = threading.Lock()
-        """Held while the process starts anew, as it were: a search then would lose its connection."""
+        """Held during a simulated restart of the process, when a search would lose its connection."""
         self._ended = threading.Event()
 
         def seek() -> None:
@@ -58,7 +58,7 @@ class Seeker:
                         near = sum(near > 0.3 for near in movers.meanings(tenant_id, query).values())
                     if near < MANY // len(TOPICS):
                         self.poor.append(near)
-                except Exception as error:  # noqa: BLE001 - told at the end
+                except Exception as error:  # noqa: BLE001 - reported at the end
                     self.errors.append(error)
                 self.searches += 1
 
@@ -66,7 +66,7 @@ class Seeker:
         self._thread.start()
 
     def some(self, count: int = 3) -> None:
-        """Let it search so often, a bit more than what is on its way."""
+        """Wait for this many further searches; the one in progress may count."""
         enough = self.searches + count
         until(lambda: self.searches >= enough, "further searches")
 
@@ -101,7 +101,7 @@ def test_there_and_back_it_is_found_at_every_moment(movers: Movers, tenant_id: U
 def test_a_search_that_the_switch_overtakes_is_done_again(
     movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The query's vector is of the old space when the tenant has left it, and its vectors are gone."""
+    """The query's vector belongs to the old space, which the tenant has left and whose vectors are deleted."""
     [memory_id] = movers.remember(tenant_id, "rain over the harbour")
     movers.use("openai")
     move = Move.of(tenant_id).until("move")
@@ -201,7 +201,7 @@ def test_a_crash_anywhere_costs_a_step(
 
 
 def crash_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, moment: str) -> list[str]:
-    """Let a call of the store fail once, undone or done but for the rest of its transaction."""
+    """Make a function of the store fail once, before its work or after it (within the transaction)."""
     real: Callable[..., Any] = getattr(module, name)
     crashed: list[str] = []
 
@@ -243,7 +243,7 @@ def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch
         reembed.cancelled(move.job)
         assert movers.where(tenant_id) == (LOCAL, None)
         assert movers.vectors(tenant_id) == {LOCAL: 20}
-    with pytest.raises(Conflict, match="any more"):  # a worker that was slow to hear of it
+    with pytest.raises(Conflict, match="any more"):  # a worker that learnt of the cancellation late
         move.end()
     assert movers.vectors(tenant_id) == {LOCAL: 20}
 
@@ -267,10 +267,10 @@ def test_one_that_the_model_cannot_do_is_set_aside_and_the_others_move(movers: M
     assert all(movers.spaces(memory_id) == {REMOTE} for memory_id in ids)
     assert move.counts["set_aside"] == 1
     assert movers.service.rows("SELECT stage, memory_ids FROM dead_letters") == [("embed", [poison])]
-    assert poison in movers.meanings(tenant_id, "poisonous"), "by its words"
+    assert poison in movers.meanings(tenant_id, "poisonous"), "found by its words"
     movers.fake.control.set()
     Move.of(tenant_id).end()
-    assert movers.spaces(poison) == {REMOTE}, "the next move tries it again"
+    assert movers.spaces(poison) == {REMOTE}, "the next move retries it"
 
 
 def test_a_model_that_can_do_nothing_is_not_moved_to(
@@ -295,7 +295,7 @@ def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) ->
         move.end()
     assert is_passing(failed.value)
     [during] = movers.remember(tenant_id, "rain all the while")
-    assert movers.spaces(during) == {LOCAL}, "it is found where the tenant is searched, and the move makes up for it"
+    assert movers.spaces(during) == {LOCAL}, "embedded in the searched space; the move adds the target's vector"
     movers.fake.control.set()
     move.end()
     assert movers.spaces(during) == {REMOTE}
@@ -366,7 +366,7 @@ def test_vectors_that_callers_gave_are_replaced_and_that_is_said(movers: Movers,
 def test_an_embedder_that_is_late_does_not_strand_a_vector(
     movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tenant moves, from aim to end, between the computing and the writing of a new memory's vector."""
+    """The tenant's whole move happens between computing and writing a new memory's vector."""
     filled(movers, tenant_id, 5)
     movers.use("openai")
     move = Move.of(tenant_id)
@@ -390,7 +390,7 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
 
 
 def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant_id: UUID) -> None:
-    """Who holds the tenant's row is waited for; who comes later waits."""
+    """The switch waits for writers that hold the tenant's row; later writers wait for the switch."""
     filled(movers, tenant_id, 5)
     movers.use("openai")
     move = Move.of(tenant_id).until("move")

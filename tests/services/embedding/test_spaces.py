@@ -1,4 +1,4 @@
-"""Several embedding spaces at a time: each tenant stays in its own, whatever the settings say, until it is moved."""
+"""Several embedding spaces: each tenant stays in its own until it is moved, whatever the settings are."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def events(logged: list[Any]) -> set[str]:
 
 
 def waiting(movers: Movers) -> list[tuple[UUID, bool]]:
-    """Whose work of embedding waits, and whether it has been put off."""
+    """Return the tenants with pending embedding work, and for each whether it is delayed."""
     return movers.service.rows(
         "SELECT DISTINCT tenant_id, claimed_until > now() + interval '30 s' FROM tenant_work WHERE stage = 'embed'"
     )
 
 
-# --- Which space a tenant is in ---
+# --- Assignment of tenants to spaces ---
 
 
 def test_a_tenant_takes_the_settings_space_with_its_first_memory(movers: Movers, tenant_id: UUID) -> None:
@@ -64,7 +64,7 @@ def test_a_space_has_one_id(movers: Movers) -> None:
 
 
 def test_other_settings_hide_nothing(movers: Movers, tenant_id: UUID) -> None:
-    """Old memories are found by meaning, and new ones beside them; words alone wouldn't find a puppy."""
+    """Old and new memories are found by meaning; matching words alone wouldn't find a puppy."""
     [old] = movers.remember(tenant_id, "we adopted a puppy")
     movers.use("openai")
     [new] = movers.remember(tenant_id, "the dog has a kennel")
@@ -120,7 +120,7 @@ def test_spaces_that_never_stand_still_are_an_error(
         embed.embed(tenant_id, [memory_id])
 
 
-# --- An embedder that can't be had ---
+# --- Unavailable embedders ---
 
 
 def test_without_the_old_provider_words_are_searched_and_new_memories_are_embedded_anew(
@@ -179,7 +179,7 @@ def test_a_model_that_the_provider_has_no_more_is_gone(movers: Movers, tenant_id
 
 
 def test_a_provider_that_is_ill_is_waited_for(movers: Movers, tenant_id: UUID) -> None:
-    """What isn't the memories' fault sets none of them aside, however long it lasts."""
+    """A provider's failure sets no memory aside, however long it lasts."""
     movers.use("openai")
     movers.service.send(tenant_id, "a red car")
     ingest.drain()
@@ -189,7 +189,7 @@ def test_a_provider_that_is_ill_is_waited_for(movers: Movers, tenant_id: UUID) -
             with pytest.raises(ProviderFailed):
                 enrichment.embed()
             movers.service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
-            movers.use("openai")  # with a breaker that is closed
+            movers.use("openai")  # a closed breaker
     assert movers.service.letters(tenant_id) == []
     movers.fake.control.set()
     assert enrichment.embed() == 1
@@ -232,7 +232,7 @@ def test_other_embedders_are_loaded_once(movers: Movers) -> None:
     assert movers.fake.calls == 0, "the size is known"
 
 
-# --- Start-up, and what it costs ---
+# --- Start-up and cost ---
 
 
 def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tenant_id: UUID) -> None:
@@ -270,7 +270,7 @@ def test_a_start_needs_neither_database_nor_provider(movers: Movers) -> None:
 
 
 class Account:
-    """Stands for the budget: notes what is spent, and says how much is left."""
+    """A fake budget that records spending and reports tenants without funds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.spent: list[tuple[Any, ...]] = []
@@ -335,18 +335,18 @@ def test_without_a_budget_a_tenant_waits_and_the_others_do_not(
         assert enrichment.embed() == 1
     assert events(logged) == {"over_budget"}
     assert waiting(movers) == [(tenant_id, True)]
-    assert len(logged) == 1, "all of it is put off at once"
+    assert len(logged) == 1, "all of the tenant's work is delayed at once"
     assert movers.service.one("SELECT max(attempts) FROM tenant_work WHERE stage = 'embed'") == 0
     found = movers.meanings(tenant_id, "car")
     assert len(found) == 3
-    assert max(found.values()) == 0, "by words alone"
+    assert max(found.values()) == 0, "found by words only"
     account.broke = set()
     movers.service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
     assert enrichment.embed() == 2
     assert movers.meanings(tenant_id, "car")[known] > 0.3
 
 
-# --- Vectors that callers give ---
+# --- Caller-supplied vectors ---
 
 
 def test_a_callers_vector_is_in_the_space_that_is_searched_and_the_move_brings_the_model_s(
@@ -381,7 +381,7 @@ def test_a_vector_that_a_switch_has_overtaken_is_left_out_and_its_memory_embedde
 
 
 def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) -> None:
-    assert spaces.vector_size(tenant_id) == 256, "the settings' one, before the first memory"
+    assert spaces.vector_size(tenant_id) == 256, "the size from the settings, before the first memory"
     movers.remember(tenant_id, "a red car")
     movers.use("openai")
     assert spaces.vector_size(tenant_id) == 256
@@ -389,10 +389,10 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
     assert spaces.vector_size(other) == 64
     movers.use("openai", dimensions=0)
     movers.fake.control.set(mode="server_error")
-    assert spaces.vector_size(other) is None, "nobody can tell"
+    assert spaces.vector_size(other) is None, "unknown while the provider fails"
     [kept] = movers.service.send(other, {"text": "a red car", "embedding": [1.0] * 64})
     ingest.drain()
-    assert movers.service.texts(other) == ["a red car"], "storing waits for no model"
+    assert movers.service.texts(other) == ["a red car"], "storing doesn't wait for a model"
     movers.fake.control.set()
     movers.use("openai")
     movers.service.work()

@@ -1,4 +1,4 @@
-"""Windows of long memories: searched by the best one, and gone or made again with their memory's vector."""
+"""Windows of long memories: the best one counts in a search; windows follow their memory's vector."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def windows(service: Service, memory_id: UUID) -> list[tuple[int, int]]:
-    """Return a memory's windows as characters, in the order of their places, and check that places are counted."""
+    """Return the character ranges of a memory's windows, and assert that their places are consecutive."""
     rows = service.rows(
         "SELECT place, from_char, to_char FROM memory_windows WHERE memory_id = %s ORDER BY space_id, place", memory_id
     )
@@ -57,7 +57,7 @@ def remember(service: Service, tenant: Tenant, *given: str | dict[str, Any]) -> 
 
 
 def test_a_fact_in_the_last_paragraph_is_found_among_many_short_memories(service: Service, tenant: Tenant) -> None:
-    """Each short memory shares a word with the query: there are more of them than candidates."""
+    """Each short memory shares a word with the query, and there are more of them than candidates."""
     short = [f"The violin {TOPICS[n % 6]} repaired number {n}" for n in range(230)]
     long = remember(service, tenant, essay(last=FACT), *(essay(seed=n) for n in range(1, 6)), *short)[0]
 
@@ -119,7 +119,7 @@ def test_a_removed_memory_leaves_no_windows(service: Service, tenant: Tenant) ->
 
 
 def test_an_archived_memory_has_no_windows_until_it_comes_back(service: Service, tenant: Tenant) -> None:
-    """Without a basis its own vector is archived whole, so that nothing else would embed it again."""
+    """Without a basis, the memory's vector is archived whole, so only the windows need embedding after the restore."""
     ids = remember(service, tenant, essay(last=FACT), "A boat on the lake")
     attic.fade(service, ids)
     attic.archive_all(tenant.tenant_id)

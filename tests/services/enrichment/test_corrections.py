@@ -1,4 +1,4 @@
-"""Corrections: what links a memory to an earlier one, what takes the link back, and whom it never reaches."""
+"""Corrections: which memories are linked to an earlier one, what removes the link, and tenant isolation."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
     assert (first.id, first.explain["corrects"]) == (new, [old])
     assert (second.id, second.explain["corrected_by"]) == (old, [new])
     own = first.explain["placed"]["own_score"], second.explain["placed"]["own_score"]
-    assert (second.score, first.score) == own, "they change places"
+    assert (second.score, first.score) == own, "they swap places"
     assert first.score > second.score
 
 

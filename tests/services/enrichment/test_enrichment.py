@@ -1,4 +1,4 @@
-"""Enrichment: claimed in batches, fair, halved around what fails, and set aside only when nothing else is left."""
+"""Enrichment: batches are claimed fairly, halved around failures, and memories set aside only as a last resort."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tenant(service: Service) -> Tenant:
 
 
 class Fake:
-    """Stands for a stage's work: notes what it is given, fails where told."""
+    """A fake stage that records its batches and fails on chosen memories."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
         self.given: list[tuple[UUID, list[UUID]]] = []
@@ -57,7 +57,7 @@ def waiting(service: Service, stage: str) -> int:
 
 
 def release(service: Service) -> None:
-    """Make every claim one whose lease has ended."""
+    """Expire every lease."""
     service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
 
 
@@ -137,7 +137,7 @@ def test_while_a_store_is_away_no_try_counts(
     for _ in range(10):
         with pytest.raises(OperationalError):
             STAGES[stage]()
-        assert STAGES[stage]() == 0, "not at once again"
+        assert STAGES[stage]() == 0, "no immediate retry"
         release(service)
     assert service.one("SELECT max(attempts) FROM tenant_work WHERE stage = %s", stage) == 0
     fake.cursed = set()
@@ -146,7 +146,7 @@ def test_while_a_store_is_away_no_try_counts(
 
 
 class Killed(BaseException):
-    """As SIGKILL: nothing after it runs."""
+    """Simulates SIGKILL: nothing after it runs."""
 
 
 def test_one_that_kills_its_worker_is_cornered_too(
@@ -185,7 +185,7 @@ def test_a_claim_is_ones_own_until_its_lease_ends(service: Service, tenant: Tena
     assert second is not None
     assert second.attempts == 2
     with database.shared() as tx:
-        work.finish(tx, first)  # whose lease has ended: it isn't theirs any more
+        work.finish(tx, first)  # the lease has expired, so the claim isn't theirs any more
     assert waiting(service, stage) == 1
     with database.shared() as tx:
         work.finish(tx, second)
@@ -260,7 +260,7 @@ def test_batches_are_embedded_side_by_side(service: Service, tenant: Tenant, mon
 def test_what_was_tried_before_is_embedded_alone(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker may have died of it, and what was beside it would be tried, and set aside, as often."""
+    """This memory may have killed its worker; neighbours in its batch would be retried and set aside with it."""
     service.configure(embed_rows=1)
     for text_of_one in ("tried", "tried", "new", "new"):
         service.send(tenant.tenant_id, text_of_one)
@@ -278,7 +278,7 @@ def test_what_was_tried_before_is_embedded_alone(
 
     def look(_: UUID, memory_ids: Sequence[UUID]) -> int:
         inside.update(memory_ids)
-        threading.Event().wait(0.1)  # long enough for the other thread to come, were it let
+        threading.Event().wait(0.1)  # long enough for the other thread to enter, if it were allowed to
         met[memory_ids[0]] = set(inside)
         inside.difference_update(memory_ids)
         return len(memory_ids)

@@ -1,4 +1,4 @@
-"""Indexing and embedding: what a memory's rows hold after it was put, edited, moved or deleted."""
+"""Indexing and embedding: the index rows of a memory after it was added, edited, moved or deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["shelf"]
 
 @pytest.fixture
 def talk(shelf: Shelf) -> Shelf:
-    """Six turns of one thread, one fruit each, indexed."""
+    """A thread of six indexed turns, each with a different fruit."""
     for key, fruit in zip("abcdef", ("apple", "banana", "cherry", "dates", "elderberry", "figs"), strict=True):
         shelf.put(key, fruit, thread="breakfast")
     shelf.index()

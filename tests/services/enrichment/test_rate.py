@@ -1,4 +1,4 @@
-"""Ratings: a model has the last word over the rules, the caller over both, and nothing is asked twice."""
+"""Ratings: a model overrides the rules, the caller overrides both, and no text is rated twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RAIN = "It rained."
 
 
 def during(monkeypatch: pytest.MonkeyPatch, happen: Any) -> None:
-    """Let something happen between the taking of memories and the writing of their ratings."""
+    """Call `happen` after memories were claimed for rating and before their ratings are written."""
     gather = Scorer.gather
 
     def gather_late(scorer: Scorer, asked: Sequence[Unscored], **more: Any) -> Gathered:
@@ -183,7 +183,7 @@ def test_the_speaker_is_shown(rated: Rated) -> None:
     assert rated.asked() == [["Ann: It rained."]]
 
 
-# --- what is known already ---
+# --- Cached ratings ---
 
 
 def test_the_same_text_is_asked_about_once(rated: Rated) -> None:
@@ -233,7 +233,7 @@ def test_another_models_word_is_not_taken(rated: Rated) -> None:
     assert kept == f"another/{CUES_PROMPT_VERSION}"
 
 
-# --- turns ---
+# --- Turns ---
 
 
 def test_tenants_take_turns(rated: Rated) -> None:
@@ -292,7 +292,7 @@ def test_while_one_asks_another_slice_leaves_its_process_to_the_rules(
     assert meanwhile == [0, 0]
 
 
-# --- what it costs ---
+# --- Costs ---
 
 
 def test_a_spent_budget_leaves_the_word_to_the_rules_until_there_is_more(

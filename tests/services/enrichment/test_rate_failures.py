@@ -1,4 +1,4 @@
-"""Ratings that fail: nothing is lost, nothing stays taken, one tenant's trouble is its own, the rules stand."""
+"""Failed ratings: nothing is lost, claims expire, tenants don't affect each other, rule-based scores remain."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TEXTS = ["The garden is green.", "The bus is red.", "a zebra in town", "Lunch wa
 
 
 class Killed(BaseException):
-    """Nothing of the process runs after this."""
+    """Simulates SIGKILL: nothing after it runs."""
 
 
 def kill(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Let the worker die at this place."""
+    """Kill the worker at this failpoint."""
 
     def reach(name: str, _about: str = "") -> None:
         if name == place:
@@ -34,11 +34,11 @@ def kill(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 
 
 def refused(rated: Rated) -> int:
-    """How many memories were refused by a version, and by that are left to the rules."""
+    """Return the number of memories refused by a rater version, which keep their rule-based score."""
     return int(rated.service.one("SELECT count(*) FROM scores WHERE refused_by IS NOT NULL"))
 
 
-# --- F13: answers about a memory that make no sense ---
+# --- F13: invalid answers about a memory ---
 
 SENSELESS = ["not_json", "wrong_count", "nan", "wrong_ids", "swapped", "long_answer", "garbage", "no_choice"]
 
@@ -47,11 +47,11 @@ SENSELESS = ["not_json", "wrong_count", "nan", "wrong_ids", "swapped", "long_ans
 def test_a_memory_without_an_answer_is_left_to_the_rules_and_its_neighbours_are_rated(rated: Rated, mode: str) -> None:
     ids = rated.send(*TEXTS)
     rated.fake.control.set(mode=mode, poison="zebra")
-    assert rate.rate() == (4 if mode == "swapped" else 3)  # nothing can be swapped where a memory stands alone
+    assert rate.rate() == (4 if mode == "swapped" else 3)  # a memory that is alone in its call can't be swapped
     rated.fake.control.set()
     rated.fake.control.bodies.clear()
     rated.lapse()
-    assert rate.rate() == 0, "what was refused isn't asked again"
+    assert rate.rate() == 0, "refused memories aren't sent again"
     assert rated.asked() == []
     if mode != "swapped":
         assert rated.sources(*ids) == ["llm", "llm", "heuristic", "llm"]
@@ -73,7 +73,7 @@ def test_where_nothing_at_all_makes_sense_that_is_the_providers_matter_and_all_i
         rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
     assert set(rated.sources(*ids)) == {"heuristic"}
     assert (refused(rated), rated.asks()) == (0, [0] * 4)
-    assert waits[0] < waits[1] < waits[2], "a model that can't do it is asked ever less often"
+    assert waits[0] < waits[1] < waits[2], "an incapable model is retried at growing intervals"
     rated.fake.control.set()
     assert rate.rate() == 4
 
@@ -88,7 +88,7 @@ def test_another_model_is_asked_about_what_one_has_refused(rated: Rated) -> None
     rated.fake.control.set()
     rated.lapse()
     rated.send("one more, so that there is a turn")
-    assert rate.rate() == 5, "another model may do better"
+    assert rate.rate() == 5, "another model may succeed"
 
 
 def test_numbers_beyond_the_scale_are_brought_to_its_end(rated: Rated) -> None:
@@ -130,7 +130,7 @@ def test_a_provider_that_calls_every_request_bad_sets_nothing_aside(rated: Rated
     assert set(rated.sources(*ids)) == {"llm"}
 
 
-# --- F12: a provider that is ill ---
+# --- F12: failing providers ---
 
 ILL = ["rate_limit", "server_error", "unavailable", "reset", "hang", "quota", "unauthorised", "no_model", "redirect"]
 
@@ -145,7 +145,7 @@ def test_an_ill_provider_costs_nothing_but_time(
     ids = rated.send(*TEXTS)
     rated.fake.control.set(mode=mode, retry_after="450" if mode == "rate_limit" else None)
     assert rate.rate() == 0
-    assert rated.fake.calls == 1, "a call is tried once: the row is the retry"
+    assert rated.fake.calls == 1, "no retry within a call: the row is retried later"
     assert set(rated.sources(*ids)) == {"heuristic"}
     assert (refused(rated), rated.asks()) == (0, [0] * 4)
     turn = rated.turn()
@@ -154,7 +154,7 @@ def test_an_ill_provider_costs_nothing_but_time(
     assert longest - 100 < turn[1] <= longest
     assert not turn[0]
     assert rate.rate() == 0
-    assert rated.fake.calls == 1, "the turn waits"
+    assert rated.fake.calls == 1, "the turn isn't due yet"
     rated.fake.control.set()
     rated.lapse()
     assert rate.rate() == 4
@@ -196,7 +196,7 @@ def test_after_enough_failures_nobody_is_asked(rated: Rated) -> None:
         rate.rate()
         rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
     assert rated.fake.calls == 2
-    assert rated.turn() == (False, 0.0), "a resting provider costs no claim"
+    assert rated.turn() == (False, 0.0), "no turn is claimed while the breaker is open"
 
 
 def test_a_known_text_needs_no_provider(rated: Rated) -> None:
@@ -215,7 +215,7 @@ def test_a_failing_provider_is_no_reason_for_the_rules_to_wait(rated: Rated) -> 
     assert rated.sources(memory_id) == ["heuristic"]
 
 
-# --- time ---
+# --- Time limits ---
 
 
 def test_a_slice_begins_no_batch_when_its_time_is_over(rated: Rated) -> None:
@@ -247,7 +247,7 @@ def test_a_huge_text_is_shown_in_part(rated: Rated) -> None:
     assert len(shown.encode()) <= TEXT_MAX_BYTES
 
 
-# --- workers that die ---
+# --- Killed workers ---
 
 
 @pytest.mark.parametrize("place", ["rate.before", "rate.before_write"])
@@ -263,7 +263,7 @@ def test_what_a_worker_died_over_comes_last_and_alone(
     turn = rated.turn()
     assert turn is not None
     assert turn[0]
-    assert rate.rate() == 0, "the lease holds"
+    assert rate.rate() == 0, "the lease is still valid"
     rated.fake.control.bodies.clear()
     rated.lapse()
     rated.send("fresh")

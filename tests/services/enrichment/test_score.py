@@ -1,4 +1,4 @@
-"""Salience by rules: judged in the background, never over the caller's word, never of a text that has changed."""
+"""Rule-based salience: computed in the background, never over the caller's value or for a changed text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(tenant: Tenant, memory_id: UUID) -> Stored:
 
 
 def scored(service: Service, tenant: Tenant, *sent: str | dict[str, Any]) -> list[Stored]:
-    """What becomes of memories that passed every stage."""
+    """Store memories, run every stage, and return them as stored."""
     ids = service.send(tenant.tenant_id, *sent)
     service.work()
     enrichment.score()

@@ -1,4 +1,4 @@
-"""Enrichment goes round the tenants, whatever ends its slices."""
+"""Enrichment serves every tenant in turn, however its slices end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.service import Service
 
 
 class Clock:
-    """Goes on by a step whenever it is asked."""
+    """A clock that advances by one step per reading."""
 
     def __init__(self, step_seconds: float) -> None:
         self.seconds, self.step_seconds = 0.0, step_seconds

@@ -1,4 +1,4 @@
-"""The steps of an erasure: everything that its memories have left behind elsewhere."""
+"""The steps of an erasure: deleting every trace of its memories outside `memories`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = ["aged", "chilled", "house"]
 
 
 def erase(tenant_id: UUID, **scope: Any) -> UUID:
-    """Ask for an erasure without a grace. Returns its id."""
+    """Request an erasure without a grace period, and return its id."""
     return erasures.request(tenant_id, Asked(Meant(**scope), "gdpr", 0), "key").erasure_id
 
 
 def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
-    """Go on with it, for so many steps at most. Returns how it stands."""
+    """Run at most this many steps of the erasure, and return its status."""
     state: dict[str, Any] = {}
     for _ in range(steps):
         done = erasing.step(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
@@ -53,7 +53,7 @@ def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
     return {each["step"]: each["removed"] for each in erasures.get(tenant_id, erasure_id).executed}
 
 
-# --- Point 10: dead letters and their replays ---
+# --- Dead letters and their replays (acceptance 10) ---
 
 
 @pytest.mark.acceptance(10)
@@ -78,7 +78,7 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
     assert not any("erased" in text for text in house.listed())
 
 
-# --- Point 8: what archived vectors were reduced by ---
+# --- Bases of archived vectors (acceptance 8) ---
 
 
 @pytest.mark.acceptance(8)
@@ -143,7 +143,7 @@ def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Househol
 def test_archived_turns_on_both_sides_lose_the_vectors_that_include_an_erased_one(
     service: Service, erased: int
 ) -> None:
-    """The bundled embedder puts two turns before and two after a memory into its vector."""
+    """The bundled embedder includes two turns before and two after a memory in its vector."""
     tenant = service.tenant()
     turns = [{"text": f"turn {n} of a boat", "thread": "t", "subject": f"person {n}"} for n in range(7)]
     ids = remember(service, tenant.tenant_id, *turns)
@@ -169,7 +169,7 @@ def test_keys_go_at_once_and_a_night_rewrites_the_segments(chilled: Chilled) -> 
     keys = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
     assert chilled.service.one(keys, chilled.tenant_id) == len(bob)
     assert removed(chilled.tenant_id, erasure_id)["keys"] == 1
-    assert compaction.compact(chilled.tenant_id) == (1, {}), "though most of it is still needed"
+    assert compaction.compact(chilled.tenant_id) == (1, {}), "rewritten although most of the segment is still in use"
     assert compaction.compact(chilled.tenant_id) == (0, {})
     [(left, records)] = chilled.service.rows("SELECT segment_id, records FROM segments")
     assert (left != segment_id, records) == (True, 5)
@@ -195,7 +195,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
         assert not any('"ann"' in row or "case of ann" in row for (row,) in said), table
 
 
-# --- Points 4 and 5: whatever dies, and whoever works at it ---
+# --- Killed and concurrent workers (acceptance 4 and 5) ---
 
 
 @pytest.mark.acceptance(5)

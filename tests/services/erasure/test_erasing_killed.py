@@ -1,4 +1,4 @@
-"""F22: an erasure that is killed after any step goes on, whatever else happens to the same memories meanwhile."""
+"""F22: an erasure killed after any step resumes, whatever happens to the same memories in between."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def asked(tenant_id: UUID) -> UUID:
 
 
 def finish(service: Service, tenant_id: UUID, erasure_id: UUID, about: str = "") -> None:
-    """Carry it out to its end, while the workers work, and look whether it is right; `about` if not."""
+    """Run the erasure to its end beside the workers, and assert that it is complete; `about` is the message."""
     state: dict[str, Any] = {}
     for _ in range(100):
         service.work()

@@ -1,4 +1,4 @@
-"""What comes in while an erasure is at work: what is of before its cut is dropped at every step, who is new stays."""
+"""Data that arrives during an erasure: late data is dropped at every step, new data of a new subject is stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES = ("the cut", "the plan", *STEPS, "another look", "its end")
 
 
 class Meanwhile:
-    """An erasure of Ann, beside whom the same requests come in again in all the ways in which they can."""
+    """An erasure of Ann, and the ways in which requests from before its watermark can arrive again."""
 
     def __init__(self, house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
         self.house, self.service, self.monkeypatch = house, house.service, monkeypatch
@@ -41,7 +41,7 @@ class Meanwhile:
         self.letter_id: UUID = self.service.one("SELECT letter_id FROM dead_letters")
 
     def give_back(self) -> None:
-        """A worker that has read a request of Ann's gives it back, since Redis is away: a delayed retry."""
+        """Read a request of Ann's while Redis is unavailable, so that it is queued for a delayed retry."""
         self.service.send(self.tenant_id, {"text": "Ann is tried again", "subject": "ann"})
 
         def away(*_: object, **__: object) -> None:
@@ -53,7 +53,7 @@ class Meanwhile:
                 ingest.drain()
 
     def come(self) -> None:
-        """The dead letter is replayed, an old request comes again, and Ann comes back as somebody new."""
+        """Replay the dead letter, deliver an old request again, and store new data of Ann's."""
         if self.service.rows("SELECT FROM dead_letters"):
             dead_letters.replay(self.tenant_id, self.letter_id)
         header = replayed(b"1j" + new_base(self.old_ms, uuid4().bytes[:8]) + b"r ", f"{self.old_ms}-0")
@@ -63,7 +63,7 @@ class Meanwhile:
         self.service.work()
 
     def carry_out(self, erasure_id: UUID, place: str) -> list[str]:
-        """Carry it out, and let all come at a place. Returns the places that were passed."""
+        """Carry out the erasure with late arrivals at this failpoint; return the failpoints that were passed."""
         state: dict[str, Any] = {}
         passed: list[str] = []
         for _ in range(50):
@@ -88,7 +88,7 @@ class Meanwhile:
         raise AssertionError("no end of it")
 
     def _reach(self, name: str, place: str, passed: list[str]) -> None:
-        if (step := name.removeprefix("erasing.")) in STEPS:  # between its work and the note that it is done
+        if (step := name.removeprefix("erasing.")) in STEPS:  # after the work, before its completion is recorded
             self._pass(step, place, passed)
 
     def _pass(self, now: str, place: str, passed: list[str]) -> None:
@@ -114,7 +114,7 @@ def test_what_is_of_before_the_cut_is_dropped_at_every_step(meanwhile: Meanwhile
     assert [each["step"] for each in found.executed] == [each["step"] for each in found.plan or ()] == [*STEPS]
     texts = meanwhile.service.texts(meanwhile.tenant_id)
     assert [text for text in texts if text.startswith("Ann")] == ["Ann is new here"]
-    assert {"Bob hums", "a heron", PEOPLE[1]["text"]} <= set(texts), "of others nothing is lost"
+    assert {"Bob hums", "a heron", PEOPLE[1]["text"]} <= set(texts), "other subjects lose nothing"
     assert "Ann is new here" in meanwhile.house.listed()
     assert int(meanwhile.service.redis.hget(COUNTERS, "erased_on_arrival") or 0) >= 1
     letters = meanwhile.service.rows("SELECT payload FROM dead_letters WHERE payload IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Erasures of what summaries were made of: they say nothing of it, don't come back, and don't go for nothing."""
+"""Erasures of a summary's sources: it is regenerated without them, and a deleted summary stays deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.services.grave import worked
 
 
 class Made(Alike):
-    """A summary about Ann, and what it was made of."""
+    """A summary about Ann, and its sources."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)

@@ -1,4 +1,4 @@
-"""Deletions of single memories that are due on the same night: carried out together, and told of one by one."""
+"""Deletions of single memories due on the same night: processed as one batch, reported individually."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = ("Ann likes gooseberries", "Bob heard of it", "The weather was fine", "A
 
 
 class Deleted:
-    """A tenant, some of whose memories are deleted."""
+    """A tenant with some deleted memories."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -48,7 +48,7 @@ class Deleted:
         erased(self.tenant_id)
 
     def all(self) -> list[Erasure]:
-        """Erasures of what was deleted, in that order."""
+        """Return the erasures of the deleted memories, in the order of deletion."""
         return [erasures.get(self.tenant_id, erasure_id) for erasure_id in self.erasures]
 
     def left(self) -> list[UUID]:
@@ -66,7 +66,7 @@ def deleted(service: Service) -> Deleted:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many were verified together, call by call."""
+    """The number of erasures verified in each batch call."""
     verified: list[int] = []
     carry_out = erasing_together.run_batch
 
@@ -80,7 +80,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def told(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
-    """A report without what each has of its own."""
+    """Return a report without the values that are unique to each erasure."""
     report = erasure_reports.report(tenant_id, erasure_id)
     own = ("erasure_id", "clocks", "audit", "made_at", "cut", "backups", "elsewhere")
     steps = [(each["step"], each["removed"]) for each in report["steps"]]
@@ -126,7 +126,7 @@ def test_the_report_is_the_one_that_it_would_have_by_itself(
 ) -> None:
     deleted.delete(0)
     deleted.night()
-    assert not sum(together), "one alone isn't together with anything"
+    assert not sum(together), "a single deletion isn't batched"
     deleted.delete(2, 3)
     deleted.night()
     assert sum(together) == 2
@@ -214,7 +214,7 @@ def test_what_has_a_job_of_its_own_or_more_than_one_memory_is_left_alone(deleted
     deleted.night()
     assert not sum(together)
     asked = erasures.page(deleted.tenant_id, None, None, 10)
-    assert {each.status for each in asked} == {"grace"}, "their jobs carry them out"
+    assert {each.status for each in asked} == {"grace"}, "left to their own jobs"
 
 
 def test_what_still_waits_to_be_stored_leaves_them_to_the_night_after(
@@ -224,4 +224,4 @@ def test_what_still_waits_to_be_stored_leaves_them_to_the_night_after(
     monkeypatch.setattr(erasing_together, "is_waiting", lambda *_: True)
     deleted.night()
     assert not sum(together)
-    assert [each.status for each in deleted.all()] == ["verified"] * 2, "by themselves, as ever"
+    assert [each.status for each in deleted.all()] == ["verified"] * 2, "processed individually as usual"

@@ -1,4 +1,4 @@
-"""Erasures: hidden at once, back when cancelled, gone from every table once the grace is over."""
+"""Erasures: hidden at once, restored on cancellation, deleted from every table after the grace period."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PEOPLE = (
 
 
 class Household:
-    """Memories of two people, and what may be done to them."""
+    """Memories of two people, and the operations on them."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -47,7 +47,7 @@ class Household:
         return erasures.request(self.tenant_id, asked, "key")
 
     def work(self) -> None:
-        """Carry out the jobs that are due."""
+        """Carry out the due jobs."""
         worked(self.service)
 
     def found(self, query: str) -> list[str]:
@@ -206,7 +206,7 @@ def test_counting_anew_changes_nothing(house: Household) -> None:
     assert house.drift() == tenant_counts.NONE
 
 
-# --- What comes in meanwhile ---
+# --- Late and new data ---
 
 
 def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: Household) -> None:

@@ -1,4 +1,4 @@
-"""What several open erasures are of, what came to be so, and what is made again meanwhile: none of it is seen."""
+"""Overlapping erasures: memories that match any open erasure, also by an edit or a regeneration, stay hidden."""
 
 from __future__ import annotations
 

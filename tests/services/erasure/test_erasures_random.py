@@ -1,4 +1,4 @@
-"""Erasures, cancellations, edits, holds and summaries in any order: nothing is seen that an open erasure is of."""
+"""Erasures, cancellations, edits, holds and summaries in random order: matching memories stay hidden."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WHERE part = 'source' AND summary.deleted_at IS NULL AND NOT is_stale
 
 
 class Harbour(Alike):
-    """Two people's memories, some of them summaries by now, and what may be done to them, by chance."""
+    """Memories of two people, some of them summarised, and random operations on them."""
 
     def __init__(self, service: Service, chance: random.Random) -> None:
         super().__init__(service)
@@ -114,7 +114,7 @@ class Harbour(Alike):
         supersede.make(self.tenant_id, str(newer), str(older), "key")
 
     def check(self) -> None:
-        """Nothing is seen that an open erasure is of, or that says what one has hidden."""
+        """Assert that no visible memory matches an open erasure or derives from a hidden one."""
         for each in self.open():
             statement = text(f"""
 SELECT memory_id FROM memories AS memory

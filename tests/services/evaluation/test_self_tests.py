@@ -1,4 +1,4 @@
-"""Self-tests: what each kind passes and fails for, and what comes of it, once."""
+"""Self-tests: why each kind passes or fails, and that its outcome takes effect once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DAYS = 20
 
 @dataclass
 class Mind:
-    """A tenant whose memory tests itself."""
+    """A tenant with self-tests."""
 
     service: Service
     tenant: Tenant
@@ -64,7 +64,7 @@ class Mind:
         links.add(self.tenant_id, [NewLink(from_id=source, to_id=to, weight=weight)])
 
     def run(self, as_of: datetime | None = None) -> Run:
-        """A whole run, in steps of one slice."""
+        """Complete a run in steps of one slice, and return it."""
         parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, parameters, {}, None, 0)
         while not (step := self_tests.step(job)).finished:
@@ -101,14 +101,14 @@ def mind(service: Service) -> Mind:
     return mind_of(service)
 
 
-# --- Each kind passes and fails ---
+# --- Outcome of each kind ---
 
 
 def test_a_connection_passes_where_links_lead_to_it(mind: Mind) -> None:
     cello, roof, _ = mind.remember(CELLO, ROOF, SOUP)
     mind.link(cello, roof)
     assert mind.run().results["connection"] == {"passed": 1, "failed": 0}
-    assert mind.outcomes("connection") == {roof: True}, "it shares no word with the cello"
+    assert mind.outcomes("connection") == {roof: True}, "the roof shares no word with the cello"
 
 
 def test_a_connection_fails_that_closer_links_crowd_out_however_near_by_meaning(mind: Mind) -> None:
@@ -167,7 +167,7 @@ def test_a_summary_passes_that_says_what_its_sources_still_say(mind: Mind) -> No
     assert mind.run().results["coherence"] == {"passed": 0, "failed": 1}
     assert summary_id in mind.flagged()
     mind.service.rows("UPDATE memories SET text = 'Bob likes tea' WHERE memory_id = ANY (%s)", ids)
-    assert "coherence" not in mind.run().results, "nobody is asked for what no source says"
+    assert "coherence" not in mind.run().results, "a summary isn't tested for facts that no source states"
 
 
 def test_a_summary_that_somebody_wrote_or_that_is_to_be_made_again_isnt_asked(mind: Mind) -> None:
@@ -191,10 +191,10 @@ def test_speed_is_that_of_the_searches_against_the_policys_target(service: Servi
         run = mind.run()
         assert run.results["retrieval_speed"][outcome] == 1
         assert run.target_ms == pytest.approx(target)
-        assert mind.flagged() == set(), "which is no memory's fault"
+        assert mind.flagged() == set(), "slowness is no memory's fault"
 
 
-# --- What comes of it ---
+# --- Effects of the outcome ---
 
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm", "memory_decay"])
@@ -204,7 +204,7 @@ def test_what_passes_becomes_stronger_and_isnt_used(service: Service, profile: s
     before = mind.row(cello)
     mind.run()
     after = mind.row(cello)
-    assert after[:2] == before[:2], "neither the count nor the last use"
+    assert after[:2] == before[:2], "neither the use count nor the last use changes"
     assert after[2:] != before[2:]
     [(_, was, is_now)] = mind.events(cello)
     assert is_now > was
@@ -224,7 +224,7 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
 ) -> None:
     [cello] = mind.remember(CELLO)
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
-    assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker goes on with it"
+    assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker resumes the same run"
     told: list[Any] = []
     enter = self_tests._record_outcomes
 
@@ -249,7 +249,7 @@ def test_a_run_that_was_left_for_days_is_closed_and_another_begun(mind: Mind) ->
     assert (left.results, latest.results["application"]["passed"]) == ({}, 1)
     assert left.finished_at is not None
     assert mind.service.one("SELECT count(*) FROM self_tests WHERE kind = 'application'") == 1, (
-        "what it hasn't asked is gone"
+        "questions that weren't asked are deleted"
     )
 
 
@@ -259,7 +259,7 @@ def test_what_fails_is_flagged_without_counting_as_reviewed(service: Service) ->
     mind.run()
     [entry] = reviews.session(mind.tenant_id, by="flagged").entries
     assert entry.reviewed is not None
-    assert (entry.reviewed.review_count, entry.overdue_days > 1) == (0, True), "it is due as before"
+    assert (entry.reviewed.review_count, entry.overdue_days > 1) == (0, True), "the review is due as before"
     done = reviews.record(mind.tenant_id, entry.memory_id, "passed")
     assert (done.reviewed.flagged, done.reviewed.review_count, done.reviewed.interval_days) == (False, 1, 6)
     assert entry.memory_id in ids
@@ -281,7 +281,7 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
     assert int(counted or 0) == 4
 
 
-# --- What is asked about ---
+# --- Selection of memories ---
 
 
 def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Service) -> None:
@@ -292,7 +292,9 @@ def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Serv
     assert service.one("SELECT count(*) FROM self_test_runs") == 0
     mind.run()
     assert set(mind.outcomes("application")) == shown
-    assert {one.memory_id for one in self_tests.preview(mind.tenant_id, None)} != shown, "the next sample is another"
+    assert {one.memory_id for one in self_tests.preview(mind.tenant_id, None)} != shown, (
+        "the next run draws another sample"
+    )
 
 
 def test_held_deleted_and_later_used_memories_are_left_alone(mind: Mind) -> None:
@@ -344,7 +346,7 @@ def test_a_night_tests_once_a_week_where_the_policy_wants_it(service: Service) -
 
 
 class Model:
-    """A questioner that answers what it is told to."""
+    """A question model with prepared answers, or a failure."""
 
     model = "asker"
 
@@ -363,7 +365,7 @@ class Model:
         return [self.answers[[CELLO, ROOF].index(text)] for text in given]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
 
 def asking(mind: Mind, monkeypatch: pytest.MonkeyPatch, model: Model) -> dict[str, questions.Question]:
@@ -418,7 +420,7 @@ def test_a_provider_is_asked_once_for_all_questions_of_a_slice(service: Service,
         service.configure(openai_base_url=fake.url)
         fake.control.set(mode=mode, only="chat")
         run = mind.run()
-        assert fake.control.calls["chat"] == 3, "a slice of each kind that is asked by questions"
+        assert fake.control.calls["chat"] == 3, "one call per kind with generated questions"
     by_kind = service.rows("SELECT kind, count(*) FILTER (WHERE by_model) FROM self_tests GROUP BY kind ORDER BY kind")
     assert [tuple(row) for row in by_kind] == [(kind, by_model) for kind in ("application", "other_words", "recall")]
     assert sum(run.results["application"].values()) == 3

@@ -1,4 +1,4 @@
-"""Self-tests beside an erasure: nothing is entered about what it hides, whichever of the two comes first."""
+"""Self-tests during an erasure: nothing is recorded about hidden memories, whichever starts first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT gra
 
 
 def about(mind: Mind, memory_id: UUID) -> dict[str, int]:
-    """Rows that self-tests leave about a memory."""
+    """Return the number of rows per table that self-tests left about a memory."""
     names = {
         "self_tests": "memory_id = %s OR other_id = %s",
         "memory_events": "kind = 'test' AND memory_id IN (%s, %s)",
@@ -40,7 +40,7 @@ def about(mind: Mind, memory_id: UUID) -> dict[str, int]:
 
 
 def hide(tx: database.Transaction, mind: Mind, memory_id: UUID) -> None:
-    """What a request does first; nothing more is needed for others to wait, or to see nothing."""
+    """Take the erasure's first step: it makes self-tests wait, and hides the memory from them."""
     erasures.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
 
 
@@ -86,5 +86,5 @@ def test_what_is_erased_while_it_is_asked_about_leaves_nothing(
     rest = dict(testing.TESTS)
     monkeypatch.setattr(testing, "TESTS", rest | {kind: erased})
     mind.run()
-    assert were == [kind], "it was asked about"
+    assert were == [kind], "a question was asked about it"
     assert about(mind, roof) == {}

@@ -1,4 +1,4 @@
-"""Self-tests in other words and by recall: what they show of a tenant, and what they leave alone."""
+"""Self-tests by paraphrase and by recall: which defects of a tenant they reveal, and that they change no memory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_most_is_found_in_other_words_and_some_is_brought_up(service: Service) -
     recall = results["recall"]
     assert recall["passed"] + recall["failed"] == len(TEXTS)
     assert recall["passed"] >= 1
-    assert recall["empty"] <= recall["failed"], "what brought nothing didn't bring the memory"
+    assert recall["empty"] <= recall["failed"], "an empty recall counts as failed"
     brought = service.rows("SELECT brought, passed, place FROM self_tests WHERE kind = 'recall'")
     assert sum(number == 0 for number, _, _ in brought) == recall["empty"]
     assert all(place is not None and place <= number for number, passed, place in brought if passed)
@@ -72,7 +72,9 @@ def test_half_of_those_asked_for_by_their_own_words_are_asked_for_in_others(serv
     by_kind = {kind: {key for of, key in shown if of == kind} for kind, _ in shown}
     assert {kind: len(found) for kind, found in by_kind.items()} == {"application": 7, "other_words": 4, "recall": 4}
     assert by_kind["other_words"] == by_kind["recall"] <= by_kind["application"]
-    assert [(one.kind, one.memory_id) for one in self_tests.preview(tenant_id, None)] == shown, "drawn by the seed"
+    assert [(one.kind, one.memory_id) for one in self_tests.preview(tenant_id, None)] == shown, (
+        "the seed determines the sample"
+    )
 
 
 def test_they_neither_strengthen_nor_flag_nor_count_as_a_use(service: Service) -> None:
@@ -84,7 +86,7 @@ def test_they_neither_strengthen_nor_flag_nor_count_as_a_use(service: Service) -
     assert reviews.session(tenant_id, by="flagged").entries == []
     assert service.rows(f"SELECT {columns} FROM memory_state ORDER BY memory_id") == before  # noqa: S608 - as above
     raised = service.rows("SELECT memory_id, count(*) FROM memory_events WHERE kind = 'test' GROUP BY memory_id")
-    assert {count for _, count in raised} == {1}, "once, for its own words"
+    assert {count for _, count in raised} == {1}, "raised once, by the test in its own words"
     assert service.redis.xlen("ebbing:{s0}:stream:" + str(tenant_id)) == 0
 
 

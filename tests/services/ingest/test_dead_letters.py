@@ -1,4 +1,4 @@
-"""Dead letters: a replay is harmless however often it happens, keeps its place, and goes through the door."""
+"""Dead letters: a replay is idempotent, stores the memory in its first position, and obeys the ingest limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def curse(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Texts that the database refuses; take one out to heal it."""
+    """Texts that the database refuses; remove one to accept it again."""
     cursed: list[str] = []
     copy = arrivals.copy_fresh
 
@@ -53,7 +53,7 @@ def letters(tenant: Tenant, *, discarded: bool = False, limit: int = 100) -> lis
 
 
 def set_aside(service: Service, tenant: Tenant, curse: list[str], *texts: str) -> list[Letter]:
-    """Letters of memories that could not be stored, one each, newest first; nothing refuses them any more."""
+    """Return one dead letter per text, newest first; the database accepts the texts again afterwards."""
     curse += texts
     for text in texts:
         service.send(tenant.tenant_id, text)
@@ -67,7 +67,7 @@ def set_aside_at(service: Service, tenant: Tenant, stage: str, memory_ids: list[
         return rows.add(tx, tenant.tenant_id, stage=stage, reason=reason, attempts=3, memory_ids=memory_ids)
 
 
-# --- The drain's letters ---
+# --- Letters of the drain ---
 
 
 def test_a_replay_is_stored_in_its_first_place(service: Service, tenant: Tenant, curse: list[str]) -> None:
@@ -102,7 +102,9 @@ def test_an_entry_that_fails_again_and_again_keeps_its_first_place(
         dead_letters.replay(tenant.tenant_id, found.letter_id)
         ingest.drain()
         [again] = letters(tenant)
-        assert again.letter_id != found.letter_id, "the one replayed is deleted: it mustn't stand for the new one"
+        assert again.letter_id != found.letter_id, (
+            "the new letter has an id of its own, so deleting the replayed one keeps it"
+        )
         assert again.entry_id == first.entry_id
         found = again
     curse.clear()
@@ -166,7 +168,7 @@ def test_a_crash_between_append_and_delete_stores_once(
 def test_an_entry_that_was_stored_after_all_is_not_stored_again_however_late(
     service: Service, tenant: Tenant, memory: dict[str, Any]
 ) -> None:
-    """Its workers died after the commit: the ledger's row outlives the purge as long as the letter is there."""
+    """The workers died after the commit; the ledger row outlives the purge while the letter exists."""
     old = stream.Entry("1000000000000-0", b"1", b"1j" + bytes(16) + b"r ", msgspec.json.encode([memory]))
     service.push(tenant.tenant_id, {b"n": old.number, b"h": old.header, b"e": old.body})
     assert ingest.drain() == 1
@@ -298,7 +300,7 @@ def test_a_memory_that_a_model_refused_is_asked_about_again(service: Service, te
     assert service.one("SELECT count(*) FROM tenant_work") == 0
 
 
-# --- Many ---
+# --- Many letters ---
 
 
 def test_all_of_a_reason_are_replayed_in_bounded_calls(

@@ -1,4 +1,4 @@
-"""The drain: what waits becomes rows, once, whatever dies in between; poison is set aside, neighbours are not."""
+"""The drain stores each stream entry once, whatever dies in between; it sets poison aside and stores its neighbours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def stored(service: Service, tenant: Tenant) -> list[str]:
-    """Drain, and give what is stored then; nothing may still wait."""
+    """Drain the stream, assert that it is empty, and return the stored texts."""
     ingest.drain()
     assert service.backlog()["entries"] == 0
     return service.texts(tenant.tenant_id)
@@ -101,7 +101,7 @@ def test_stored_memories_wait_for_every_stage(service: Service, tenant: Tenant) 
 
 
 def test_no_memory_is_created_later_than_the_databases_now(service: Service, tenant: Tenant) -> None:
-    """Redis's clock may be ahead: an entry of tomorrow is stored as of now."""
+    """Redis's clock may be ahead: an entry dated tomorrow is stored as of now."""
     tomorrow = int((time.time() + 86_400) * 1000)
     service.send(tenant.tenant_id, "real")
     for n, memory in enumerate([{"text": "plain"}, {"text": "keyed", "external_id": "k"}]):
@@ -138,7 +138,7 @@ def test_a_slice_ends_in_time_and_asks_for_another(service: Service, tenant: Ten
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
 
 
-# --- Once ---
+# --- Idempotence ---
 
 
 def replay(service: Service, tenant: Tenant, *bodies: bytes, base: bytes = BASE) -> None:
@@ -163,11 +163,11 @@ def test_an_envelope_that_comes_again_is_stored_once(
 
 
 class Killed(BaseException):
-    """As SIGKILL: nothing after it runs."""
+    """Simulates SIGKILL: nothing after it runs."""
 
 
 def die_before_settling(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drain, and die where everything is committed and the stream doesn't know it yet."""
+    """Drain, and die between the commit and the acknowledgement of the stream entries."""
 
     def reach(name: str, *_: object) -> None:
         if name == "drain.before_settle":
@@ -265,7 +265,7 @@ def test_poison_beside_a_failure_is_one_dead_letter(
 
 
 def curse(monkeypatch: pytest.MonkeyPatch, text: str, error: Exception | None = None) -> list[int]:
-    """Make the database refuse every transaction with this memory. Gives the sizes of those that it refused."""
+    """Make the database refuse transactions with this text; return the list of their sizes, which fills up."""
     refused: list[int] = []
     copy = arrivals.copy_fresh
 

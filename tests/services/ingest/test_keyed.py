@@ -1,4 +1,4 @@
-"""Memories with the caller's own id or vector: updated, left alone, aliased, and enriched again when changed."""
+"""Memories with an external id or a caller's vector: updated, left unchanged, aliased, enriched after changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def vector(service: Service, memory_id: UUID) -> list[float]:
 
 
 def direction(**places: float) -> list[float]:
-    """A vector of the embedder's size with these values, by place: `p0`, `p1` and so on."""
+    """Return a vector of the embedder's size with these values, by place: `p0`, `p1` and so on."""
     given = [0.0] * embedder().dimensions
     for place, value in places.items():
         given[int(place[1:])] = value
@@ -69,7 +69,7 @@ def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenan
 
 @pytest.mark.parametrize("together", [True, False])
 def test_an_update_keeps_the_multiplier_that_it_leaves_out(service: Service, tenant: Tenant, *, together: bool) -> None:
-    """A caller that sends its records again each night doesn't undo what uses elsewhere have added."""
+    """A caller that sends its records again each night doesn't undo the increase by uses in other domains."""
     [memory_id] = service.send(tenant.tenant_id, keyed("one", multiplier=1.5))
     if not together:
         ingest.drain()
@@ -257,7 +257,7 @@ def test_another_vector_for_the_same_text_is_taken(service: Service, tenant: Ten
 
 
 def words(service: Service, memory_id: UUID) -> set[str]:
-    """All words of a memory's row: its own and its neighbours'."""
+    """Return all words of a memory's row: its own and its neighbours'."""
     found = service.rows("SELECT unnest(tsvector_to_array(words)) FROM memory_words WHERE memory_id = %s", memory_id)
     return {word for (word,) in found}
 

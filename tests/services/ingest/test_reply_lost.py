@@ -1,4 +1,4 @@
-"""PostgreSQL commits and its reply is lost: nobody knows whether it did, and doing it again changes nothing."""
+"""PostgreSQL commits but its reply is lost: the outcome is unknown, and a retry changes nothing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHUNK_BYTES = 1 << 16
 
 
 class Proxy:
-    """Stands between the service and PostgreSQL, and loses the reply to a COMMIT where told."""
+    """A proxy for PostgreSQL that drops the reply to a chosen COMMIT."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.commits_until_lost = 0
-        """The reply to this commit from now on is lost; 0 loses none."""
+        """The number of the COMMIT whose reply is lost, counted from now; 0 for none."""
         self.lost = 0
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -54,7 +54,7 @@ class Proxy:
                     if not self.commits_until_lost:
                         dropped.set()
                 if not look and dropped.is_set():
-                    self.lost += 1  # the reply is here, so it is committed
+                    self.lost += 1  # the reply has arrived, so the transaction is committed
                     break
                 target.sendall(data)
         for end in (source, target):

@@ -1,4 +1,4 @@
-"""When a cron expression comes next: nights with an hour too many or too few, weekdays, what can't be."""
+"""The next time of a cron expression: across clock changes, by weekday, on rare dates, and invalid expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def times(cron: str, time_zone: str = "UTC", after: datetime = NEW_YEAR) -> Iterator[datetime]:
-    """Every time from then on."""
+    """Yield every time after this moment."""
     while True:
         following = next_time(cron, time_zone, after)
         if following is None:
@@ -32,7 +32,7 @@ def times(cron: str, time_zone: str = "UTC", after: datetime = NEW_YEAR) -> Iter
 
 
 def within(cron: str, time_zone: str, day: date) -> list[datetime]:
-    """The times of one local day."""
+    """Return the times on one local day."""
     zone = ZoneInfo(time_zone)
     start = datetime(day.year, day.month, day.day, tzinfo=zone) - timedelta(microseconds=1)
     found: list[datetime] = []
@@ -148,7 +148,7 @@ def test_a_date_that_never_comes_is_never(cron: str) -> None:
     assert next_time(cron, "UTC", NEW_YEAR) is None
 
 
-SUNDAY = 6  # as Python counts
+SUNDAY = 6  # by Python's count
 WEEKDAYS = {
     "0": {SUNDAY},
     "7": {SUNDAY},

@@ -1,4 +1,4 @@
-"""What somebody has asked for about a person has a lane of its own: no maintenance holds it up."""
+"""Erasures, exports and restores run in the `rights` lane, which no maintenance delays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, UUID]]:
-    """The messages that were sent, with their tasks."""
+    """The messages that were sent, each with its task."""
     messages: list[tuple[str, UUID]] = []
 
     def enqueue(task: str, argument: UUID, *, expires_seconds: float | None) -> None:
@@ -51,7 +51,7 @@ def test_a_job_of_maintenance_on_its_way_holds_up_none_of_the_rights(
 ) -> None:
     long, other = (jobs.create(tenant.tenant_id, "consolidate", {}, lone=False) for _ in range(2))
     mine, second = (jobs.create(tenant.tenant_id, kind, {}, lone=False) for _ in range(2))
-    assert sent == [("maintain.job", long), ("rights.job", mine)], "one in each lane is on its way"
+    assert sent == [("maintain.job", long), ("rights.job", mine)], "one job per lane is sent"
     assert {other, second}.isdisjoint(job_id for _, job_id in sent)
 
 
@@ -80,7 +80,7 @@ def test_only_maintenance_gives_way_to_ingest(
 
 
 def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenant) -> None:
-    """An erasure has a week of grace: a lane that counted it would seem to be a week late."""
+    """An erasure has a week of grace: a lane that counted it would appear to be a week late."""
     with database.tenant(tenant.tenant_id) as tx:
         later = database.now(tx) + timedelta(days=7)
         rows.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)

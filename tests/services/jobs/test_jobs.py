@@ -1,4 +1,4 @@
-"""Jobs: one step after another, each committed, whatever dies, fails or is cancelled in between."""
+"""Jobs run step by step, each step committed, whatever dies, fails or is cancelled in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    """The jobs that messages were sent for."""
+    """The jobs for which messages were sent."""
     messages: list[UUID] = []
 
     def enqueue(task: str, argument: UUID, *, expires_seconds: float | None) -> None:
@@ -44,7 +44,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 
 @pytest.fixture
 def define(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes the kind `test` of a step, and of a clean-up."""
+    """A function that defines the kind `test` by its step and its clean-up."""
 
     def kind(step: Callable[[Job], Step], cancelled: Callable[[Job], None] | None = None) -> None:
         set_kind(monkeypatch, "test", step, cancelled)
@@ -54,7 +54,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def count_to(last: int, seen: list[Job] | None = None) -> Callable[[Job], Step]:
-    """A step that counts one item, until there are so many."""
+    """Return a step that counts one item per call and finishes at `last`."""
 
     def step(job: Job) -> Step:
         if seen is not None:
@@ -78,7 +78,7 @@ def row(service: Service, job_id: UUID, *columns: str) -> tuple[Any, ...]:
 
 
 def lapse(service: Service) -> None:
-    """Let every lease, message and delay be over."""
+    """Expire every lease, message and delay."""
     service.rows("UPDATE jobs SET claimed_until = now() - interval '1 second' WHERE claimed_until IS NOT NULL")
 
 
@@ -109,7 +109,7 @@ def test_steps_follow_each_other_and_add_up(
         (job_id, tenant.tenant_id, "test", 7)
     }
     runner.run_slice(job_id)
-    assert len(seen) == 3, "it has ended"
+    assert len(seen) == 3, "the job has ended"
     assert service.redis.hget("ebbing:{s0}:counters", "jobs|maintain|done") == b"1"
 
 
@@ -149,7 +149,7 @@ def test_a_step_without_notes_leaves_the_log_alone(
     assert row(service, job_id, "log", "counts", "total") == ([], {}, None)
 
 
-# --- One of a kind ---
+# --- Unique jobs ---
 
 
 def test_a_lone_job_is_there_once_until_it_ends(
@@ -158,7 +158,7 @@ def test_a_lone_job_is_there_once_until_it_ends(
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: jobs.create(tenant.tenant_id, "test", {}), range(8)))
     [first] = found
-    assert jobs.create(service.tenant().tenant_id, "test", {}) != first, "each tenant has its own"
+    assert jobs.create(service.tenant().tenant_id, "test", {}) != first, "unique per tenant"
     runner.run_slice(first)
     assert jobs.create(tenant.tenant_id, "test", {}) != first
     several = {jobs.create(tenant.tenant_id, "test", {}, lone=False) for _ in range(2)}
@@ -190,7 +190,7 @@ def test_a_message_that_comes_twice_does_the_work_once(
     counted = count_to(2, seen)
 
     def step(job: Job) -> Step:
-        runner.run_slice(job.job_id)  # while it runs
+        runner.run_slice(job.job_id)  # concurrently with the job
         return counted(job)
 
     define(step)
@@ -206,10 +206,10 @@ def test_a_job_whose_message_was_lost_is_sent_again(
     service: Service, tenant: Tenant, sent: list[UUID], define: Callable[..., None]
 ) -> None:
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    assert schedule.tick([]) == 0, "it is on its way"
+    assert schedule.tick([]) == 0, "its message is still pending"
     lapse(service)
     assert schedule.tick([]) == 1
-    assert schedule.tick([]) == 0, "not with every tick"
+    assert schedule.tick([]) == 0, "not again with every tick"
     assert sent == [job_id, job_id]
 
 
@@ -248,7 +248,7 @@ def test_a_job_whose_worker_died_is_taken_up_where_it_was(
     assert row(service, job_id, "status", "done") == ("running", 1)
     assert service.one("SELECT claimed_until BETWEEN now() AND now() + interval '61 seconds' FROM jobs")
     runner.run_slice(job_id)
-    assert len(seen) == 2, "its lease holds"
+    assert len(seen) == 2, "its lease is still valid"
     lapse(service)
     assert schedule.tick([]) == 1
     runner.run_slice(job_id)
@@ -279,7 +279,7 @@ def test_a_job_that_kills_its_worker_each_time_fails(
 def test_a_step_that_outlived_its_lease_counts_for_nothing(
     service: Service, tenant: Tenant, sent: list[UUID], define: Callable[..., None]
 ) -> None:
-    """Another has taken the job over and done the same step."""
+    """Another worker has taken the job over and done the same step."""
     calls: list[int] = []
 
     def slow(job: Job) -> Step:
@@ -309,7 +309,7 @@ def test_a_step_that_fails_three_times_fails_the_job_by_its_errors_type(
         with pytest.raises(ValueError, match="memory"):
             runner.run_slice(job_id)
         assert row(service, job_id, "status", "attempts") == ("queued", attempt)
-        runner.run_slice(job_id)  # too early: nothing is tried
+        runner.run_slice(job_id)  # too early for a retry
         lapse(service)
     with pytest.raises(ValueError, match="memory"):
         runner.run_slice(job_id)
@@ -353,7 +353,7 @@ def test_failures_that_pass_put_a_job_off_and_do_not_count(
         with pytest.raises(OperationalError):
             runner.run_slice(job_id)
         assert row(service, job_id, "status", "attempts") == ("queued", 0)
-        assert schedule.tick([]) == 0, "not at once"
+        assert schedule.tick([]) == 0, "no immediate retry"
         lapse(service)
     assert messages_of(service, job_id) == ["put off: OperationalError"]
     define(count_to(1))
@@ -367,7 +367,7 @@ def test_failures_that_pass_put_a_job_off_and_do_not_count(
 def test_jobs_take_turns_and_one_is_on_its_way_at_a_time(
     service: Service, sent: list[UUID], define: Callable[..., None]
 ) -> None:
-    """So that a slice is the longest that a tick or a nightly run waits for them."""
+    """A tick or a nightly run waits for other jobs no longer than one slice."""
     service.configure(slice_seconds=0.000001)
     made = [jobs.create(service.tenant().tenant_id, "test", {}) for _ in range(3)]
     assert sent == made[:1]
@@ -386,10 +386,10 @@ def test_messages_that_were_sent_twice_become_one_again(
     for _ in range(2):
         jobs.create(service.tenant().tenant_id, "test", {})
     lapse(service)
-    schedule.tick([])  # the lane was stuck for so long that the first seemed lost
+    schedule.tick([])  # the lane was stuck for so long that the first message seemed lost
     for taken in range(12):
         runner.run_slice(sent[taken])
-    assert len(sent) == 13, "twelve were taken, and one is on its way"
+    assert len(sent) == 13, "twelve were taken, and one more is sent"
 
 
 def test_a_job_that_is_put_off_holds_up_no_other(
@@ -448,7 +448,7 @@ def test_a_job_that_waits_is_cancelled_at_its_turn(
     with pytest.raises(OperationalError):
         runner.run_slice(job_id)
     jobs.cancel(tenant.tenant_id, job_id)
-    assert sent == [job_id, job_id], "it needn't wait for its delay"
+    assert sent == [job_id, job_id], "a cancelled job doesn't wait for its delay"
     runner.run_slice(job_id)
     assert row(service, job_id, "status") == ("cancelled",)
 

@@ -1,4 +1,4 @@
-"""A worker that is killed outright, without a chance to say so, loses its step and nothing else."""
+"""A worker killed by SIGKILL loses its current step and nothing more."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, mon
     waiting = jobs.create(other.tenant_id, "test", {})
     run_until_killed(service, "job.before_note*2", "job", job_id)
     assert service.rows("SELECT status, done FROM jobs WHERE job_id = %s", job_id) == [("running", 1)]
-    assert schedule.tick([]) == 0, "its lease holds"
+    assert schedule.tick([]) == 0, "its lease is still valid"
     service.rows("UPDATE jobs SET claimed_until = now() - interval '1 millisecond' WHERE job_id = %s", job_id)
     sent: list[UUID] = []
     monkeypatch.setattr("app.queues.enqueue", lambda _, argument, **__: sent.append(argument))
     assert schedule.tick([]) == 1
-    assert sent == [waiting], "the other has waited longer"
+    assert sent == [waiting], "the other job has waited longer"
     for turn in range(2):
         runner.run_slice(sent[turn])
     assert service.rows("SELECT status, done, counts FROM jobs") == [("done", 3, {"seen": 3})] * 2

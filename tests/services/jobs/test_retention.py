@@ -1,4 +1,4 @@
-"""The ledger keeps what a replay may need, and nothing longer."""
+"""The ingest ledger retains its rows for as long as a replay may need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def enter(service: Service, tenant: Tenant, age_seconds: float) -> None:
-    """Store an envelope that was accepted so long ago."""
+    """Store an envelope that was accepted this long ago."""
     base = new_base(int((time.time() - age_seconds) * 1000), os.urandom(RANDOM_BYTES))
     service.post(tenant.tenant_id, b'{"text":"x"}', base=base)
     ingest.drain()

@@ -1,4 +1,4 @@
-"""The schedule: one night for each local date, whatever ticks, messages, clocks and policies do."""
+"""The schedule: one night per local date, despite missed ticks, repeated messages, clock changes and new policies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 AT_TWO = Night(jitter_seconds=0)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FIRST = NOON + 14 * HOUR
-"""When the first night is due, in UTC."""
+"""Due time of the first night, in UTC."""
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    """The jobs that messages were sent for."""
+    """The jobs for which messages were sent."""
     messages: list[UUID] = []
     monkeypatch.setattr("app.queues.enqueue", lambda _, argument, **__: messages.append(argument))
     return messages
@@ -37,14 +37,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 
 @pytest.fixture
 def tenant(service: Service, sent: list[UUID]) -> Tenant:
-    """One in UTC whose schedule was made at noon, and whose policy is old."""
+    """A tenant in UTC with an old policy, whose schedule was created at noon."""
     made = service.tenant(Policy(night=AT_TWO))
     begin(service)
     return made
 
 
 def begin(service: Service) -> None:
-    """Have every tenant's policy hold for long, and its schedule made at noon."""
+    """Backdate every tenant's policy, and create the schedules at noon."""
     service.rows("UPDATE policies SET effective_at = '2020-01-01'")
     tick(NOON)
 
@@ -54,7 +54,7 @@ def tick(now: datetime) -> int:
 
 
 def runs(service: Service) -> list[tuple[Any, ...]]:
-    """Kind, time, local date, missed times besides, and whether it is skipped, of every run."""
+    """Return kind, time, local date, number of coalesced times, and whether it was skipped, of every run."""
     query = (
         "SELECT kind, scheduled_for, local_date, coalesced, skipped IS NOT NULL FROM runs ORDER BY scheduled_for, kind"
     )
@@ -62,7 +62,7 @@ def runs(service: Service) -> list[tuple[Any, ...]]:
 
 
 def nights(service: Service) -> list[date]:
-    """The local dates of scheduled runs that weren't skipped, in their order."""
+    """Return the local dates of scheduled runs that weren't skipped, in chronological order."""
     query = "SELECT local_date FROM runs WHERE kind = 'scheduled' AND skipped IS NULL ORDER BY scheduled_for"
     return [day for (day,) in service.rows(query)]
 
@@ -73,12 +73,12 @@ def due(service: Service) -> datetime:
 
 
 def end(service: Service) -> None:
-    """Every night under way ends."""
+    """Finish every running night."""
     service.rows("UPDATE jobs SET status = 'done', claim = NULL, claimed_until = NULL, finished_at = now()")
 
 
 def pass_by(service: Service, start: datetime, hours: int, step: timedelta = HOUR / 2) -> None:
-    """Ticks from a moment on, each night over before the next tick."""
+    """Tick through these hours, finishing each night before the next tick."""
     moment = start
     while moment <= start + hours * HOUR:
         if tick(moment):
@@ -86,7 +86,7 @@ def pass_by(service: Service, start: datetime, hours: int, step: timedelta = HOU
         moment += step
 
 
-# --- When ---
+# --- Times ---
 
 
 def test_each_tenant_has_its_night_in_its_own_time(service: Service, sent: list[UUID]) -> None:
@@ -121,7 +121,7 @@ def test_four_ticks_at_once_enter_one_run_for_each_tenant(service: Service, sent
     tick(FIRST)
     assert service.one("SELECT count(*) FROM runs") == 10
     assert service.one("SELECT count(*) FROM jobs") == 10
-    assert len(sent) == len(set(sent)), "one message a job"
+    assert len(sent) == len(set(sent)), "one message per job"
 
 
 def test_a_beat_that_was_down_for_three_hours_runs_the_night_then(service: Service, tenant: Tenant) -> None:
@@ -185,7 +185,7 @@ def test_tenants_are_spread_and_each_keeps_its_minute(service: Service, sent: li
 def test_every_local_date_has_one_night(
     service: Service, sent: list[UUID], zone: str, day: date, starts_at: str
 ) -> None:
-    """Both changes of clocks, one of them at midnight, and the day that most years lack."""
+    """Cases: both clock changes, one of them at midnight, and 29 February."""
     service.tenant(Policy(time_zone=zone, night=Night(starts_at=starts_at, jitter_seconds=0)))
     service.rows("UPDATE policies SET effective_at = '2020-01-01'")
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=ZoneInfo(zone)).astimezone(UTC)
@@ -193,11 +193,11 @@ def test_every_local_date_has_one_night(
     assert nights(service) == [day - DAY, day, day + DAY, day + 2 * DAY]
 
 
-# --- What the tenant chooses ---
+# --- The tenant's choices ---
 
 
 def choose(tenant: Tenant, now: datetime, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """A change of policy at a moment, to hold at once or from `effective_at` on."""
+    """Change the policy at this moment, effective at once or from `effective_at`."""
     effective_at = fields.pop("effective_at", None)
     with monkeypatch.context() as patched:
         patched.setattr(database, "now", lambda _: now)
@@ -221,7 +221,7 @@ def test_an_hour_that_has_passed_is_made_up_for_where_the_date_had_no_night(
     pass_by(service, FIRST - HOUR, 12)
     choose(tenant, FIRST + 12 * HOUR, monkeypatch, night={"starts_at": "20:00"})
     pass_by(service, FIRST + 12 * HOUR, 10)
-    assert nights(service) == [date(2026, 3, 8)], "it has had its night"
+    assert nights(service) == [date(2026, 3, 8)], "this date already had its night"
 
 
 def test_a_policy_that_begins_later_moves_the_nights_from_then_on(
@@ -246,20 +246,20 @@ def test_a_change_of_time_zone_never_gives_a_date_two_nights(
     pass_by(service, NOON + 4 * DAY, 48)
     found = nights(service)
     assert set(Counter(found).values()) == {1}
-    assert found == [date(2026, 3, 8) + n * DAY for n in range(len(found))], "nor none"
+    assert found == [date(2026, 3, 8) + n * DAY for n in range(len(found))], "no date is left out"
     assert found[-1] == date(2026, 3, 13)
 
 
-# --- By hand ---
+# --- Manual runs ---
 
 
 def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: Tenant, sent: list[UUID]) -> None:
     run = schedule.run(tenant.tenant_id, "night")
     assert (run.kind, run.status, sent) == ("by_hand", "queued", [run.job_id])
-    assert schedule.run(tenant.tenant_id, "night").run_id == run.run_id, "it is under way"
+    assert schedule.run(tenant.tenant_id, "night").run_id == run.run_id, "the run is still in progress"
     assert due(service) == FIRST
     tick(FIRST)
-    assert nights(service) == [], "the night waits for it"
+    assert nights(service) == [], "the night waits for the manual run"
     end(service)
     assert tick(FIRST + HOUR) == 1
     assert nights(service) == [date(2026, 3, 8)]

@@ -1,4 +1,4 @@
-"""A tenant's numbers are kept as its memories change, and equal what counting them one by one comes to."""
+"""A tenant's counters follow every change of its memories, and equal a full recount."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def counted(service: Service, tenant_id: UUID) -> Counts:
 
 
 def busy(service: Service, tenant_id: UUID) -> list[UUID]:
-    """Memories that came, came again, were changed and deleted."""
+    """Store memories, send some again, and edit and delete some; return their ids."""
     ids = service.send(tenant_id, "one", LONG, {"text": "keyed", "external_id": "k"}, {"text": "two", "thread": "t"})
     ids += service.send(tenant_id, {"text": "keyed anew, and longer", "external_id": "k"}, "three")
     service.work()
@@ -78,7 +78,7 @@ def test_what_is_stored_twice_is_counted_once(service: Service) -> None:
 def test_moves_are_counted_and_audited_once_a_batch(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     aged = Aged(service, monkeypatch)
     ids = aged.remember(-25, -26, -100)
-    assert counts.recount(aged.tenant_id).active == 3  # they came by no way of the service's
+    assert counts.recount(aged.tenant_id).active == 3  # these rows were inserted behind the service's back
     nights.swept(aged.tenant_id)
     with database.tenant(aged.tenant_id) as tx:
         due = moves.claim_due(tx, aged.tenant_id, "active", 10)
@@ -114,7 +114,7 @@ def test_a_drift_is_corrected_told_and_gone(service: Service) -> None:
 
 
 def test_a_recount_amid_writers_corrects_nothing(service: Service) -> None:
-    """A transaction that is under way is in neither of the two sums."""
+    """A transaction in progress counts in neither of the two sums."""
     tenant_id = service.tenant().tenant_id
     ids = service.send(tenant_id, *(f"memory {n}" for n in range(60)))
     service.work()

@@ -1,4 +1,4 @@
-"""Links: ids of repeats name the memory, no memory has too many, callers at once don't get past that."""
+"""Links: aliases resolve to their memory, and no memory exceeds its limit, even with concurrent callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memory may have three links."""
+    """Limit a memory to three links."""
     monkeypatch.setattr("app.services.memories.links.LINKS_A_MEMORY", MOST)
 
 
@@ -74,7 +74,7 @@ def test_no_memory_has_more_links_than_it_may(service: Service, tenant: Tenant) 
     assert ends(tenant) == before, "all or nothing"
     assert links.add(tenant.tenant_id, [NewLink(a, gone, weight=0.5)]) == (0, 1)
     memories.delete(tenant.tenant_id, gone)
-    assert links.add(tenant.tenant_id, more) == (2, 0), "what was deleted doesn't count"
+    assert links.add(tenant.tenant_id, more) == (2, 0), "links of deleted memories don't count"
 
 
 @pytest.mark.usefixtures("few")

@@ -1,4 +1,4 @@
-"""Memories one by one: read, listed, edited, deleted."""
+"""Single memories: read, listed, edited, deleted."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_an_edit_is_true_for_the_next_search(service: Service, tenant: Tenant) -
 def test_an_edit_that_overtakes_enrichment_isnt_overwritten(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text changes after the embedder has read it: the vector of the old text isn't kept as the new one's."""
+    """The text changes after the embedder has read it: the vector of the old text isn't stored for the new one."""
     [memory_id] = service.send(tenant.tenant_id, "first words")
     ingest.drain()
     embed = StaticEmbedder.embed_memories

@@ -1,4 +1,4 @@
-"""Restores that somebody asks for, of memories in every tier; and deletes of what lies in cold storage."""
+"""Requested restores of memories in every tier, and deletion of memories in cold storage."""
 
 from __future__ import annotations
 
@@ -66,4 +66,4 @@ def test_what_is_deleted_for_good_leaves_neither_record_nor_key(chilled: Chilled
     assert chilled.keys()[1] == 1
     assert chilled.segments() == [("written", 2, 1)]
     chilled.whole()
-    assert counts.recount(chilled.tenant_id) == Counts(0, 0, 0, 0), "the numbers were kept"
+    assert counts.recount(chilled.tenant_id) == Counts(0, 0, 0, 0), "the counters already matched"

@@ -1,4 +1,4 @@
-"""Why a memory is kept where it is: the rule that wins, its numbers, and what comes next."""
+"""The explanation of a memory's tier: the deciding rule, its numbers, and the next change."""
 
 from __future__ import annotations
 

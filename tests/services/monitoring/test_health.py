@@ -1,4 +1,4 @@
-"""Whether the service is well, and what it says where it isn't."""
+"""Health checks: each failing dependency is named, with its cause and no secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
 
 
 def unwell() -> dict[str, str]:
-    """What isn't well, and what is said of it."""
+    """Return the detail of each unhealthy dependency, by name."""
     return {found.name: found.detail for found in health.dependencies() if not found.well}
 
 

@@ -1,4 +1,4 @@
-"""How fast lanes fill and empty: samples a minute, kept for a day, whatever is restarted."""
+"""Fill and drain rates of lanes: one sample per minute, retained for a day, across restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tick = Callable[..., bool]
 
 @pytest.fixture
 def tick(service: Service, monkeypatch: pytest.MonkeyPatch) -> Tick:
-    """A minute passes, in which so many leave the ingest lane, and so many wait at its end."""
+    """A function that passes a minute: `left` entries leave the ingest lane, and `depth` are pending afterwards."""
     at = {"ms": START, "depth": 0}
     monkeypatch.setattr("app.clients.redis.stream.Backlog.now_ms", lambda _: at["ms"])
     monkeypatch.setattr("app.services.monitoring.stats.lane_backlogs", lambda: lanes(at["depth"]))
@@ -78,7 +78,7 @@ def test_the_time_to_drain_follows_the_pace_at_which_it_falls(tick: Tick) -> Non
 
 
 def test_rates_of_now_need_no_sample_of_now(tick: Tick) -> None:
-    """So a maintain lane that stands still hides nothing."""
+    """A stopped maintenance lane therefore hides nothing."""
     tick()
     tick(left=120, seconds=30, kept=False)
     found = rates.lane_rates()["ingest"]

@@ -1,4 +1,4 @@
-"""How everything stands: each kind of trouble, caused, is found, and is gone when it is over."""
+"""Overall status: each kind of trouble is reported when it is caused, and cleared when it ends."""
 
 from __future__ import annotations
 

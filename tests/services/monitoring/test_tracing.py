@@ -1,4 +1,4 @@
-"""Traces: from the caller through the stream to whoever stores it; nothing at all while they are off."""
+"""Traces span the caller, the stream and the worker that stores the request; switched off, they cost nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Collected:
-    """What a collector would have got."""
+    """The spans that a collector would have received."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -58,7 +58,7 @@ def collected(api: Api) -> Iterator[Collected]:
 
 
 def in_stream(api: Api) -> list[str]:
-    """The trace contexts that wait in the stream."""
+    """Return the trace contexts of the entries in the stream."""
     entries = cast("Any", api.service.redis.xrange(stream_key(api.tenant.tenant_id)))
     return [unpack(name.decode(), *fields.values()).trace for name, fields in entries]
 
@@ -143,7 +143,7 @@ def test_no_span_holds_text_a_tenant_or_an_id(api: Api, collected: Collected) ->
 
 
 def test_off_nothing_of_it_is_imported(service: Service) -> None:
-    """Of the SDK's metrics redis-py imports something by itself where it finds them."""
+    """redis-py imports the SDK's metrics by itself where it finds them."""
     look = (
         "import sys, app.main, workers.celery_app; app.main.tracing.start('api'); "
         "ours = ('opentelemetry.sdk.trace', 'opentelemetry.exporter'); "

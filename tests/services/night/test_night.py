@@ -1,4 +1,4 @@
-"""A night: its steps in their order, as of one moment, whatever fails, dies, takes too long or comes in between."""
+"""A night runs its steps in order as of one moment, whatever fails, dies, takes too long or interrupts it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """The pieces that were done of steps a, b and c, each of two pieces."""
+    """The completed pieces of steps a, b and c, two pieces each."""
     pieces: Seen = []
     define(monkeypatch, pieces, lambda _, __, state: Step(1, {"n": state.get("n", 0) + 1}, "n" in state))
     return pieces
 
 
 def define(monkeypatch: pytest.MonkeyPatch, seen: Seen, do: Did) -> None:
-    """Give nights the steps a, b and c."""
+    """Replace the steps of a night by a, b and c."""
 
     def step(name: str) -> steps.CarryOn:
         def carry_on(_: UUID, as_of: datetime, state: dict[str, Any], __: float) -> Step:
@@ -97,7 +97,7 @@ def test_steps_follow_each_other_as_of_one_moment(tenant: Tenant, seen: Seen) ->
     assert {as_of for _, as_of, _ in seen} == {run.scheduled_for}
     assert (run.status, run.done, run.counts, run.step) == ("done", 6, {"a": 2, "b": 2, "c": 2}, None)
     job = jobs.get(tenant.tenant_id, begun(tenant))
-    assert job.status == "queued", "a second one is another night"
+    assert job.status == "queued", "the second run is a night of its own"
 
 
 def test_the_steps_that_there_are_do_their_work(service: Service, tenant: Tenant) -> None:
@@ -177,7 +177,7 @@ def test_a_night_that_is_killed_anywhere_goes_on_where_it_was(service: Service, 
     service.configure(failpoints="")
     assert (last(tenant).status, last(tenant).step, last(tenant).done) == ("running", "b", 3)
     runner.run_slice(job_id)
-    assert seen == [], "its lease holds"
+    assert seen == [], "its lease is still valid"
     lapse(service)
     runner.run_slice(job_id)
     assert [(name, state) for name, _, state in seen] == [("b", {"n": 1}), ("c", {}), ("c", {"n": 1})]
@@ -210,7 +210,7 @@ def test_a_night_whose_time_is_up_says_so_and_the_next_begins_there(
     service.configure(slice_seconds=PATIENCE_SECONDS)
     runner.run_slice(begun(tenant))
     assert "".join(name for name, *_ in seen) == "bcabc"
-    assert seen[0][1:] == (last(tenant).scheduled_for, {}), "as of its own moment"
+    assert seen[0][1:] == (last(tenant).scheduled_for, {}), "as of the second night's own moment"
     seen.clear()
     runner.run_slice(begun(tenant))
     assert seen[0][0] == "a"
@@ -227,7 +227,7 @@ def test_a_step_that_this_version_lacks_is_left_out(service: Service, tenant: Te
     assert last(tenant).status == "done"
 
 
-# --- Ingest goes first ---
+# --- Ingest has priority ---
 
 
 def test_a_job_waits_while_ingest_is_behind(service: Service, tenant: Tenant, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""A memory that a legal ground keeps is nobody's any more, and an erasure of the person leaves it."""
+"""A memory retained on a legal ground is anonymised, and the subject's erasure leaves it in place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_report_tells_how_many_are_kept_and_on_what_ground(service: Service)
     assert "w0" not in str(service.rows("SELECT to_json(anonymised)::text, to_json(memories)::text "
                                         "FROM anonymised FULL JOIN memories USING (tenant_id)"))  # fmt: skip
     theirs = "SELECT digest FROM anonymised WHERE digest = ANY (SELECT digest FROM tombstones WHERE what = 'subject')"
-    assert service.rows(theirs) == [], "nobody can be told from it any more"
+    assert service.rows(theirs) == [], "the row can't be linked to the subject any more"
 
 
 def test_a_held_memory_stays_as_it_is(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Deadlines: segments are rewritten by the date that a report gives, and requests that are near theirs are told of."""
+"""Deadlines: segments are rewritten by the date given in the report, and requests close to theirs are reported."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["aged", "chilled"]
 
 
 def erased(chilled: Chilled, *memory_ids: UUID) -> UUID:
-    """Let these be erased. Returns the erasure."""
+    """Erase these memories, and return the erasure's id."""
     erasure_id = erase(chilled.tenant_id, memory_ids=list(memory_ids))
     assert carried_out(chilled.tenant_id, erasure_id) == "verified"
     return erasure_id
 
 
 def two_segments(chilled: Chilled) -> tuple[list[UUID], list[UUID]]:
-    """Two segments of five each."""
+    """Store two segments of five memories each; return the ids by segment."""
     first = chilled.remember(*(f"first {n}" for n in range(5)))
     chilled.cool()
     second = chilled.remember(*(f"second {n}" for n in range(5)))
@@ -52,7 +52,7 @@ def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
 
 
 def upkeep(chilled: Chilled) -> list[str]:
-    """A job of it; lines of its log."""
+    """Run an upkeep job, and return the lines of its log."""
     job_id = jobs.create(chilled.tenant_id, compaction.KIND, {}, lone=False)
     runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
@@ -142,7 +142,7 @@ def entered(service: Service, tenant_id: UUID, **fields: Any) -> UUID:
 def test_a_request_with_less_than_a_week_left_is_told_of_each_night(service: Service) -> None:
     tenant_id = service.tenant().tenant_id
     now = datetime.now(UTC)
-    for days in (1, 40):  # of the 45 that the law gives
+    for days in (1, 40):  # of the 45 days that the law allows
         entered(service, tenant_id, nature="correction", law="ccpa", received_at=now - timedelta(days=days))
     entered(service, tenant_id, nature="objection", law="user")
     with capture_logs() as logs:

@@ -1,4 +1,4 @@
-"""Exports: all that is held on one person and nothing of others, gone when its time is over or the person is erased."""
+"""Exports: everything stored about one subject and nothing about others; deleted on expiry and on erasure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NIGHT = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def night(vault: Vault, as_of: datetime) -> None:
-    """The housekeeping of a night, all of it."""
+    """Complete a night's housekeeping of exports."""
     state: dict[str, Any] = {}
     for _ in range(10):
         step = exports.carry_on(vault.tenant_id, as_of, state, 0)
@@ -165,7 +165,7 @@ def test_messages_that_wait_or_could_not_be_stored_are_exported_as_memories(vaul
 
 
 def valid(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a value meets a JSON Schema, of the words that ours uses."""
+    """Return True if the value matches a JSON Schema that uses only the keywords of ours."""
     if "anyOf" in schema:
         return any(valid(each, value) for each in schema["anyOf"])
     if "enum" in schema:

@@ -1,4 +1,4 @@
-"""Legal holds: what they hold, as long as they hold it, and what nobody may do to it meanwhile."""
+"""Legal holds: which memories they cover, until when, and which operations they block."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_hold_on_nothing_or_on_everything_at_once_is_refused(given: dict[str, 
     assert refused.value.errors[0].field == field
 
 
-# --- What nobody may do meanwhile ---
+# --- Blocked operations ---
 
 
 def test_a_held_memory_is_neither_deleted_nor_rewritten_but_weighed(service: Service) -> None:
@@ -212,7 +212,7 @@ def test_what_comes_for_a_held_memory_becomes_one_of_its_own(service: Service) -
 
 
 def test_a_hold_waits_for_what_is_being_removed(service: Service) -> None:
-    """Else a memory could go that was held when the placing was answered."""
+    """Otherwise a memory that was held when the request was answered could still be removed."""
     tenant_id = service.tenant().tenant_id
     [memory_id] = service.send(tenant_id, "x")
     service.work()
@@ -234,10 +234,10 @@ def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:
         editor.execute(text("SELECT FROM memories WHERE memory_id = :id FOR UPDATE"), {"id": edited})
         with database.tenant(aged.tenant_id) as tx:
             assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
-            assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "nobody has it"
+            assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "the mover took no lock on it"
 
 
-# --- What protects may be taken away ---
+# --- Withdrawn protection ---
 
 
 @pytest.mark.parametrize("way", ["patch", "external id"])

@@ -1,4 +1,4 @@
-"""The log of requests: entered by what is asked, answered by what becomes of it, counted, and kept 24 months."""
+"""The log of privacy requests: recorded and answered automatically, counted, and retained for 24 months."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vaul
     assert found[export.export_id].confirm_by is None
     waiting = found[asked[0].erasure_id]
     assert waiting.due_at == asked[0].due_at
-    assert waiting.confirm_by >= waiting.received_at + timedelta(days=12)  # ten business days, from a Sunday on
+    assert waiting.confirm_by >= waiting.received_at + timedelta(days=12)  # ten business days, starting on a Sunday
     worked(vault.service)
     assert logged(vault)[waiting.request_id].answer == "done"
 
@@ -81,7 +81,7 @@ def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
                                took, took, made.request_id)  # fmt: skip
     [tally] = tallies(vault)
     assert (tally.received, tally.done, tally.open) == (4, 3, 1)
-    assert (tally.late, tally.confirmed_late) == (2, 2)  # after 48 of 45 days, and after 60 not yet
+    assert (tally.late, tally.confirmed_late) == (2, 2)  # answered after 48 of 45 days, and unanswered after 60
     assert tally.median_days == pytest.approx(2)
     assert tally.mean_days == pytest.approx(17)
     assert privacy_requests.summary(vault.tenant_id, now - timedelta(days=55), now).tallies[0].received == 3

@@ -1,4 +1,4 @@
-"""Recall: what comes up in a conversation, in which order, and what never does."""
+"""Recall: which memories a conversation brings up, in which order, and which never."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Mind:
     ids: dict[str, UUID] = field(default_factory=dict)
 
     def hear(self, *keys: str) -> None:
-        """Store these of the diary, neither indexed nor embedded."""
+        """Store these entries of the diary without indexing or embedding them."""
         sent = self.service.send(self.tenant.tenant_id, *(DIARY[key] for key in keys))
         self.ids |= dict(zip(keys, sent, strict=True))
         ingest.drain()
@@ -52,7 +52,7 @@ class Mind:
         return recall(self.tenant.tenant_id, RecallRequest(list(messages), **more), policy)
 
     def keys(self, *messages: str, policy: Policy | None = None, **more: Any) -> list[str]:
-        """What comes up, the foremost first."""
+        """Return the keys of the recalled memories, best first."""
         names = {memory_id: key for key, memory_id in self.ids.items()}
         return [names[each.id] for each in self.recall(*messages, policy=policy, **more).memories]
 
@@ -90,7 +90,7 @@ def test_what_the_conversation_is_about_comes_up_and_else_nothing_does(
 
 
 NEWS = "Orla said something about walnuts."
-"""No question, so that the usual bar counts."""
+"""Not a question, so that the usual bar applies."""
 
 
 def test_relevance_is_above_the_bar_and_the_policy_moves_it(mind: Mind) -> None:
@@ -119,7 +119,7 @@ def test_a_question_about_somebody_known_has_a_bar_of_its_own(mind: Mind) -> Non
     lower = Policy(recall=Recall(relevance_above=0.0, relevance_above_for_questions=1.0))
     assert (
         len(mind.keys(question, policy=lower)) == 4
-    )  # all that the search finds: a question never needs more than anything else
+    )  # every candidate of the search: the bar for questions is never the higher one
 
 
 def test_the_request_sets_the_bar_and_0_always_gives_the_best(mind: Mind) -> None:
@@ -222,12 +222,12 @@ def test_filters(mind: Mind, filters: dict[str, Any], expected: list[str]) -> No
 
 
 def test_a_long_thread_that_is_left_out_does_not_keep_the_others_from_coming_up(mind: Mind) -> None:
-    """As the conversation's own, which is about the same."""
+    """The conversation's own thread is about the same topic."""
     said = {"thread": "own", "speaker": "Orla"}
     own = [{"text": f"I am Orla and allergic to walnuts, I said {n} times", **said} for n in range(210)]
     mind.service.send(mind.tenant.tenant_id, *own)
     mind.service.work()
-    policy = Policy(recall=Recall(relevance_above=0.0))  # what is said so often tells little
+    policy = Policy(recall=Recall(relevance_above=0.0))  # words that are repeated so often carry little weight
     assert "nuts" in mind.keys("Is Orla allergic to walnuts?", policy=policy, exclude_thread="own")
 
 

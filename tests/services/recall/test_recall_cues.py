@@ -1,4 +1,4 @@
-"""Cues that a model names with its rating: when they are stored and deleted, and which memories they bring to mind."""
+"""Cues that a model names with its rating: when they are stored and deleted, and which memories they recall."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STEMS = ["buffet seafood", "prawn", "sushi"]
 
 
 def store(rated: Rated, *given: str | dict[str, Any], tenant: Tenant | None = None) -> list[UUID]:
-    """Store memories and let the model rate them. Returns their ids."""
+    """Store memories, let the model rate them, and return their ids."""
     ids = rated.send(*given, tenant=tenant)
     while rate.rate():
         pass
@@ -55,7 +55,7 @@ def store(rated: Rated, *given: str | dict[str, Any], tenant: Tenant | None = No
 
 
 def held(rated: Rated, memory_id: UUID) -> tuple[list[str], list[str]]:
-    """A memory's cues and their stems."""
+    """Return a memory's cues and their stems."""
     [row] = rated.service.rows("SELECT inferred_cues, cue_stems FROM scores WHERE memory_id = %s", memory_id)
     return row[0], row[1]
 
@@ -71,7 +71,7 @@ def holders(rated: Rated, *asked: str, most: int = 40, **filters: Any) -> dict[s
         return cues.holders(tx, rated.tenant.tenant_id, asked, request, most)
 
 
-# --- When they are stored ---
+# --- Storing ---
 
 
 def test_a_rating_stores_the_cues_that_come_with_it(rated: Rated) -> None:
@@ -135,7 +135,7 @@ def test_broken_cues_are_left_out_and_counted_and_the_rating_stands(
     assert rated.sources(allergy) == ["llm"]
     assert held(rated, allergy) == stored
     assert metrics.counts()["rating_cues_dropped"] == dropped
-    assert rated.fake.calls == 1, "nobody is asked again for broken cues"
+    assert rated.fake.calls == 1, "broken cues cause no second call"
 
 
 def test_an_answer_without_cues_is_a_rating(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_the_policy_can_do_without(rated: Rated) -> None:
 
 
 def test_cues_cost_few_tokens(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the fake provider counts them, a token for four bytes, with five cues for each memory."""
+    """Counted by the fake provider: one token per four bytes, five cues per memory."""
     score = model.score
     five = ["prawns", "seafood buffet", "sushi", "fish restaurant", "ordering lobster"]
     monkeypatch.setattr(model, "score", lambda memory: score(memory) | {"cues": five})
@@ -176,7 +176,7 @@ def test_cues_cost_few_tokens(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < said_with - said <= 40 * len(texts)
 
 
-# --- When they go ---
+# --- Deletion ---
 
 
 def by_hand(rated: Rated, memory_id: UUID) -> None:
@@ -264,7 +264,7 @@ def test_an_export_says_that_they_are_the_models(rated: Rated, tmp_path: Any) ->
     assert b"prawns" not in portable
 
 
-# --- Whom they find ---
+# --- Lookup ---
 
 
 def test_holders_are_active_pass_the_filters_and_come_the_newest_first(rated: Rated) -> None:
@@ -276,7 +276,7 @@ def test_holders_are_active_pass_the_filters_and_come_the_newest_first(rated: Ra
     fade(rated.service, [b], days=LONG_AGO_DAYS)
     archive_all(rated.tenant.tenant_id)
     assert holders(rated, "prawn") == {"prawn": Holders(2, [c, a])}
-    assert held(rated, b) == (STORED, STEMS), "the archive keeps them"
+    assert held(rated, b) == (STORED, STEMS), "archived memories retain their cues"
     memories.edit(rated.tenant.tenant_id, b, MemoryPatch(tags=("back",)))
     assert holders(rated, "prawn") == {"prawn": Holders(3, [c, b, a])}
 
@@ -340,7 +340,7 @@ def test_the_function_that_reads_them_gives_rows_of_the_own_tenant_alone(rated: 
     assert given(None) == set()
 
 
-# --- What they do to a recall ---
+# --- Effect on a recall ---
 
 
 def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
@@ -349,7 +349,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
         rated.service.work()
         asked = {"messages": [{"role": "user", "content": ORDER}], "explain": True}
         searched = [each["id"] for each in api.post("/v1/search", json={"query": "prawns"}).json()["results"]]
-        assert api.post("/v1/recall", json=asked).json()["memories"] == [], "nobody has rated them yet"
+        assert api.post("/v1/recall", json=asked).json()["memories"] == [], "the memories are unrated so far"
         while rate.rate():
             pass
         answer = api.post("/v1/recall", json=asked)
@@ -359,7 +359,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
         assert "prawn" not in answer.json()["context"]
         assert "seafood" not in answer.text, "no cue is shown"
         again = [each["id"] for each in api.post("/v1/search", json={"query": "prawns"}).json()["results"]]
-        assert sorted(again) == sorted(searched), "a search has nothing to do with cues"
+        assert sorted(again) == sorted(searched), "searches ignore cues"
 
 
 def test_a_memory_outside_the_search_joins_by_its_cue(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:

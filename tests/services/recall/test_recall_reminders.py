@@ -1,4 +1,4 @@
-"""Flags that lead a conversation to memories which share no word with it: when they are set, and what they find."""
+"""Reminder flags bring up memories that share no word with the conversation: when they are set, and what they find."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bring(tenant: Tenant, *messages: str, **more: Any) -> list[UUID]:
     return [each.id for each in recall(tenant.tenant_id, request, Policy()).memories]
 
 
-# --- When they are set ---
+# --- Setting ---
 
 
 def test_they_are_set_once_a_memory_is_indexed_also_where_the_caller_scored_it(
@@ -87,7 +87,7 @@ def test_flags_of_an_older_text_are_not_written(service: Service, tenant: Tenant
 
 
 def test_memories_that_are_indexed_again_get_flags_they_lack(service: Service, tenant: Tenant) -> None:
-    """As the migration queues those that were stored before it."""
+    """The migration queues older memories for indexing in this way."""
     ids = store(service, tenant, ALLERGY, BOAT)
     service.rows("UPDATE memory_state SET reminders = NULL")
     with database.tenant(tenant.tenant_id) as tx:
@@ -118,7 +118,7 @@ def test_a_summary_has_those_of_its_own_text_when_it_is_made_and_made_again(serv
     assert flags(service, summary) == [read_flags("on Mondays")]
 
 
-# --- Whom they find ---
+# --- Lookup ---
 
 
 def held(tenant: Tenant, flag: int, most: int = 40, **filters: Any) -> tuple[int, list[UUID]]:
@@ -157,7 +157,7 @@ def test_the_deleted_the_archived_and_those_of_others_are_no_holders(service: Se
     assert held(tenant, EAT) == (2, [there, away])
 
 
-# --- What it does to a recall ---
+# --- Effect on a recall ---
 
 
 def test_a_memory_without_a_word_or_a_meaning_in_common_comes_up_by_a_bridge(service: Service, tenant: Tenant) -> None:

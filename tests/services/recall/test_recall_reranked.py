@@ -1,4 +1,4 @@
-"""The operator's reranker in a recall: it orders what is relevant enough, and nothing changes when it fails."""
+"""The operator's reranker in a recall orders the sufficiently relevant memories; a failure changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RERANKED = Policy(ranking=Ranking(rerank=5))
 
 
 class Judge:
-    """A reranker that scores the least relevant highest, unless a test sets its answer."""
+    """A reranker that scores the least relevant text highest, unless a test sets its answer."""
 
     model = "judge"
     priced_as: str | None = None

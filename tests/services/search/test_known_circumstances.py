@@ -1,4 +1,4 @@
-"""Policies and spaces that a search remembers, and changes by other processes."""
+"""Policies and spaces cached by a search, and changes made by other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["shelf"]
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Circumstances]:
-    """Return the circumstances that are read from the database, as they are read."""
+    """The circumstances read from the database, in the order of the reads."""
     found: list[Circumstances] = []
     read = circumstances.read
 
@@ -49,7 +49,7 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     shelf.index()
     shelf.embed()
     [first] = shelf.search("green tea", explain=True)
-    # As another process writes it: this process isn't notified.
+    # Simulates a write by another process, of which this process isn't notified.
     written = Policy().model_copy(update={"ranking": Policy().ranking.model_copy(update={"words": 0.9})})
     with shelf.transaction() as tx:
         policies.add(tx, shelf.tenant_id, 2, written)
@@ -58,7 +58,7 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     assert first.explain is not None
     assert second.explain is not None
     assert second.explain["words"] == pytest.approx(0.9 / Policy().ranking.words * first.explain["words"])
-    assert len(reads) == 1, "what was remembered is of no use any more"
+    assert len(reads) == 1, "the cached circumstances are outdated"
 
 
 @pytest.mark.parametrize("minutes", [-30, 30])
@@ -90,7 +90,7 @@ def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
     shelf.put("tea", "Ann likes green tea")
     shelf.index()
     shelf.embed()
-    assert shelf.found("verdant beverage") == ["tea"], "by the space that has come meanwhile"
+    assert shelf.found("verdant beverage") == ["tea"], "found by the newly assigned space"
 
 
 def test_what_is_remembered_stays_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Modes of ranking through the service: strength that counts, spreading, tiers, and searches as of another moment."""
+"""Ranking modes through the service: strength, spreading, tiers, and searches as of another moment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_of_two_equally_relevant_memories_the_used_one_comes_first(service: Serv
     tenant = service.tenant()
     first, second = put(service, tenant, *[{"text": KETTLE, "salience": 0.5}] * 2)
     age(service, 20, first, second)
-    assert ids(found(tenant, weights=None)) == [second, first], "ties go to the later one"
+    assert ids(found(tenant, weights=None)) == [second, first], "ties are won by the later memory"
     service.rows("UPDATE memory_state SET accessed_at = now(), anchored_at = now() WHERE memory_id = %s", first)
     results = found(tenant)
     assert ids(results) == [first, second]
@@ -167,7 +167,7 @@ def test_only_wanted_tiers_are_searched(service: Service) -> None:
     attic.archive_all(tenant.tenant_id)
     service.rows("UPDATE memory_state SET tier = 'cold' WHERE memory_id = %s", cold)
     assert ids(found(tenant)) == [active]
-    assert ids(found(tenant, limit=1)) == [active], "the others take no place"
+    assert ids(found(tenant, limit=1)) == [active], "the others don't take up places"
     assert [(result.id, result.tier) for result in found(tenant, tiers=("archived",))] == [(archived, "archived")]
     assert set(ids(found(tenant, tiers=("active", "cold"), after=datetime(2000, 1, 1, tzinfo=UTC)))) == {active, cold}
     assert set(ids(found(tenant, tiers=("active", "archived")))) == {active, archived}

@@ -1,4 +1,4 @@
-"""Queries out of the ordinary, each with what it finds written down."""
+"""Unusual queries, each with its expected results."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SAID = {
     "door": "The lighthouse keeper painted the door green",
 }
 WORDS = Policy(ranking=Ranking(relevance=0, soft_words=0, actor=0, when=0))
-"""By words alone, so that what isn't expected isn't found either."""
+"""Ranks by words only, so that unexpected memories aren't found."""
 
 
 @pytest.fixture(scope="module")
 def standing(standing_database: str) -> Iterator[Shelf]:
-    """All of the above, indexed and embedded; nothing is to be changed."""
+    """Every memory above, indexed and embedded; tests must not change it."""
     with standing_on(standing_database):
         shelf = Shelf()
         for key, said in SAID.items():
@@ -64,7 +64,7 @@ def standing(standing_database: str) -> Iterator[Shelf]:
 
 @pytest.fixture
 def own(standing: Shelf) -> Shelf:
-    """An empty tenant for a test that changes something."""
+    """An empty tenant for a test that makes changes."""
     return Shelf()
 
 
@@ -75,7 +75,7 @@ def by_words(shelf: Shelf, query: str, **fields: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        # scripts without blanks, and with endings
+        # scripts without spaces, and scripts with inflected endings
         ("喝茶", ["zh"]),
         ("茶", ["zh"]),
         ("咖啡喜欢", ["zh"]),
@@ -96,7 +96,7 @@ def by_words(shelf: Shelf, query: str, **fields: Any) -> list[str]:
         ("κοσμε", ["el"]),
         ("café", ["cafe"]),
         ("CAFE zurich", ["cafe"]),
-        ("STRASSE", []),  # ß and ss are two spellings; with the language german they are one
+        ("STRASSE", []),  # ß and ss are two spellings, which only the language german unifies
         ("straße", ["street"]),
         ("istanbul", ["istanbul"]),
         ("inv2026", ["wide"]),
@@ -105,7 +105,7 @@ def by_words(shelf: Shelf, query: str, **fields: Any) -> list[str]:
         ("René", ["composed"]),
         ("rene", ["composed"]),
         # signs
-        ("🔥", []),  # no word; its meaning finds it
+        ("🔥", []),  # has no word, only a meaning
         ("🎉 harbour", ["party"]),
         ("100%", ["signs"]),
         ("under_score", ["signs"]),
@@ -139,13 +139,13 @@ def by_words(shelf: Shelf, query: str, **fields: Any) -> list[str]:
         ("2.3.1", []),  # PostgreSQL reads v2.3.1 as one word
         ("v2.3.1", ["price"]),
         ("1,200.50", ["price"]),
-        # nothing there
+        # no match
         ("", []),
         (" \t\n", []),
         ("?!… —", []),
         ("the and of", []),
         ("zeppelin", []),
-        (LONG_WORD, []),  # longer than a word of PostgreSQL can be
+        (LONG_WORD, []),  # longer than any word that PostgreSQL indexes
     ],
 )
 def test_words(standing: Shelf, query: str, expected: list[str]) -> None:
@@ -175,7 +175,7 @@ def test_of_a_very_long_query_the_rarest_words_count(standing: Shelf) -> None:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Return how many functions of Python and of C a piece of work calls in this thread."""
+    """Return the number of Python and C functions that `work` calls in this thread."""
     called = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -216,7 +216,7 @@ def test_what_was_deleted_a_moment_ago_is_never_found(own: Shelf) -> None:
     own.embed()
     memories.delete(own.tenant_id, own.ids["gone"])
     assert "gone" not in own.found("zeppelin landed")
-    assert by_words(own, "landed") == []  # its neighbours don't say it either
+    assert by_words(own, "landed") == []  # the word is in no neighbour's context either
 
 
 def test_what_is_not_embedded_yet_is_found_by_words_what_is_not_indexed_by_meaning(own: Shelf) -> None:

@@ -1,4 +1,4 @@
-"""Priming: under `cmm`, what a conversation has found lately counts more; Redis forgets it, and holds no words."""
+"""Priming under `cmm`: memories found earlier in a conversation rank higher; Redis stores only ids, for an hour."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_is_kept_of_a_session_is_bounded(
     found(tenant, "red wagon", turn=11)
     assert kept() == [1, 11]
     found(tenant, "wagon wheels", turn=12)
-    assert kept() == [11, 12], "of turns that prime no more, nothing is kept"
+    assert kept() == [11, 12], "turns that no longer prime are removed"
     monkeypatch.setattr("app.clients.redis.priming.ACTIVATED_MAX", 3)
     found(tenant, "red kettle wagon drums wheels", turn=13, limit=2)
     found(tenant, "kettle drums", turn=14)

@@ -1,4 +1,4 @@
-"""A second look at the best results: who takes it, what it changes, what it costs, and that it may fail."""
+"""Reranking of the best results: which searches use it, what it changes and costs, and that it may fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXTS = {
 
 
 class Judge:
-    """A reranker that answers as it is told to; it likes the texts that come last unless told otherwise."""
+    """A reranker with a configurable answer; by default it prefers the texts at the end."""
 
     model = "judge"
     priced_as: str | None = None
@@ -82,13 +82,13 @@ def search(shelf: Shelf, policy: Policy | None = None, **more: int | bool) -> Fo
 
 @pytest.fixture
 def plain(memories: Shelf) -> list[str | None]:
-    """The order that the search gives by itself."""
+    """Return the order of the search without a reranker."""
     found = keys(search(memories))
     assert len(found) >= 3
     return found
 
 
-# --- What it changes ---
+# --- Effect on the order ---
 
 
 def test_the_reranker_re_orders_the_best(memories: Shelf, judge: Judge, plain: list[str | None]) -> None:
@@ -98,7 +98,7 @@ def test_the_reranker_re_orders_the_best(memories: Shelf, judge: Judge, plain: l
     [(query, texts)] = judge.asked
     assert query == "piano lessons"
     assert [text.removeprefix("Ann: ") for text in texts] == [TEXTS[str(key)] for key in plain[:2]]
-    assert "Ann: lessons for" in "".join(texts), "with the speaker in front"
+    assert "Ann: lessons for" in "".join(texts), "the text starts with the speaker"
 
 
 def test_what_was_behind_the_limit_may_come_to_the_front(memories: Shelf, judge: Judge, plain: list[str]) -> None:
@@ -143,7 +143,7 @@ def test_without_a_reranker_a_search_that_wants_one_is_as_any(memories: Shelf, p
     assert (keys(found), found.reranked, logged) == (plain, False, [])
 
 
-# --- What goes wrong ---
+# --- Failures ---
 
 
 def _raise(error: Exception) -> list[float]:
@@ -196,17 +196,17 @@ def test_one_that_keeps_failing_is_left_alone(service: Service, memories: Shelf,
     assert [line["reason"] for line in logged][2:] == ["circuit_open"] * 2
 
 
-# --- What it costs ---
+# --- Cost ---
 
 
 def booked(service: Service) -> list[tuple[object, ...]]:
-    """Tenant, purpose, model, calls, memories of each row."""
+    """Return tenant, purpose, model, calls and memories of each usage row."""
     return [tuple(row) for row in service.rows("SELECT tenant_id, purpose, model, calls, memories FROM usage")]
 
 
 @contextmanager
 def asking(service: Service, **values: object) -> Iterator[FakeProvider]:
-    """A chat model is the reranker, behind a provider that does as it is told."""
+    """Configure a chat model of a fake provider as the reranker."""
     with provider() as fake:
         service.configure(reranker="llm", reranker_model="small", openai_base_url=fake.url, **values)
         reranker.cache_clear()
@@ -218,7 +218,7 @@ def test_a_chat_model_re_orders_on_the_tenants_account(service: Service, memorie
     with asking(service) as fake:
         found = search(memories, rerank=3)
         assert found.reranked
-        assert keys(found)[0] == "short", "of whose words the query has all"
+        assert keys(found)[0] == "short", "this text contains every word of the query"
         assert booked(service) == [(memories.tenant_id, "rerank", "small", 1, 3)]
         fake.control.set(mode="garbage")
         assert keys(search(memories, rerank=3)) == plain
@@ -227,7 +227,7 @@ def test_a_chat_model_re_orders_on_the_tenants_account(service: Service, memorie
             assert keys(search(memories, rerank=3)) == plain
         assert [line["reason"] for line in logged] == ["garbage, not JSON"]
         [(*_, calls, _)] = booked(service)
-        assert calls == 2, "an answer without sense was paid for too"
+        assert calls == 2, "an invalid answer is billed too"
 
 
 def test_without_a_budget_nobody_is_asked(service: Service, memories: Shelf, plain: list[str]) -> None:

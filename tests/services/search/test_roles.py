@@ -1,4 +1,4 @@
-"""Roles of speakers from the request to the search: stored, updated, left out of words, left out of searches."""
+"""Roles of speakers: stored, updated, excluded from indexed words, and filtered by searches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def stored(tenant: Tenant, memory_id: UUID) -> Stored:
 
 
 def every_speaker(service: Service, tenant: Tenant) -> dict[UUID, str]:
-    """Much the same text said by each of `SPEAKERS`, by its id: a recall brings equal texts once."""
+    """Store nearly the same text by each of `SPEAKERS`, and map ids to speakers.
+
+    The texts differ since a recall returns equal texts once.
+    """
     said = ({"text": f"{ZEBRA}{'!' * n}", **given} for n, given in enumerate(SPEAKERS.values()))
     ids = service.send(tenant.tenant_id, *said)
     service.work()
@@ -68,7 +71,7 @@ def find_speakers(tenant: Tenant, said: dict[UUID, str], **given: Any) -> set[st
     return {said[result.id] for result in search(tenant.tenant_id, SearchRequest("zebra noon", limit=50, **given))}
 
 
-# --- Stored ---
+# --- Storing ---
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
@@ -146,7 +149,7 @@ def test_summaries_and_ratings_read_the_role_where_there_is_no_name(service: Ser
     assert {said[each.memory_id]: each.speaker for each in unrated} == expected
 
 
-# --- Neither words nor vectors have the name of a role ---
+# --- Names of roles are neither indexed nor embedded ---
 
 
 def test_names_of_roles_are_neither_indexed_nor_embedded(service: Service, tenant: Tenant) -> None:
@@ -158,7 +161,7 @@ def test_names_of_roles_are_neither_indexed_nor_embedded(service: Service, tenan
         asked = SearchRequest(name, mode="lexical", roles=(*ROLES, None))
         assert search(tenant.tenant_id, asked) == []
     word: str
-    for word in ("Ann", "user"):  # the last as `User`, which is no role's name
+    for word in ("Ann", "user"):  # the last speaker is `User`, which is not the name of a role
         asked = SearchRequest(word, mode="lexical", limit=1)
         [result] = search(tenant.tenant_id, asked)
         assert result.id == ids[4 + (word == "user")]

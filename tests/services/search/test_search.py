@@ -1,4 +1,4 @@
-"""Search: what is found, in which order, and what never is."""
+"""Search: which memories are found, in which order, and which never."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["shelf"]
 
 @pytest.fixture
 def diary(shelf: Shelf) -> Shelf:
-    """A few memories of two people and three subjects, indexed and embedded."""
+    """A few memories of two people on several topics, indexed and embedded."""
     shelf.put("puppy", "I adopted a puppy called Biscuit", speaker="Ann", subject="ann", thread="pets")
     shelf.put("vet", "Which vet do you go to?", speaker="Bob", subject="bob", thread="pets")
     shelf.put("piano", "My piano lessons start on Tuesday", speaker="Ann", subject="ann", kind="episodic")

@@ -1,4 +1,4 @@
-"""Replays of recorded searches: they rank as searches do, under the policy in force and under others."""
+"""Replays of recorded searches rank as searches do, under the policy in force and under others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Recorder:
         service.rows(AGE, oldest)
 
     def search(self, query: str, **more: Any) -> list[UUID]:
-        """Search and record. Returns the ids of the results."""
+        """Search and record; return the ids of the results."""
         request = SearchRequest(query, **more)
         at = datetime.now(UTC)
         found = search.find(self.tenant_id, request)
@@ -77,7 +77,7 @@ class Recorder:
         return [result.id for result in found.results]
 
     def real(self, among: Sequence[UUID], query: str, **more: Any) -> list[UUID]:
-        """Search without recording. Returns those of some memories that are found, in their order."""
+        """Search without recording; return the ids of the results that are in `among`, in order."""
         found = search.search(self.tenant_id, SearchRequest(query, limit=100, **more))
         return [result.id for result in found if result.id in set(among)]
 
@@ -103,7 +103,7 @@ def test_the_policy_in_force_ranks_as_the_search_did(recorder: Recorder, mode: A
     assert [list(pair.after) for pair in found.pairs] == answered
     assert (found.comparison.searches, found.comparison.as_answered) == (len(QUERIES), len(QUERIES))
     assert found.comparison.changed == {1: 0, 5: 0, 10: 0}
-    assert max(len(pair.before) for pair in found.pairs) > 20, "there is something to order"
+    assert max(len(pair.before) for pair in found.pairs) > 20, "the results can be ordered in several ways"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,9 @@ def test_corrections_stand_above_what_they_correct_in_a_replay_too(service: Serv
     assert list(pair.before[:20]) == answered
     unplaced = replace(record.candidates, corrections=())
     by_score = order(unplaced, recorder.policy.ranking, recorder.policy)
-    assert [record.candidates.memory_ids[place] for place in by_score] != list(pair.before), "by score it stood below"
+    assert [record.candidates.memory_ids[place] for place in by_score] != list(pair.before), (
+        "by score alone the correction ranks lower"
+    )
 
 
 def test_what_spreading_brings_along_is_no_part_of_a_replay(recorder: Recorder) -> None:
@@ -173,7 +175,7 @@ def test_what_spreading_brings_along_is_no_part_of_a_replay(recorder: Recorder) 
     found = recorder.replay()
     for pair, results in zip(found.pairs, answered, strict=True):
         assert pair.before[0] == results[0]
-    assert found.comparison.as_answered < len(QUERIES), "which it tells"
+    assert found.comparison.as_answered < len(QUERIES), "and the comparison reports it"
 
 
 def test_a_change_of_forgetting_is_replayed_as_if_it_had_held_since_the_last_uses(service: Service) -> None:
@@ -187,7 +189,7 @@ def test_a_change_of_forgetting_is_replayed_as_if_it_had_held_since_the_last_use
     changed = 0
     for query, pair in zip(QUERIES, found.pairs, strict=True):
         assert list(pair.before) == recorder.real(pair.before, query, weights=strong)
-        # All is forgotten by then, so that strength lifts nothing.
+        # By then all is forgotten, so strength raises no result.
         assert list(pair.after) == recorder.real(pair.after, query, weights=Weights(strength=0.0))
         changed += list(pair.before) != list(pair.after)
     assert changed > 0

@@ -1,4 +1,4 @@
-"""A change to a memory is visible to the next search: in what it says itself, and in its neighbours' context."""
+"""The next search sees a change to a memory, both in its own text and in its neighbours' context."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Change = Callable[[Service, Tenant, dict[str, UUID]], None]
 
 
 class Kept(NamedTuple):
-    """What search knows of a memory."""
+    """The index rows of a memory."""
 
     own: str | None
     words: str | None
@@ -45,14 +45,14 @@ class Kept(NamedTuple):
 
 
 def talk(**changed: dict[str, Any]) -> Talk:
-    """Six turns of one thread, of which some differ."""
+    """Return six turns of one thread, with these changes."""
     when = "2026-03-07T12:00:00Z"
     plain = {"thread": "t", "speaker": "Ann", "occurred_at": when}
     return {key: {"text": text, "external_id": key, **plain, **changed.get(key, {})} for key, text in SAID.items()}
 
 
 def told(service: Service, turns: Talk, gone: str = "") -> tuple[Tenant, dict[str, UUID]]:
-    """A tenant that knows these turns, and was never told those that are gone."""
+    """Create a tenant with these turns except those in `gone`; return it and the ids by key."""
     tenant = service.tenant()
     keys = [key for key in ORDER if key not in gone]
     ids = service.send(tenant.tenant_id, *(turns[key] for key in keys))
@@ -75,7 +75,7 @@ def counts(service: Service, tenant: Tenant) -> dict[str, int]:
 
 
 def patch(**fields: Any) -> Change:
-    """A PATCH of the turn c."""
+    """Return a change that patches turn c."""
 
     def edit(_: Service, tenant: Tenant, ids: dict[str, UUID]) -> None:
         memories.edit(tenant.tenant_id, ids["c"], MemoryPatch(**fields))
@@ -88,7 +88,7 @@ def delete(key: str) -> Change:
 
 
 def again(**fields: Any) -> Change:
-    """The turn c once more under its external id, stored and not enriched yet."""
+    """Return a change that sends turn c again by its external id, stored but not yet enriched."""
 
     def send(service: Service, tenant: Tenant, _: dict[str, UUID]) -> None:
         service.send(tenant.tenant_id, talk(c=fields)["c"])
@@ -99,7 +99,7 @@ def again(**fields: Any) -> Change:
 
 OTHER = {"text": "Quantum physics is hard"}
 CHANGES: dict[str, tuple[Change, Talk, str, str]] = {
-    # the change, the turns as if they had been so from the start, those that are gone, those without meaning for now
+    # name: (change, turns as if they had been so from the start, deleted turns, turns without a vector for now)
     "text": (patch(**OTHER), talk(c=OTHER), "", "abcde"),
     "speaker": (patch(speaker="Bob"), talk(c={"speaker": "Bob"}), "", "abcde"),
     "thread": (patch(thread="u"), talk(c={"thread": "u"}), "", "abcde"),
@@ -166,7 +166,7 @@ def test_a_callers_vector_of_a_neighbour_stays(service: Service) -> None:
 def test_a_vector_made_of_what_was_changed_meanwhile_isnt_written(
     service: Service, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The change comes after the embedder was given the turns, and before their vectors are written."""
+    """The change comes after the embedder received the turns and before their vectors are written."""
     tenant, ids = told(service, talk())
     change, _, _, unembedded = CHANGES[name]
     embed_memories = StaticEmbedder.embed_memories

@@ -1,4 +1,4 @@
-"""The audit of a tenant: entered in the transaction that acts, chained, and found out when anything is altered."""
+"""A tenant's audit chain: written in the acting transaction, and any alteration is detected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def enter(tenant_id: UUID, times: int = 1) -> Place:
 
 
 def whole(tenant_id: UUID, limit: int = 2, anchor: Place | None = None) -> Verified:
-    """The chain looked at page by page."""
+    """Verify the whole chain, page by page."""
     found = audit.verify(tenant_id, limit=limit, anchor=anchor)
     while not found.finished:
         found = audit.verify(tenant_id, found.place, limit, anchor)
@@ -40,7 +40,7 @@ def whole(tenant_id: UUID, limit: int = 2, anchor: Place | None = None) -> Verif
 
 @contextmanager
 def tampering(service: Service) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    """What a superuser can do."""
+    """A superuser's connection, which can tamper with the audit."""
     with psycopg.connect(service.database_url) as owner:
         owner.execute("SET session_replication_role = replica")
         yield owner
@@ -48,7 +48,7 @@ def tampering(service: Service) -> Iterator[psycopg.Connection[tuple[object, ...
 
 @pytest.fixture
 def tenant_id(service: Service) -> UUID:
-    """Of a tenant whose chain has seven entries, the making of it and of its key among them."""
+    """A tenant whose chain has seven entries, including its creation and that of its key."""
     made = service.tenant().tenant_id
     [last] = service.rows("SELECT coalesce(max(seq), 0) FROM audit WHERE tenant_id = %s", made)
     enter(made, 7 - last[0])
@@ -80,7 +80,7 @@ def test_a_tenant_without_a_chain_is_well(service: Service) -> None:
         ("DELETE FROM audit WHERE seq <= 2", 1, "it is missing"),
         ("DELETE FROM audit WHERE seq = 7", 7, "it is missing, at the end"),
         ("DELETE FROM audit", 1, "it is missing"),
-        ("DELETE FROM audit; DELETE FROM audit_heads", None, ""),  # a chain alone can't tell: see the anchor
+        ("DELETE FROM audit; DELETE FROM audit_heads", None, ""),  # the chain itself can't reveal this; an anchor can
         ("UPDATE audit_heads SET seq = 6", 6, "it isn't the one that was written last"),
         ("DELETE FROM audit_heads", 1, "it wasn't entered"),
     ],

@@ -1,4 +1,4 @@
-"""Who was sent a tenant's memories: model providers that were called, and the store of what is cold and of exports."""
+"""Recipients of a tenant's memories: model providers that were called, and the store of cold memories and exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gains along links: what is linked to a used memory is stabler after, where the model has such a gain."""
+"""Gains along links: memories linked to a used one become more stable, in models with such a gain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECAYING = policy("memory_decay")
 
 
 def linked(service: Service, tenant: Tenant, *pairs: tuple[int, int]) -> list[UUID]:
-    """Five memories with links between them."""
+    """Store five memories with links between these pairs."""
     ids = sorted(service.send(tenant.tenant_id, *"abcde"))
     service.work()
     links.add(tenant.tenant_id, [NewLink(ids[one], ids[other]) for one, other in pairs])
@@ -40,7 +40,7 @@ def linked(service: Service, tenant: Tenant, *pairs: tuple[int, int]) -> list[UU
 
 
 def use(tenant: Tenant, *requests: Mapping[UUID, float], on: float = 0) -> int:
-    """How many memories gain by requests that used memories so many days ago; `on` days from now."""
+    """Apply requests that used memories this many days before `on`, and return how many linked memories gain."""
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp() + on * DAY_SECONDS
         times = strengths.timeline(tx, tenant.tenant_id)

@@ -1,4 +1,4 @@
-"""The curve of a memory agrees with the service: what its strength was, is, and will be."""
+"""A memory's strength curve agrees with the service about the past, the present and the future."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
 
 class Life:
-    """A memory whose strength is asked for again and again, and a clock."""
+    """A memory whose strength is recorded over time, and its clock."""
 
     def __init__(self, aged: Aged, memory_id: UUID) -> None:
         self._aged = aged
@@ -35,7 +35,7 @@ class Life:
         self.was: list[tuple[float, float]] = []
 
     def until(self, day: float) -> None:
-        """Let time pass; strength is asked for on the way, and at its end."""
+        """Advance the clock to this day; record the strength on the way and at the end."""
         passed = (self._aged.now - START).total_seconds() / DAY_SECONDS
         for share in (0.3, 0.8, 1.0):
             self._aged.now = days(passed + share * (day - passed))
@@ -58,7 +58,7 @@ class Life:
 
 @pytest.fixture(params=PROFILES)
 def lived(request: pytest.FixtureRequest, service: Service, monkeypatch: pytest.MonkeyPatch) -> Life:
-    """A memory that was used, reviewed, edited, swept and restored under a model of forgetting, and under another."""
+    """A memory that was used, reviewed, edited, swept and restored under one model of forgetting and then another."""
     profile = request.param
     aged = Aged(service, monkeypatch, policy(profile))
     [memory_id] = aged.remember(0, salience=0.4)
@@ -94,7 +94,10 @@ def policy(profile: str) -> Policy:
 
 
 def around(found: Course, moment: float) -> tuple[float, float, bool]:
-    """Strength drawn right before and after a moment, or at the points next to it; and whether it is drawn itself."""
+    """Return the curve's strength right before and after a moment, and whether it has a point there.
+
+    Without a point, the strengths are those of the adjacent points.
+    """
     points = [*found.past, *found.ahead]
     moments = np.array([point.at for point in points])
     first, last = np.searchsorted(moments, moment - 1e-3), np.searchsorted(moments, moment + 1e-3)

@@ -1,4 +1,4 @@
-"""Models of forgetting from outside: a package, a file, and those that aren't fit."""
+"""External models of forgetting: from a package, from a file, and rejected ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEMORIES = 40
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test loads, the next one doesn't have."""
+    """Unload every model after each test."""
     yield
     plugins.forget()
     for name in ("half_life", "misfit"):
@@ -49,7 +49,7 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The example's package as pip would have installed it: its module, and what its metadata says."""
+    """The example's package as installed by pip: its module and its metadata."""
     (tmp_path / "half_life.py").write_text((EXAMPLE / "half_life.py").read_text())
     install(tmp_path, "half_life = half_life:profile")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -64,7 +64,7 @@ def install(folder: Path, entry_points: str) -> None:
 
 
 def misfit(folder: Path, code: str) -> None:
-    """A package whose module `misfit` holds this beside the example's model."""
+    """Install a package whose module `misfit` extends the example's model with this code."""
     (folder / "misfit.py").write_text(f"from half_life import *\n{code}\n")
     install(folder, "misfit = misfit:profile")
 
@@ -136,7 +136,7 @@ def test_a_file_is_offered_under_its_name_and_stepped_by_ticks(service: Service)
         by_hand.append(amount)
     moment = start.anchored_at + 5 * DAY_SECONDS
     np.testing.assert_allclose(model.strength(start, moment), by_hand, rtol=1e-9)
-    assert math.isfinite(model.refresh_seconds), "a sweep anchors it anew"
+    assert math.isfinite(model.refresh_seconds), "a sweep moves its anchor"
     due = model.due_at(start, 1e-6)
     np.testing.assert_allclose(
         due, start.anchored_at + 8 * DAY_SECONDS + 0.001, err_msg="it looks no further than that"
@@ -297,7 +297,7 @@ def test_two_of_one_name_are_refused(service: Service, installed: Path) -> None:
         plugins.load()
 
 
-# --- A model that is gone ---
+# --- A missing model ---
 
 
 def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_work(
@@ -340,7 +340,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     plugins.load()
     service.rows("UPDATE tenant_work SET claimed_until = now()")
     service.work()
-    assert service.one(unscored, lost.tenant_id) == 0, "what waited is done as soon as the model is back"
+    assert service.one(unscored, lost.tenant_id) == 0, "pending work is done as soon as the model is back"
     assert strength_of(lost.tenant_id, 0).size == MEMORIES
     assert (list(checkup.missing_dynamics()), checkup.dynamics().level) == ([], "ok")
 

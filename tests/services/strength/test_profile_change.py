@@ -1,4 +1,4 @@
-"""A tenant changes its model of forgetting: strength stays as it is at that moment, whatever the two models are."""
+"""A change of the model of forgetting preserves the strength at that moment, between any two models."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_strength_is_the_same_just_before_and_just_after(service: Service, sourc
     held, after = held_by(tenant.tenant_id)
     at = outcome.era.since
     was, now = strength(held, before, at), strength(held, after, at)
-    # The one thing that isn't kept: mnemex multiplies by the multiplier, 0 too.
+    # The one exception: mnemex multiplies by the multiplier, even if it is 0.
     kept = np.full(MEMORIES, True) if target != "mnemex" else held.state.multiplier > 0
     np.testing.assert_allclose(now[kept], was[kept], rtol=1e-9, atol=1e-12)
     assert (now[~kept] == 0).all()
     assert np.ptp(was) > 0.5, "strengths of all sizes"
-    # What came before isn't rewritten; ticks aside, nothing jumps.
+    # The past isn't rewritten; strength doesn't jump, apart from ticks.
     np.testing.assert_array_equal(strength(held, after, at - 0.001), strength(held, before, at - 0.001))
     if source != "memory_decay":
         np.testing.assert_allclose(strength(held, after, at - 0.001)[kept], now[kept], atol=1e-6)
@@ -92,5 +92,5 @@ def test_through_all_four_and_back_nothing_is_lost_but_what_must_be(service: Ser
     assert [era.version for era in after.eras] == [0, 1, 2, 3, 4, 5]
     kept = held.state.multiplier > 0
     at = soon.timestamp() + 3 * 60
-    # A few minutes of other laws in between.
+    # In between, a few minutes of other laws apply.
     np.testing.assert_allclose(strength(held, after, at)[kept], strength(held, before, at)[kept], atol=1e-3)

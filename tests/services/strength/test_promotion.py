@@ -1,4 +1,4 @@
-"""The flag of memories that have earned a place for good, with its reason (seeds 000 and 001)."""
+"""The promotion flag with its reason (seeds 000 and 001)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
 
 def reasons(name: str, uses: list[int], days: list[float], multiplier: float = 1.0) -> list[str]:
-    """Of memories used so often, and created so many days before now."""
+    """Return the reason of each memory with this many uses, created this many days ago."""
     state = new(np.zeros(len(uses)) - np.array(days) * DAY_SECONDS, multiplier=multiplier)
     used = replace(state, access_count=np.array(uses, np.float64))
     return list(promoted_for(profile(name), used, 0.0))
@@ -31,7 +31,7 @@ def reasons(name: str, uses: list[int], days: list[float], multiplier: float = 1
 
 @pytest.mark.parametrize("name", ["spec", "cmm", "memory_decay"])
 def test_five_uses_within_two_weeks_promote(name: str) -> None:
-    """Whatever is new is as strong as can be there, so strength says nothing."""
+    """A new memory always has the highest strength, so strength promotes nothing here."""
     assert reasons(name, [0, 4, 5, 9, 5, 5], [0, 1, 1, 1, 14, 14.1]) == ["", "", "uses", "uses", "uses", ""]
 
 
@@ -42,7 +42,7 @@ def test_in_mnemex_the_score_promotes_as_well() -> None:
 
 
 def flag(tenant: Tenant, memory_id: UUID, uses: int) -> list[UUID]:
-    """What is flagged after so many uses."""
+    """Set the number of uses, and return the memories that are flagged."""
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp()
         times = strengths.timeline(tx, tenant.tenant_id)

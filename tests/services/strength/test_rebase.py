@@ -1,4 +1,4 @@
-"""Rebase: an older policy's memories come to the one in force, strength for strength, and a night knows when."""
+"""Rebase: memories under an older policy move to the policy in force without a change of strength."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRICT = Policy(tiers=Tiers(0.9, 0.8, 0.01), protection=Protection(grace_days=0)
 
 @pytest.fixture
 def many(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> Aged:
-    """Twenty-three memories in pages of five, all looked at under the first policy; the second holds since today."""
+    """Twenty-three memories in pages of five, swept under the first policy; the second policy holds since day 0."""
     monkeypatch.setattr(rebase, "ROWS", 5)
     aged.remember(*np.linspace(-60, -1, 23))
     nights.run(aged.tenant_id)
@@ -42,14 +42,14 @@ def many(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> Aged:
 
 
 class Run:
-    """A job whose steps are taken one by one."""
+    """A job, stepped by hand."""
 
     def __init__(self, aged: Aged, kind: str = rebase.KIND, parameters: dict[str, Any] | None = None) -> None:
         self.job = Job(uuid4(), aged.tenant_id, kind, parameters or {}, {}, None, 0)
         self.steps: list[Step] = []
 
     def step(self) -> bool:
-        """Take one; whether there are more."""
+        """Run one step, and return True if the job is unfinished."""
         job, done = self.job, runner.KINDS[self.job.kind].step(self.job)
         self.steps.append(done)
         total = job.total if done.total is None else done.total
@@ -163,18 +163,18 @@ def test_deleted_memories_are_left_out(many: Aged) -> None:
 
 
 def test_one_that_is_deleted_while_the_rebase_waits_for_it_stays_deleted(many: Aged) -> None:
-    """The row's lock is waited for; what is read then is the row as the deletion has left it."""
+    """The rebase waits for the row's lock, and then reads the row as the deletion left it."""
     [memory_id] = many.service.rows("SELECT memory_id FROM memory_state ORDER BY memory_id LIMIT 1")[0]
     with database.tenant(many.tenant_id) as tx:
         driver(tx).execute("UPDATE memory_state SET tier = 'deleted' WHERE memory_id = %s", [memory_id])
         with database.tenant(many.tenant_id) as other:
             held = pages.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
-            assert memory_id in held.ids, "not known yet to who doesn't wait"
+            assert memory_id in held.ids, "a reader without a lock doesn't see the deletion yet"
     with database.tenant(many.tenant_id) as tx:
         assert memory_id not in states.lock_older(tx, many.tenant_id, 2, NIL, 5).ids
 
 
-# --- When it is due ---
+# --- When a rebase is due ---
 
 
 def test_it_is_due_until_it_has_been_done_for_the_version_or_a_later_one(many: Aged) -> None:
@@ -185,7 +185,7 @@ def test_it_is_due_until_it_has_been_done_for_the_version_or_a_later_one(many: A
     assert is_due(many, 3)
     Run(many).end()
     many.service.rows("UPDATE policies SET rebased_at = NULL WHERE version = 2")
-    assert not is_due(many, 2), "nothing can be left under an older one"
+    assert not is_due(many, 2), "the rebase to a later version includes it"
 
 
 def test_an_unfinished_one_is_due_still(many: Aged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_an_unfinished_one_is_due_still(many: Aged, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_night_after_a_new_policy_rebases_before_it_sweeps(many: Aged) -> None:
-    """What the older policy says of a memory's next moment is too late."""
+    """The due date that the older policy gave each memory is too late."""
     many.service.rows("UPDATE memory_state SET next_due_at = 'infinity'")
     assert nights.run(many.tenant_id)["sweep"] == 23
     assert set(versions(many)) == {2}
@@ -218,10 +218,10 @@ def test_a_night_without_a_new_policy_looks_at_no_quiet_memory(many: Aged) -> No
         held = states.lock_older(tx, many.tenant_id, 2, NIL, 5)
     assert (len(held), is_due(many, 2)) == (0, False)
     many.service.rows("UPDATE memory_state SET policy_version = 1")
-    assert nights.run(many.tenant_id)["sweep"] == 0, "it isn't even looked for"
+    assert nights.run(many.tenant_id)["sweep"] == 0, "a version already rebased isn't searched again"
 
 
-# --- A dry run ---
+# --- Dry runs ---
 
 
 def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> None:
@@ -238,7 +238,7 @@ def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> 
     assert found.moves[0].why.endswith("is below 0.8")
     assert found.counts["looked_at"] == 4
     assert aged.anchors() == before
-    assert sweep.preview(aged.tenant_id, None, None, 100) == found, "the sweep would rebase first"
+    assert sweep.preview(aged.tenant_id, None, None, 100) == found, "the sweep's preview includes the rebase"
     Run(aged).end()
     assert sweep.preview(aged.tenant_id, None, None, 100, only_rebase=True).counts["looked_at"] == 0
 

@@ -1,4 +1,4 @@
-"""Inputs of strength that change: what happened stays happened, and what comes follows the new input."""
+"""Changed inputs of strength: the past stays, and strength follows the new input from then on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATED = (-70, -30, -10.5, -1, 0)
 def filled(
     service: Service, monkeypatch: pytest.MonkeyPatch, policy: Policy, **columns: Any
 ) -> tuple[Aged, list[UUID]]:
-    """Memories of several ages, half of them used."""
+    """Store memories of several ages, half of them used."""
     aged = Aged(service, monkeypatch, policy)
     ids = aged.remember(*DATED, *DATED, access_count=[0] * 5 + [3] * 5, **columns)
     return aged, ids
@@ -46,7 +46,7 @@ def test_a_change_leaves_the_strength_of_its_moment(
     aged.change(ids, **change)
     np.testing.assert_allclose(aged.strengths(), before, rtol=1e-9, atol=1e-12)
     waiting = service.one("SELECT count(*) FROM memory_state WHERE next_due_at = '-infinity'")
-    assert waiting == 10, "the next sweep works out what happens next"
+    assert waiting == 10, "the next sweep computes their due dates"
 
 
 def test_from_then_on_it_fades_by_the_new_input(aged: Aged) -> None:
@@ -68,7 +68,7 @@ def test_the_past_is_not_rewritten(aged: Aged) -> None:
 
 
 def test_a_change_and_back_is_as_if_nothing_had_been(aged: Aged) -> None:
-    """Changed twice at the same moment."""
+    """Both changes happen at one moment."""
     changed, other = aged.remember(-20, -20, salience=0.4)
     aged.change([changed], salience=0.9)
     aged.change([changed], salience=float(np.float32(0.4)))
@@ -124,7 +124,7 @@ def test_a_change_is_told_in_the_history_and_a_first_score_is_none(aged: Aged) -
     assert (memory, at, before, after) == (scored, START, 0.25, 0.75)
     assert strength == pytest.approx(aged.strengths(scored)[0], rel=1e-6)
     assert [row[:4] for row in aged.events("kind")] == [(scored, START, 0, 3)]
-    assert aged.strengths(unscored, at=days(10))[0] > 0.2, "all the same it counts from then on"
+    assert aged.strengths(unscored, at=days(10))[0] > 0.2, "the new score counts from then on"
 
 
 def test_what_stays_as_it_was_is_not_touched(aged: Aged) -> None:
@@ -144,7 +144,7 @@ def test_a_memory_may_be_deleted_inside(aged: Aged) -> None:
         driver(tx).execute("UPDATE memory_state SET tier = 'deleted' WHERE memory_id = %s", [gone])
     np.testing.assert_allclose(aged.strengths(kept), before, rtol=1e-9)
     assert [row[0] for row in aged.events("salience")] == [kept]
-    assert aged.tiers() == ["active"], "nobody finds the other one here"
+    assert aged.tiers() == ["active"], "the deleted memory isn't included"
 
 
 # --- Through the services ---

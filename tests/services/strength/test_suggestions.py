@@ -1,4 +1,4 @@
-"""What a profile makes of content as a memory is scored: never over the caller's word, and told in the history."""
+"""Values that a profile derives from content during scoring: the caller's value wins, and history records them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEMORY_DECAY = Forgetting(profile="memory_decay")
 
 
 class Kept:
-    """A tenant under a policy, and what is kept of its memories."""
+    """A tenant under a policy, and the stored values of its memories."""
 
     def __init__(self, service: Service, forgetting: Forgetting) -> None:
         self.service = service
@@ -47,7 +47,7 @@ class Kept:
         self.service.work()
 
     def get(self, columns: str, *ids: UUID) -> list[Any]:
-        """Of each memory its column, or a tuple of its columns, rounded."""
+        """Return each memory's column, or a tuple of its columns, rounded."""
         found = {
             memory_id: tuple(round(value, 4) if isinstance(value, float) else value for value in values)
             for memory_id, *values in self.service.rows(f"SELECT memory_id, {columns} FROM memory_state")  # noqa: S608
@@ -55,7 +55,7 @@ class Kept:
         return [values if len(values) > 1 else values[0] for values in map(found.__getitem__, ids)]
 
     def events(self, kind: str) -> list[tuple[float, float]]:
-        """Before and after of what happened, in the order of time."""
+        """Return before and after of each event of this kind, in the order of entry."""
         return [
             (round(before, 4), round(after, 4))
             for before, after in self.service.rows(
@@ -143,7 +143,7 @@ def test_a_keyed_memory_that_is_sent_again_without_a_multiplier_keeps_it(
     kept.send(sent, sent | {"tags": ["x"]})
     assert kept.get("multiplier", memory_id) == before == [first.get("multiplier", 1.5)]
     kept.send(sent | {"multiplier": 0.25}, sent)
-    assert kept.get("multiplier", memory_id) == [0.25], "said and then left out in one batch"
+    assert kept.get("multiplier", memory_id) == [0.25], "set and then omitted within one batch"
 
 
 def test_where_it_is_switched_off_again_things_stay_as_they_are(service: Service) -> None:
@@ -177,7 +177,7 @@ def test_cmm_takes_its_classes_for_salience(service: Service) -> None:
     assert kept.get("salience", order, hello, again, new) == [1, 0.25, 0.5, 0.75]
     assert set(kept.get("salience_source", order, first)) == {"heuristic"}
     found = memories.get(kept.tenant.tenant_id, hello)
-    assert sum(found.criteria.values()) / 40 < 0.2, "the criteria are what the rules say"  # type: ignore[union-attr]
+    assert sum(found.criteria.values()) / 40 < 0.2, "the criteria are those of the rules"  # type: ignore[union-attr]
 
 
 def test_under_cmm_the_callers_salience_wins_and_an_edit_is_classed_anew(service: Service) -> None:
@@ -214,14 +214,14 @@ def test_memory_decay_takes_kind_and_salience_from_the_category(service: Service
         (SEMANTIC, 0.125, "caller"),
     ]
     [(kind, salience)] = kept.get("kind, salience", plain)
-    assert (kind, salience) not in {(SEMANTIC, 0.85), (SEMANTIC, 0.8)}, "without a category the rules have their say"
+    assert (kind, salience) not in {(SEMANTIC, 0.85), (SEMANTIC, 0.8)}, "without a category the rules decide"
     kept.edit(chosen, categories=["episode"])
     assert kept.get("kind, salience", chosen) == [(0, 0.45)]
     assert (kept.events("kind")[-1], kept.events("salience")) == ((SEMANTIC, 0), [(0.85, 0.45)])
 
 
 def under(rated: Rated, forgetting: Forgetting) -> Kept:
-    """A tenant of its own under a policy, at the same provider."""
+    """Return a new tenant under this policy, rated by the same provider."""
     kept = Kept(rated.service, forgetting)
     rated.tenant = kept.tenant
     return kept
@@ -252,7 +252,7 @@ def test_after_a_rating_weight_and_kind_stay_and_the_pace_follows_what_it_found(
     assert kept.get("multiplier, pace", found, own) == [(2, 0.5), (2, 2)]
     assert (kept.events("multiplier"), kept.events("pace")) == ([], [(1, 0.5)])
     kept.edit(found, kind="semantic")
-    assert kept.get("multiplier, pace", found) == [(2, 0.5)], "what a model found of this text isn't forgotten"
+    assert kept.get("multiplier, pace", found) == [(2, 0.5)], "the model's findings about this text are retained"
 
 
 def test_a_rating_gives_no_other_kind_than_the_callers_category(rated: Rated) -> None:

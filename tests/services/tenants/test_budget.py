@@ -1,4 +1,4 @@
-"""What is spent is noted, limits are heard of in time, and neither is a search's concern."""
+"""Budgets: spending is recorded, limits take effect in time, and searches are unaffected."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def tenant(service: Service) -> Tenant:
 
 @pytest.fixture
 def unheld(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is read anew each time."""
+    """Disable the cache of budget states."""
     monkeypatch.setattr(budget, "FRESH_SECONDS", 0.0)
 
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """What the service asks PostgreSQL."""
+    """The statements that the service sends to PostgreSQL."""
     seen: list[str] = []
     engine = database.engine("ebbing_app")
 
@@ -114,7 +114,7 @@ def test_requests_that_came_to_nothing_are_counted_by_why(tenant: Tenant, servic
     assert held.amount("llm_requests", ("rerank", "over_budget")) == 1
 
 
-# --- Costs that aren't known ---
+# --- Unknown costs ---
 
 
 def test_a_model_without_a_price_makes_the_days_cost_unknown(tenant: Tenant) -> None:
@@ -214,7 +214,7 @@ def test_yesterdays_spending_is_over(service: Service, tenant: Tenant, unheld: N
     assert state(tenant.tenant_id) is State.OK
 
 
-# --- How often it is asked ---
+# --- Caching ---
 
 
 def test_a_state_is_read_once_and_the_processs_own_spending_added(service: Service, tenant: Tenant) -> None:
@@ -240,7 +240,7 @@ def test_own_and_total_are_one_query_and_the_total_isnt_summed_for_each_tenant(
         assert len([statement for statement in seen if "FROM usage" in statement]) == 1
     spend(tenant.tenant_id, "score", "m", CALL)
     service.rows("UPDATE usage SET input_tokens = 10^9")  # by another process
-    assert state(other.tenant_id) is State.OK, "the total is as fresh as a second ago"
+    assert state(other.tenant_id) is State.OK, "the total is cached for a second"
 
 
 def test_what_another_process_spends_is_heard_of(service: Service, tenant: Tenant, unheld: None) -> None:
@@ -340,7 +340,7 @@ def days_of(found: Report) -> list[date]:
 
 @pytest.fixture
 def daily(service: Service, tenant: Tenant) -> Tenant:
-    """A tenant with a row for each of 400 days, and another one with as many."""
+    """Two tenants with a usage row for each of 400 days; returns the first."""
     for tenant_id in (tenant.tenant_id, service.tenant().tenant_id):
         service.rows(
             "INSERT INTO usage (tenant_id, day, purpose, host, model, calls) "

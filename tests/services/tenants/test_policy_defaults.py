@@ -1,4 +1,4 @@
-"""Policies stored with an earlier version's defaults follow this version's; values that somebody set stay."""
+"""Policies stored with an earlier version's defaults follow the current defaults; explicitly set values stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("service")
 
 
 def former(**ranking: float) -> dict[str, Any]:
-    """A policy as the first version stored it, with a weight that no longer exists."""
+    """Return a policy as the first version stored it, with a weight that no longer exists."""
     body: dict[str, Any] = Policy().model_dump(mode="json")
     for path, value in FORMER[0].items():
         section, field = path.split(".")
@@ -34,7 +34,7 @@ def former(**ranking: float) -> dict[str, Any]:
 
 @pytest.fixture
 def tenant_id(service: Service) -> UUID:
-    """A tenant of the version before: its policy holds that version's defaults, but for a weight that was set."""
+    """A tenant from the first version: its policy holds that version's defaults, except one weight that was set."""
     tenant, _ = tenants.create("before")
     store(service, tenant.tenant_id, 1, former(actor=0.9))
     service.rows("UPDATE tenants SET defaults = 0 WHERE tenant_id = %s", tenant.tenant_id)

@@ -1,4 +1,4 @@
-"""Changes of a policy: in order, at once or later, by several callers, and what they would do to the memories."""
+"""Policy changes: in order, immediate or scheduled, concurrent, and their effect on the memories."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_same_again_changes_nothing(service: Service, tenant: Tenant) -> Non
     later = ahead(days=1)
     assert put(tenant, later, history_days=20).is_new
     assert not put(tenant, later, history_days=20).is_new
-    assert not put(tenant, history_days=30).is_new, "what is so already calls off nothing that waits"
+    assert not put(tenant, history_days=30).is_new, "a change that is already in force cancels no scheduled version"
     assert statuses(tenant)[3] == "waiting"
     assert put(tenant, history_days=30, tiers={"archived_below": 0.4}).superseded == [3]
 
@@ -80,7 +80,7 @@ def test_what_moves_no_memory_needs_no_rebase(service: Service, tenant: Tenant) 
             return rebase.is_due(tx, tenant.tenant_id, version)
 
     put(tenant, history_days=30)
-    assert is_due(2), "nothing was seen to before"
+    assert is_due(2), "no version has been rebased yet"
     with database.tenant(tenant.tenant_id) as tx:
         versions.mark_rebased(tx, tenant.tenant_id, 2)
     put(tenant, language="german")
@@ -140,7 +140,9 @@ def test_changes_at_once_all_count_and_none_is_lost(service: Service, tenant: Te
     found = policies.current(tenant.tenant_id)
     assert (found.history_days, found.language, found.time_zone) == (30, "german", "Asia/Tokyo")
     assert (found.review.session_limit, found.review.danger_to, found.tiers.archived_below) == (7, 0.4, 0.4)
-    assert [era.version for era in times_of(tenant).eras] == list(range(len(wanted) + 2)), "each has held"
+    assert [era.version for era in times_of(tenant).eras] == list(range(len(wanted) + 2)), (
+        "each version has been in force"
+    )
 
 
 def test_of_changes_at_once_that_expect_one_version_one_wins(service: Service, tenant: Tenant) -> None:
@@ -167,8 +169,8 @@ def test_a_job_moves_the_memories_where_strength_depends_on_it(
     started = job(importance={"weights": {"recency": 0.5}})
     assert started is not None
     assert jobs.get(tenant.tenant_id, started).kind == "rebase"
-    assert job(importance={"weights": {"recency": 0.5}}) is None, "nothing changes"
-    assert job(tiers={"archived_below": 0.5}) == started, "it isn't over yet, and takes up the newer one too"
+    assert job(importance={"weights": {"recency": 0.5}}) is None, "an unchanged policy starts no job"
+    assert job(tiers={"archived_below": 0.5}) == started, "the unfinished job covers the newer version too"
     assert job(ahead(days=1), forgetting={"profile": "cmm"}) is None, "the nightly sweep does it"
 
 
@@ -189,7 +191,7 @@ def times_of(tenant: Tenant) -> Timeline:
 
 
 def tier_by_hand(times: Timeline, held: states.Held, row: int, moment: float) -> str:
-    """The tier of one memory, one condition after another."""
+    """Return the tier of one memory, evaluated condition by condition."""
     era = times.at(moment)
     one = times.brought(take(held.state, np.array([row])), held.versions[[row]], moment)
     strength = float(era.dynamics.strength(one, moment)[0])
@@ -228,7 +230,7 @@ def test_effects_are_those_of_each_memory_by_hand(
 ) -> None:
     monkeypatch.setattr(effects, "PAGE_ROWS", 7)
     fill(service, tenant, Policy().model, MEMORIES)
-    put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # waits: held by then, or superseded
+    put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # scheduled: in force by then, or superseded
     at = ahead(days=days) if days else None
     before = service.rows("SELECT state::text FROM memory_state AS state ORDER BY 1")
     outcome, found = policy_versions.preview(tenant.tenant_id, Change(change, effective_at=at))

@@ -1,4 +1,4 @@
-"""Tenants and keys: made, listed, rotated, revoked."""
+"""Tenants and keys: created, listed, rotated, revoked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive: what moves there, what is left of it elsewhere, and what searches find of it."""
+"""The archive: which memories move there, what they leave elsewhere, and what searches find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def counted(service: Service) -> dict[str, int]:
-    """In how many memories' own words each word is."""
+    """Return the number of memories with each word in their own text."""
     return dict(service.rows("SELECT word, documents FROM words"))
 
 
@@ -72,7 +72,7 @@ def test_neighbours_lose_its_words_and_keep_theirs(service: Service, tenant: Ten
 
     once = {first: {"appl", "boat"}, third: {"appl", "boat", "lamp"}, fourth: {"boat", "lamp"}}
     assert context() == once
-    index.index(tenant.tenant_id, [first, second, third, fourth])  # nothing of it comes back
+    index.index(tenant.tenant_id, [first, second, third, fourth])  # must not bring any word back
     assert context() == once
     assert counted(service)[""] == 3
 
@@ -97,7 +97,7 @@ def test_searches_that_ask_for_it_find_both_side_by_side(service: Service, tenan
     assert [(result.id, result.tier) for result in both][:2] == [(kettle, "archived"), (teapot, "active")]
     assert [result.id for result in found(tenant.tenant_id, "red kettle", "archived")] == [kettle]
     explained = both[0].explain or {}
-    assert set(explained["matched"]) == {"red", "kettle"}, "a word that no active memory has finds it too"
+    assert set(explained["matched"]) == {"red", "kettle"}, "a word that no active memory contains finds it too"
     assert explained["relevance"] > 0
     assert found(tenant.tenant_id, "boat", "archived", subject="nobody") == []
     assert boat not in {result.id for result in found(tenant.tenant_id, "boat", "archived")}
@@ -120,7 +120,7 @@ def test_a_memory_without_words_and_vector_is_archived_all_the_same(service: Ser
     fade(service, ids)
     archive_all(tenant.tenant_id)
     assert service.rows("SELECT vector, own IS NULL FROM archived_memories") == [(None, False)]
-    attic.embed(service)  # what was queued before
+    attic.embed(service)  # work queued before the move
     assert service.rows("SELECT * FROM embeddings") == service.rows("SELECT * FROM memory_words") == []
     assert counted(service) == {}
     assert [result.id for result in found(tenant.tenant_id, "kettle", "archived")] == ids

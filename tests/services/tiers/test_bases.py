@@ -1,4 +1,4 @@
-"""Bases: fitted at night, shared by small tenants, and never used for what they don't fit (F24)."""
+"""Bases: fitted at night, shared by small tenants, and never used for vectors that they don't fit (F24)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KETTLE = "The red kettle stands in the kitchen"
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tenants count as large from 300 vectors on; nothing is remembered from other tests."""
+    """Count tenants as large from 300 vectors on, and clear the cache of bases."""
     monkeypatch.setattr(bases, "OWN_FROM", 300)
     bases._cached.cache_clear()
 
 
 def crowd(service: Service, tenant: Tenant, count: int = 300, subject: str | None = None) -> list[UUID]:
-    """So many memories of random words."""
+    """Store this many memories of random words."""
     random = np.random.default_rng(1)
     return remember(
         service,
@@ -39,7 +39,7 @@ def crowd(service: Service, tenant: Tenant, count: int = 300, subject: str | Non
 
 
 def kept(service: Service) -> set[tuple[int, int | None]]:
-    """Dimensions and bases of archived vectors."""
+    """Return the distinct dimensions and bases of archived vectors."""
     return {tuple(row) for row in service.rows("SELECT vector_dims(vector), basis_id FROM archived_memories")}
 
 
@@ -95,7 +95,7 @@ def test_small_tenants_share_one(service: Service, monkeypatch: pytest.MonkeyPat
     assert archive_all(other.tenant_id)[1][0].startswith("shared basis")
     [(owner, basis_id)] = service.rows("SELECT tenant_id, basis_id FROM pca_bases")
     assert owner == SHARED
-    assert archive_all(one.tenant_id)[0]["reduced"] == 1, "what was kept whole is reduced later"
+    assert archive_all(one.tenant_id)[0]["reduced"] == 1, "vectors stored whole are reduced later"
     assert kept(service) == {(128, basis_id)}
     assert bases.in_use(one.tenant_id)[0].shared
     assert found(one.tenant_id, "teacup", "archived")[0].id == some[0]
@@ -123,7 +123,7 @@ def test_a_missing_or_broken_basis_reduces_nothing_and_is_told_of(
         service.rows(breaking)
         bases._cached.cache_clear()
         hits = found(tenant.tenant_id, service.texts(tenant.tenant_id)[0], "archived")
-        assert [hit.id for hit in hits] == ids[:1], "by its words"
+        assert [hit.id for hit in hits] == ids[:1], "found by its words"
         assert hits[0].explain["relevance"] == 0  # type: ignore[index]
     assert capsys.readouterr().out.count("basis_missing") == 2
     assert bases.in_use(tenant.tenant_id)[0].variance_kept is None
@@ -136,7 +136,7 @@ def test_a_missing_or_broken_basis_reduces_nothing_and_is_told_of(
     assert bases.current(tenant.tenant_id, there) is None
     assert "basis_unusable" in capsys.readouterr().out
     fade(service, ids[1:2])
-    counts, notes = archive_all(tenant.tenant_id)  # fitted anew
+    counts, notes = archive_all(tenant.tenant_id)  # a newly fitted basis
     assert counts["whole"] == 0
     assert "basis" in notes[0]
 
@@ -152,14 +152,14 @@ def test_vectors_of_another_space_are_never_compared_or_reduced_by_a_basis(mover
     held = service.rows("SELECT * FROM archived_memories")
     movers.use("openai")
     Move.of(tenant.tenant_id).end()
-    assert service.rows("SELECT * FROM archived_memories") == held, "a move leaves the archive alone"
+    assert service.rows("SELECT * FROM archived_memories") == held, "a move doesn't change the archive"
     text = service.texts(tenant.tenant_id)[0]
     [hit] = found(tenant.tenant_id, text, "archived")
-    assert hit.explain["relevance"] > 0, "by its own space"  # type: ignore[index]
+    assert hit.explain["relevance"] > 0, "compared in the memory's own space"  # type: ignore[index]
     fade(service, ids[1:2])
     attic.swept(tenant.tenant_id)
     assert archive.move(tenant.tenant_id, None, old)[1]["archived"] == 1
-    assert {row[0] for row in kept(service)} == {128, 64}, "short vectors are kept as they are"
+    assert {row[0] for row in kept(service)} == {128, 64}, "short vectors are stored unchanged"
     attic.act_on(tenant.tenant_id, ids[0], "touch")
     attic.embed(service)
     assert movers.spaces(ids[0]) == {("embed-small+passage-1", 64)}

@@ -1,4 +1,4 @@
-"""Cold storage: moves there, what stays in the row, restores, and keys."""
+"""Cold storage: moves, the stub that remains in the row, restores, and keys."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_step_again_after_a_crash_restores_nothing_twice(chilled: Chilled) -> 
     assert chilled.service.one("SELECT access_count FROM memory_state WHERE memory_id = %s", ids[0]) == 1
 
 
-# --- What else happens to a cold memory ---
+# --- Other operations on a cold memory ---
 
 
 def test_a_use_of_a_cold_memory_starts_its_restore(chilled: Chilled) -> None:
@@ -271,7 +271,7 @@ def test_a_deleted_memorys_record_is_a_gap_without_a_key(chilled: Chilled) -> No
     ids = chilled.remember("one", "two")
     chilled.cool()
     memories.delete(chilled.tenant_id, ids[0])
-    assert chilled.segments() == [("written", 2, 2)], "until its grace is over"
+    assert chilled.segments() == [("written", 2, 2)], "until its grace period is over"
     erased(chilled.tenant_id)
     assert chilled.segments() == [("written", 2, 1)]
     assert chilled.keys() == (1, 1)

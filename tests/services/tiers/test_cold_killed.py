@@ -1,6 +1,6 @@
-"""A move, a restore or a compaction that is killed at any step leaves the old state or the new, and the next finishes.
+"""A move, restore or compaction killed at any step leaves the old state or the new one, and the next run finishes it.
 
-The worker is a process of its own, killed by SIGKILL at each named place; `make test-faults` has rounds of all.
+The worker is a separate process, killed by SIGKILL at each failpoint; `make test-faults` runs rounds of all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_SECONDS
 __all__ = ["aged", "chilled"]
 
 ROOT = Path(__file__).resolve().parents[3]
-# A process that has everything loaded and nothing open; each order is carried out by a child of its own.
+# A process with everything loaded and nothing open; it carries out each order in a child process.
 WORKERS = """
 import json
 import os
@@ -75,17 +75,17 @@ COMPACTION = (*WRITING, "compact.before_commit", "compact.after_commit", "cold.a
 
 
 class Workers:
-    """Processes that do one thing each."""
+    """A source of worker processes that carry out one order each."""
 
     def __init__(self, orders: IO[str], ends: IO[str]) -> None:
         self._orders, self._ends = orders, ends
 
     def killed(self, failpoint: str, *words: object) -> None:
-        """Let one be killed at a place."""
+        """Start a worker, and assert that it is killed at this failpoint."""
         assert self.ended(failpoint, *words) == -SIGKILL
 
     def ended(self, failpoint: str, *words: object) -> int:
-        """How one ended."""
+        """Return the exit status of a worker."""
         own = {name: value for name, value in os.environ.items() if name.startswith("EBBING_")}
         order = {"environment": {**own, "EBBING_FAILPOINTS": failpoint}, "words": list(map(str, words))}
         print(json.dumps(order), file=self._orders, flush=True)
@@ -107,7 +107,7 @@ def workers() -> Iterator[Workers]:
 def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short", subject="ann")
     before = chilled.rows(*ids)
-    # The worker has the true clock, by which all of this is long due.
+    # The worker has the real clock, by which all memories are long due.
     workers.killed(failpoint, "move", chilled.tenant_id)
     is_new = failpoint == "cold.after_commit"
     assert chilled.tiers(*ids) == ["cold" if is_new else "archived"] * 2

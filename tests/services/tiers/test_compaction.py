@@ -1,4 +1,4 @@
-"""Upkeep of cold storage: gaps, small segments, objects of nobody, and segments whose object isn't right."""
+"""Upkeep of cold storage: gaps, small segments, orphaned objects, and segments with a missing or damaged object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["aged", "chilled", "s3"]
 
 
 def upkeep(chilled: Chilled) -> tuple[dict[str, int], list[str]]:
-    """A job of it: counts, and lines of its log."""
+    """Run an upkeep job; return its counts and the lines of its log."""
     job_id = jobs.create(chilled.tenant_id, compaction.KIND, {})
     runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
@@ -34,7 +34,7 @@ def cooled(chilled: Chilled, *texts: str) -> list[UUID]:
 
 
 def restored(chilled: Chilled, ids: Sequence[UUID]) -> list[str]:
-    """What they say once they are back."""
+    """Restore memories, and return their texts."""
     assert cold_restore.restore(chilled.tenant_id, ids).failed == {}
     return [row[0] for row in chilled.rows(*ids)]
 

@@ -1,4 +1,4 @@
-"""Expiry: personal memories leave when their time is over, from any tier; nothing but a hold keeps them."""
+"""Expiry: personal memories are deleted from any tier when their retention period ends; only a hold prevents it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def aged(service: Service, monkeypatch: pytest.MonkeyPatch) -> Aged:
 
 
 def labelled(aged: Aged, memory_id: UUID, *labels: str, **columns: object) -> UUID:
-    """Give a memory its caller's categories, and other columns."""
+    """Set the caller's categories of a memory, and other columns."""
     for name, value in {"categories": list(labels), **columns}.items():
         aged.service.rows(f"UPDATE memories SET {name} = %s WHERE memory_id = %s", value, memory_id)  # noqa: S608
     return memory_id
 
 
 def found(aged: Aged, memory_id: UUID, kind: str, category: str, pii: float, sensitivity: float) -> UUID:
-    """Let something have been found in a memory's text."""
+    """Insert a privacy finding for a memory."""
     aged.service.rows(
         "INSERT INTO privacy_findings VALUES (%s, %s, 1, %s, %s, %s, %s)",
         *(aged.tenant_id, memory_id, [kind], [category], pii, sensitivity),
@@ -61,7 +61,7 @@ def found(aged: Aged, memory_id: UUID, kind: str, category: str, pii: float, sen
 
 
 def run(aged: Aged) -> Counter[str]:
-    """The job, to its end."""
+    """Run an expiry job to its end, and return its counts."""
     state: dict[str, Any] = {}
     counts = Counter[str]()
     while True:
@@ -77,7 +77,7 @@ def left(aged: Aged) -> set[UUID]:
 
 
 def ends_on(aged: Aged, memory_id: UUID, day: float) -> bool:
-    """Whether a memory is there a second before a moment, and is gone at it."""
+    """Return True if the memory exists a second before this day begins and is gone when it begins."""
     aged.now = days(day) - SECOND
     run(aged)
     before = memory_id in left(aged)
@@ -177,7 +177,7 @@ def test_holds_win_and_release_lets_it_go(aged: Aged) -> None:
     run(aged)
     assert left(aged) == {held}
     holds.release(aged.tenant_id, hold.hold_id, "k")
-    aged.service.rows("UPDATE memory_state SET next_due_at = '-infinity'")  # as the job of the release does
+    aged.service.rows("UPDATE memory_state SET next_due_at = '-infinity'")  # as the job that releases the hold does
     run(aged)
     assert left(aged) == set()
 
@@ -231,7 +231,7 @@ def test_the_first_night_only_tells_of_it(aged: Aged) -> None:
     labelled(aged, memory_id, "pii")
     counts = nights.run(aged.tenant_id, aged.now)
     assert (counts["expire.noticed"], left(aged)) == (1, {memory_id})
-    assert aged.service.one("SELECT tier FROM memory_state") == "active", "nothing else moves it either"
+    assert aged.service.one("SELECT tier FROM memory_state") == "active", "no other rule moves it either"
     assert nights.run(aged.tenant_id, aged.now)["expire.deleted"] == 1
     assert left(aged) == set()
 
@@ -264,13 +264,13 @@ def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, pag
         (partly, "active", "active"),
         (faded, "archived", "deleted"),
     }
-    assert len(told) == 3, "each once"
+    assert len(told) == 3, "each listed once"
     assert next(each.why for each in told if each.memory_id == partly).endswith("made again of the 1 that remain")
     assert len(left(aged)) == 9
 
 
 def summarised(aged: Aged, summary: UUID, sources: Sequence[UUID]) -> None:
-    """Let a memory be the summary of others."""
+    """Make a memory the summary of others."""
     merge = uuid4()
     aged.service.rows(
         "INSERT INTO merges "
@@ -286,7 +286,7 @@ def summarised(aged: Aged, summary: UUID, sources: Sequence[UUID]) -> None:
 
 
 def summed(aged: Aged) -> tuple[UUID, UUID, UUID]:
-    """Two sources, and a summary of theirs."""
+    """Store two sources and their summary."""
     source, other, summary = aged.remember(0, 0, 0, salience=1.0)
     for memory_id, text in zip((source, other, summary), (SECRET, OTHER, f"{SECRET} {OTHER}"), strict=True):
         aged.service.rows("UPDATE memories SET text = %s WHERE memory_id = %s", text, memory_id)
@@ -350,7 +350,7 @@ def test_a_summary_goes_where_nothing_remains_to_make_it_of(aged: Aged, gone: st
         run(aged)
         memories.delete(aged.tenant_id, other, "key")
         assert rederived(aged)["removed"] == 1
-        assert left(aged) == {other}, "in its grace"
+        assert left(aged) == {other}, "hidden during its grace period"
     else:
         assert run(aged) == {"deleted": 3, "summaries": 1}
         assert left(aged) == set()
@@ -378,7 +378,9 @@ def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     aged.decide(Policy(privacy=Privacy(pii_days=20)), 0)
     told = {each.name: each for each in categories.running(aged.tenant_id).categories}
     assert (told["pii"].max_days, told["pii"].memories, told["pii"].next_expiry_at) == (20, 2, days(20))
-    assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), "the risk's own days"
+    assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), (
+        "the retention period that follows from its risk"
+    )
     assert told["credentials"].memories == 1
     assert ends_on(aged, given, 20)
     assert ends_on(aged, risky, 30)
@@ -398,7 +400,7 @@ def test_other_tenants_memories_stay(service: Service, aged: Aged) -> None:
     assert left(aged) == {mine}
 
 
-# --- What is found is stored ---
+# --- Stored findings ---
 
 
 def findings(service: Service) -> list[tuple[Any, ...]]:

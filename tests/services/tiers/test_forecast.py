@@ -1,4 +1,4 @@
-"""Forecasts of a tenant's memories against what sweeps would find, as things are and under another policy."""
+"""Forecasts of a tenant's tiers equal the results of later sweeps, under the current and another policy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MNEMEX = {"forgetting": {"profile": "mnemex", "parameters": {"half_life_days": 1
 
 
 def remember(service: Service, tenant: Tenant, *ages_days: float, **given: Any) -> list[UUID]:
-    """Memories that were accepted so long ago and never used."""
+    """Store memories that were accepted this many days ago and never used."""
     ids = service.send(tenant.tenant_id, *({"text": f"number {n}", "salience": 0.5, **given} for n in ages_days))
     service.work()
     for memory_id, days in zip(ids, ages_days, strict=True):

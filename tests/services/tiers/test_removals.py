@@ -1,4 +1,4 @@
-"""Permanent delete: what fulfils all four conditions goes, and nothing of it is left."""
+"""Permanent deletion: memories that meet all four conditions are deleted without a trace."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_each_table_that_names_memories_is_removed_from_or_kept_with_a_reason(se
     assert set(tables(service, *NAMES)) == known, "say in app/store/tiers/removal.py what becomes of a new table's rows"
 
 
-# --- Nothing is left ---
+# --- Completeness ---
 
 
 def rows_with(service: Service, *needles: str) -> Iterator[tuple[str, str]]:
-    """Table and row of every row, as text, that has one of these in it."""
+    """Yield table and text of every row that contains one of these strings."""
     for table in tables(service):
         for needle in needles:
             looks_like = f"%{needle}%"
@@ -72,7 +72,7 @@ RECORD = "search_id, searched_at, session, memory_ids, request, term_ids, layout
 
 
 def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
-    """A thread of three turns, the second in every table that there is; and an alias of the second."""
+    """Store a thread of three turns, the second one with rows in every table; return the ids and the second's alias."""
     ids = [
         service.send(
             tenant_id,
@@ -172,7 +172,7 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
             memories.get(tenant_id, lost)
     assert service.rows("SELECT memory_ids FROM dead_letters") == [([before],)]
     keys = service.one("SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s", tenant_id)
-    assert keys == 0, "copies of it can't be read any more"
+    assert keys == 0, "copies of the record are unreadable"
     assert service.one("SELECT status FROM segments") == "dropped"
     assert ([before],) in service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'score'")
     assert service.one("SELECT documents FROM words WHERE word = ''") == 2
@@ -186,11 +186,11 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
     np.testing.assert_allclose(left[after], vectors(service)[never[1][0]], atol=1e-3)
 
 
-# --- Who goes ---
+# --- Selection ---
 
 
 def cold(aged: Aged, *created: float, **columns: object) -> list[UUID]:
-    """Cold memories that were swept at the clock's time."""
+    """Store cold memories, swept at the clock's time."""
     ids = aged.remember(*created, tier="cold", wanted_tier="cold", **columns)
     nights.swept(aged.tenant_id)
     return ids

@@ -1,4 +1,4 @@
-"""What was archived comes back by being used, reviewed or edited, and stays for a while."""
+"""Archived memories are restored by a use, a review or an edit, and then stay active for a grace period."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_it_comes_back_at_once_and_alone(service: Service, way: attic.Way) -> No
         kettle,
     )[0]
     assert (uses, wanted, fresh) == (1, "active", True)
-    assert [result.id for result in found(tenant.tenant_id, "kettle")] == [kettle], "by its words at once"
+    assert [result.id for result in found(tenant.tenant_id, "kettle")] == [kettle], "found by its words at once"
     attic.embed(service)
     attic.check(service, [kettle, boat])
 
@@ -94,10 +94,10 @@ def test_it_is_strong_enough_in_every_model_and_doesnt_fall_back_within_its_grac
     service.rows("UPDATE memory_state SET level = level - 5, retrieval = 0.01")  # however fast it fades
     fade(service, ids, days=6.9)
     archive_all(tenant.tenant_id)
-    assert tiers(service, ids) == ["active"], "it is in its grace"
+    assert tiers(service, ids) == ["active"], "within its grace period"
     fade(service, ids, days=0.2)
     archive_all(tenant.tenant_id)
-    assert tiers(service, ids) == ["archived"], "it is over"
+    assert tiers(service, ids) == ["archived"], "after its grace period"
 
 
 def test_a_failed_review_and_a_use_of_long_ago_bring_nothing_back(service: Service) -> None:
@@ -131,7 +131,7 @@ def test_a_callers_own_vector_comes_back_as_it_was(service: Service) -> None:
     before = service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle)
     fade(service, ids)
     counts, _ = archive_all(tenant.tenant_id)
-    assert counts["whole"] == 0, "nobody could reduce it"
+    assert counts["whole"] == 0, "a caller's own vector is never reduced"
     by_touch(service, tenant, kettle)
     assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
     attic.embed(service)

@@ -1,4 +1,4 @@
-"""The sweep: what is due and nothing else, at a moment, once; and a dry run that says the same without doing it."""
+"""The sweep evaluates due memories only, as of one moment, once; a dry run predicts it without writing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policy(profile: str, **parameters: Any) -> Policy:
 
 
 def swept(aged: Aged, as_of: datetime | None = None, limit: int = 5000) -> tuple[int, Counter[str]]:
-    """All slices of a sweep."""
+    """Run every slice of a sweep; return the number of memories evaluated and the counts of moves."""
     looked, moved = 0, Counter[str]()
     for _ in range(100):
         some, found = sweep.sweep(aged.tenant_id, as_of, limit)
@@ -47,13 +47,13 @@ def swept(aged: Aged, as_of: datetime | None = None, limit: int = 5000) -> tuple
 
 
 def table(aged: Aged) -> list[tuple[Any, ...]]:
-    """Everything that a sweep could write."""
+    """Return every value that a sweep could write."""
     return aged.service.rows("SELECT memory_state::text FROM memory_state ORDER BY memory_id") + aged.events()
 
 
 @pytest.fixture
 def ids(aged: Aged) -> list[UUID]:
-    """Memories of all ages that were never looked at."""
+    """Memories of all ages that were never swept."""
     return aged.remember(*AGES, salience=[0.0, 0.6, 0.5, 0.5, 0.5])
 
 
@@ -93,7 +93,9 @@ def test_a_model_in_ticks_is_anchored_anew_within_its_time(service: Service, mon
     aged.now = days(2)
     np.testing.assert_allclose(aged.strengths(), strengths, rtol=1e-12)
     moments = [anchor[0] for anchor in aged.anchors()]
-    assert all(days(-2) < moment <= days(-1) for moment in moments[:4]), "a use that comes late finds it in the past"
+    assert all(days(-2) < moment <= days(-1) for moment in moments[:4]), (
+        "anchors lag, so that a late use still comes after them"
+    )
     assert all(moment.hour == 16 for moment in moments), "ticks stay where they are: 0.3 days before midnight"
     aged.now = days(20)
     assert swept(aged)[0] == 5
@@ -110,7 +112,7 @@ def test_only_what_is_due_is_looked_at(aged: Aged, ids: list[UUID]) -> None:
 
 
 def test_a_row_that_comes_up_has_crossed_what_it_came_up_for(aged: Aged) -> None:
-    """Looked at whenever it is due, a memory goes through its tiers, each on the millisecond."""
+    """Swept whenever it is due, a memory passes through its tiers, each to the millisecond."""
     aged.remember(-2, salience=0.0)
     for _ in range(20):
         swept(aged)
@@ -127,7 +129,9 @@ def test_a_row_that_comes_up_has_crossed_what_it_came_up_for(aged: Aged) -> None
         assert strength == pytest.approx(threshold, abs=1e-6)
         assert aged.strengths(at=at)[0] < threshold
         assert aged.strengths(at=at - timedelta(milliseconds=2))[0] >= threshold
-    assert moved[2][1] == pytest.approx(START + timedelta(days=88), abs=timedelta(milliseconds=2)), "90 days old"
+    assert moved[2][1] == pytest.approx(START + timedelta(days=88), abs=timedelta(milliseconds=2)), (
+        "due at an age of 90 days"
+    )
 
 
 def test_slices_are_the_longest_due_first_and_miss_nothing(aged: Aged) -> None:
@@ -202,7 +206,7 @@ def test_a_use_that_changes_the_tier_is_seen_by_the_next_sweep(aged: Aged, ids: 
 def test_a_use_that_ends_a_slow_curve_brings_the_next_moment_nearer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half-lives of a year became some of three days; the factor that kept strength what it was ends with a use."""
+    """Half-lives of a year became some of three days; a use ends the factor that preserved the strength."""
     aged = Aged(service, monkeypatch, policy("mnemex", half_life_days=365))
     used, _ = aged.remember(-150, -150)
     aged.decide(policy("mnemex"), 0)
@@ -214,12 +218,12 @@ def test_a_use_that_ends_a_slow_curve_brings_the_next_moment_nearer(
     swept(aged)
     after, _ = aged.due()
     assert after is not None
-    assert after < days(20), "as of a new memory"
+    assert after < days(20), "due as early as a new memory"
     while after is not None and after < days(30):
         aged.now = after
         swept(aged)
         after, _ = aged.due()
-    assert aged.tiers() == ["cold", "active"], "by the bound of before it would still be active"
+    assert aged.tiers() == ["cold", "active"], "with the former due date it would still be active"
 
 
 def test_deleted_memories_never_come_up(aged: Aged, ids: list[UUID]) -> None:
@@ -239,11 +243,11 @@ def test_tenants_are_swept_apart(aged: Aged, ids: list[UUID]) -> None:
     assert swept(aged)[0] == 5
 
 
-# --- A dry run ---
+# --- Dry runs ---
 
 
 def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[Move], Counter[str]]:
-    """All pages of a dry run."""
+    """Return the moves and counts of every page of a dry run."""
     moves: list[Move] = []
     counts, after = Counter[str](), None
     while True:
@@ -285,7 +289,7 @@ def test_it_looks_ahead_as_if_nothing_happened_until_then(aged: Aged, ids: list[
     aged.decide(Policy(tiers=Tiers(deleted_below=0, cold_below=0, archived_below=0.5)), 50)
     by_now, later = previewed(aged, days(49))[0], previewed(aged, days(51))[0]
     assert {(move.before, move.after) for move in by_now} == {("archived", "cold"), ("active", "cold")}
-    assert ("deleted", "archived") in {(move.before, move.after) for move in later}, "by the policy of that day"
+    assert ("deleted", "archived") in {(move.before, move.after) for move in later}, "evaluated under that day's policy"
     aged.now = days(49)
     swept(aged)
     assert previewed(aged) == ([], Counter(looked_at=0, active=0, archived=0, cold=0, deleted=0))
@@ -302,7 +306,7 @@ def test_it_waits_for_nobody(aged: Aged, ids: list[UUID]) -> None:
 
 
 def run(aged: Aged, parameters: dict[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:
-    """The steps of a job: what each has done, and where it left off."""
+    """Run a sweep job; return the count and the state of each step."""
     job = Job(uuid4(), aged.tenant_id, sweep.KIND, parameters or {}, {}, None, 0)
     steps = []
     while True:

@@ -1,4 +1,4 @@
-"""However often a tenant is swept, strengths and decay tiers are the same at the end: on PostgreSQL, over 30 days."""
+"""Strengths and decay tiers after 30 days don't depend on the number of sweeps, evaluated on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
 
 def history(aged: Aged, following: Policy) -> list[tuple[float, Callable[[], object]]]:
-    """What happens to sixty memories of all ages, each on its day."""
+    """Return the events of sixty memories of all ages, each with its day."""
     created = np.concatenate([np.linspace(-120, 0, 50), np.linspace(0.01, 25, 10)]).tolist()
     saliences = [None if n % 4 == 0 else n % 10 / 10 for n in range(60)]
     kinds, uses = [n % 5 for n in range(60)], [(0, 0, 1, 5)[n % 4] for n in range(60)]
@@ -66,7 +66,7 @@ def history(aged: Aged, following: Policy) -> list[tuple[float, Callable[[], obj
 
 
 def swept(aged: Aged, as_of: datetime) -> None:
-    """As a night does it: a rebase first, where one is due."""
+    """Sweep as a night does, with a rebase first if one is due."""
     state: dict[str, Any] = {}
     while True:
         step = sweep.carry_on(aged.tenant_id, as_of, state, float("inf"))
@@ -76,7 +76,7 @@ def swept(aged: Aged, as_of: datetime) -> None:
 
 
 def lived(aged: Aged, following: Policy, every_days: float) -> tuple[list[float], list[str]]:
-    """The strengths and tiers after the history, swept so often: each time for what has come since, and at the end."""
+    """Return the strengths and tiers after the history, swept at this interval and at the end."""
     happenings = history(aged, following)
     sweeps = np.arange(every_days, END_DAYS, every_days).tolist()
     moments = sorted([*((day, 1, what) for day, what in happenings), *((day, 0, None) for day in sweeps)], key=key)
@@ -114,12 +114,12 @@ def test_it_does_not_matter_how_often_it_is_swept(service: Service, monkeypatch:
         assert other_tiers == tiers
     strengths, tiers = lives[0]
     assert len(strengths) == 59, "one was deleted"
-    assert len(set(tiers)) >= 2, "else nothing was to be found out"
+    assert len(set(tiers)) >= 2, "otherwise the comparison proves nothing"
     assert len(set(np.round(strengths, 6))) > 20
 
 
 def test_each_life_is_one_of_its_own(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the test above proved nothing: another history gives other strengths."""
+    """Proves that the test above can fail: another history gives other strengths."""
     before, _ = CHANGES["spec"]
     strengths, _ = life(service, monkeypatch, "spec", END_DAYS)
     service.rows("TRUNCATE memories, memory_state, memory_events")

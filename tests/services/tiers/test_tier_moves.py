@@ -1,4 +1,4 @@
-"""What moves is counted by day, move and rule, as it moves; and the last moves are told one by one."""
+"""Tier moves are counted by day, move and rule as they happen; the most recent ones are listed individually."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ASKING = Policy(consolidation=Consolidation(rule="cohesion", merged_from=1.0, as
 
 
 def counted(tenant_id: UUID) -> dict[tuple[str, str], int]:
-    """Of today, by move and rule."""
+    """Return today's counts by move and rule."""
     return {(one.move, one.rule): one.memories for one in ladder.tier_report(tenant_id).moved}
 
 
@@ -255,7 +255,7 @@ def test_whatever_removes_memories_counts_it() -> None:
 
 
 def test_each_reason_has_its_words() -> None:
-    """As they stand in the code; those of rules that decide are told apart by their names."""
+    """Reasons are read from the code; the names of deciding rules identify theirs."""
     folder = Path(ladder.__file__).parents[1]
     written = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     moves = "|".join(KINDS)

@@ -1,4 +1,4 @@
-"""Reinforcement: each use counts once, in its order, whatever way it came."""
+"""Reinforcement: each use counts once and in order, whichever way it arrived."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONG_AGO = datetime.now(UTC) - timedelta(days=100)
 DAY = 86_400.0
 
 
-# --- Once, and in order ---
+# --- Idempotence and order ---
 
 
 def test_a_use_makes_a_memory_stronger_and_is_entered(shop: Shop) -> None:
@@ -68,7 +68,7 @@ def test_an_envelope_that_comes_again_changes_nothing(service: Service) -> None:
 
 
 class Killed(BaseException):
-    """As SIGKILL: nothing after it runs."""
+    """Simulates SIGKILL: nothing after it runs."""
 
 
 def test_a_crash_between_commit_and_settling_counts_no_use_twice(
@@ -126,7 +126,7 @@ def test_a_late_use_is_counted_and_nothing_else(service: Service) -> None:
     row = shop.row(memory_id)
     assert row.count == 2
     assert row.accessed_at == pytest.approx(now - DAY, abs=1e-5)
-    assert row.anchored_at >= now - 1, "what has faded so far stays as it was"
+    assert row.anchored_at >= now - 1, "earlier decay isn't recomputed"
     [_, (kind, before, after)] = shop.history(memory_id)
     assert kind == "late_use"
     assert after == pytest.approx(before, abs=1e-6)
@@ -144,7 +144,7 @@ def test_however_requests_come_in_turns_the_outcome_is_the_same(service: Service
     random = Random(profile)
     now = time.time()
     moments = sorted(now - random.uniform(0, 90 * DAY) for _ in range(24))
-    moments += moments[-1:] * 3  # the same moment again, of another session
+    moments += moments[-1:] * 3  # the latest moment twice more, from other sessions
     kept = []
     for turns in (1, 5, len(moments)):
         shop = shop_of(service, policy(profile))
@@ -168,17 +168,17 @@ def test_a_session_reinforces_a_memory_once_in_a_while(shop: Shop) -> None:
     [memory_id] = shop.stored("x", age_days=1)
     now = shop.now()
     shop.used(Use(memory_id, now - 600), Use(memory_id, now - 600 + 59), session="a")
-    assert shop.counts(memory_id) == [1], "not twice in one request"
+    assert shop.counts(memory_id) == [1], "once within a request"
     shop.used(Use(memory_id, now - 600 + 30), session="a")
-    assert shop.counts(memory_id) == [1], "nor in the next"
+    assert shop.counts(memory_id) == [1], "not again in the next request"
     shop.used(Use(memory_id, now - 600 - 59), session="a")
-    assert shop.counts(memory_id) == [1], "nor shortly before"
+    assert shop.counts(memory_id) == [1], "not for an earlier use nearby either"
     shop.used(Use(memory_id, now - 600 + 30), session="b")
     shop.used(Use(memory_id, now - 600 + 40))
     shop.used(Use(memory_id, now - 600 + 50))
-    assert shop.counts(memory_id) == [3], "another session may; those without one share one"
+    assert shop.counts(memory_id) == [3], "other sessions count separately; all uses without one share a session"
     shop.used(Use(memory_id, now - 600 + 60), session="a")
-    assert shop.counts(memory_id) == [4], "so may the same one, later"
+    assert shop.counts(memory_id) == [4], "after the refractory time the session counts again"
     assert shop.metric("refractory_uses") == 4
 
 
@@ -201,7 +201,7 @@ def test_the_refractory_time_is_the_policys(service: Service) -> None:
         assert shop.counts(memory_id) == [count], seconds
 
 
-# --- Whose ---
+# --- Ids and owners ---
 
 
 def test_ids_of_nothing_that_is_there_are_left_out_and_counted(shop: Shop) -> None:
@@ -276,7 +276,7 @@ def test_a_searchs_place_margin_and_words_reach_the_model(service: Service) -> N
 
 
 def test_a_use_after_a_change_of_policy_brings_the_memory_to_it(service: Service) -> None:
-    """Its past stays what it was, and the sweep looks at it soon."""
+    """The memory's past stays, and the sweep evaluates it soon."""
     shop = shop_of(service, policy())
     [used, quiet] = shop.stored("used", "quiet", age_days=3)
     service.rows("UPDATE memory_state SET next_due_at = now() + interval '1 minute'")
@@ -370,7 +370,7 @@ def test_while_the_database_is_away_nothing_is_lost(shop: Shop, monkeypatch: pyt
 
 
 def test_a_turn_takes_touches_by_their_size(shop: Shop) -> None:
-    """They hold no memories, and a lease doesn't last for a million of them."""
+    """Touches hold no memories, but a lease doesn't last for a million of them."""
     shop.service.configure(drain_rows=100)
     ids = shop.stored(*(f"{n}" for n in range(50)))
     for _ in range(40):
@@ -380,7 +380,7 @@ def test_a_turn_takes_touches_by_their_size(shop: Shop) -> None:
     assert len(turn.fresh) < 8
 
 
-# --- One at once ---
+# --- Immediate touches ---
 
 
 def test_a_touch_answers_what_it_has_done(service: Service) -> None:
@@ -406,7 +406,7 @@ def test_touches_at_once_and_through_the_queue_share_their_refractory_time(shop:
 
 
 def test_tenants_forget_apart(service: Service) -> None:
-    """The same session name is another session of another tenant."""
+    """Equal session names of two tenants are different sessions."""
     one, other = (tenants.create(name)[0].tenant_id for name in "ab")
     assert touch.session_digest(one, "s") != touch.session_digest(other, "s")
     assert touch.session_digest(one, None) != touch.session_digest(one, "s")

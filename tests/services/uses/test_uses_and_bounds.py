@@ -1,4 +1,4 @@
-"""Uses beside everything else that writes a memory's row: bounds stay bounds, and no policy is lost."""
+"""Uses concurrent with other writers of a memory's row: due dates stay lower bounds, and no policy is skipped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Uses = Callable[[Aged, UUID], None]
 
 
 def step_passed_unseen(aged: Aged, step: float, until_days: float) -> bool:
-    """Whether importance falls below a step while no sweep looks at the only memory."""
+    """Return True if importance falls below a step before the only memory is due for a sweep."""
     [memory_id] = aged.service.one("SELECT array_agg(memory_id) FROM memory_state")
     for place in range(int(until_days / STEP_DAYS)):
         moment = aged.now + timedelta(days=place * STEP_DAYS)
@@ -66,7 +66,7 @@ def step_passed_unseen(aged: Aged, step: float, until_days: float) -> bool:
 
 @uses
 def test_a_use_that_lifts_importance_above_a_step_is_looked_at(aged: Aged, use: Uses) -> None:
-    """Before it, importance was below .7 for good, so the bound was of something far away."""
+    """Importance was below .7 for good before the use, so the due date was about something far off."""
     [memory_id] = aged.remember(-20, salience=0.9)
     sweep.sweep(aged.tenant_id, None)
     use(aged, memory_id)
@@ -85,7 +85,7 @@ def test_a_use_that_puts_off_what_is_due_writes_no_bound(aged: Aged, use: Uses) 
 def test_what_is_used_and_linked_to_what_is_used_is_looked_at(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two requests of one batch: one strengthens it along a link, the other uses it, which lifts its tier."""
+    """In one batch, one request strengthens the memory along a link, another uses it, which raises its tier."""
     chosen = policy("memory_decay", refractory=0)
     aged = Aged(service, monkeypatch, chosen)
     one, other = aged.remember(-40, -40, salience=0.0)
@@ -112,7 +112,7 @@ def edit(shop: Shop, memory_id: UUID) -> None:
 def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
     service: Service, write: Callable[[Shop, UUID], None]
 ) -> None:
-    """Begun under `spec`, it finds a row of `mnemex`: there, a level is another thing."""
+    """The transaction began under `spec` and finds a row of `mnemex`, where a level has another meaning."""
     shop = shop_of(service, policy())
     [memory_id] = shop.stored("x", age_days=30)
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Rows packed by hand for COPY are what PostgreSQL reads back."""
+"""PostgreSQL reads back exactly the rows that were packed by hand for COPY."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BASE = UUID(int=1 << 80).bytes
 NOW_MS = 1_760_000_000_000
 TABLES = ("envelopes", "memories", "memory_state", "tenant_work")
 
-# Any character that a text may hold: no NUL, no lone surrogate.
+# Any character that a text may contain: no NUL, no lone surrogate.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
 LABELS = st.lists(TEXT, max_size=3).map(tuple)
 JSON = st.recursive(
@@ -84,12 +84,12 @@ def test_what_is_packed_is_what_is_read_back(service: Service, memories: list[Me
         assert as_json(row[10]) == as_json(memory.metadata)
         source = None if memory.salience is None else "caller"
         multiplier = 1.0 if memory.multiplier is None else memory.multiplier
-        assert row[11:14] == (pytest.approx(memory.salience), source, pytest.approx(multiplier))  # 32 bits each
+        assert row[11:14] == (pytest.approx(memory.salience), source, pytest.approx(multiplier))  # 32-bit columns
         assert row[14] == memory.role
 
 
 def as_json(value: Any) -> Any:
-    """Numbers as JSON has them: jsonb doesn't keep 1.0 apart from 1."""
+    """Convert numbers as jsonb does, which doesn't distinguish 1.0 from 1."""
     return None if value is None else json.loads(msgspec.json.encode(value), parse_int=float)
 
 

@@ -1,4 +1,4 @@
-"""Transactions and pools: each role its own, nothing shared with a child, no text in an error."""
+"""Transactions and pools: one role per pool, no connection shared with a child process, no values in errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns on their way from PostgreSQL."""
+"""Decoding of columns that PostgreSQL returns."""
 
 from __future__ import annotations
 

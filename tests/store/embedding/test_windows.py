@@ -1,4 +1,4 @@
-"""Windows of long memories in a tenant that is searched by indexes of its own."""
+"""Windows of long memories in a tenant with dedicated indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = 1500
 
 
 def divide(crowd: Crowd, tenant: UUID, memory_id: UUID, *vectors: np.ndarray) -> None:
-    """Give a memory windows with these vectors."""
+    """Insert windows with these vectors for a memory."""
     for place, vector in enumerate(vectors):
         crowd.owner.execute(
             "INSERT INTO memory_windows (tenant_id, space_id, memory_id, place, from_char, to_char, embedding) "
@@ -84,7 +84,7 @@ def test_the_nearest_windows_are_found_inside_the_graph_and_outside_it(crowd: Cr
 
 
 def test_a_memory_found_by_its_words_counts_by_its_best_window(crowd: Crowd) -> None:
-    """So many windows are nearer that its own isn't found by them."""
+    """So many windows are nearer that the vector search alone doesn't reach the memory's own window."""
     tenant = crowd.large(MANY)
     probe = replace(crowd.probe("u100", among=MANY), has_windows=True)
     ids = some(crowd, tenant, 400)

@@ -1,4 +1,4 @@
-"""Neighbours of memories against a brute force, and how full a memory is."""
+"""Neighbours and link counts of memories, compared with a brute-force computation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INSERT = text(
 
 
 def tenant_with(made: dict[Key, float], gone: set[UUID]) -> UUID:
-    """A tenant with these links, between memories of which these are deleted."""
+    """Create a tenant with these links, between memories of which `gone` are deleted."""
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
         rows = [{"tenant": tenant_id, "memory": each, "gone": each in gone} for each in MEMORIES]
@@ -43,7 +43,7 @@ def tenant_with(made: dict[Key, float], gone: set[UUID]) -> UUID:
 def test_neighbours_are_those_of_a_brute_force(
     service: Service, made: dict[Key, float], others: dict[Key, float], gone: set[UUID], asked: set[UUID]
 ) -> None:
-    tenant_with(others, set())  # of another tenant, with the same ids
+    tenant_with(others, set())  # another tenant with the same ids
     tenant_id = tenant_with(made, gone)
     expected: dict[tuple[UUID, UUID], float] = {}
     for (memory_id, other_id, _), weight in made.items():

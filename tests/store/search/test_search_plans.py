@@ -1,4 +1,4 @@
-"""Searches of large and small tenants: what is read for them under row-level security, and what is found."""
+"""Searches of large and small tenants: which rows they read under row-level security, and what they find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["crowd"]
 
 TABLES = ("memories", "memory_state", "memory_words", "embeddings")
 
-# Of a connection's first transaction: how often each table was read through, each index looked into, and what was read.
+# For a connection's first transaction: sequential scans per table, scans per index, and rows read.
 READ = text("""
 SELECT relname, relkind = 'r' AS is_table, pg_stat_get_xact_numscans(oid) AS scans,
   pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid) AS rows
@@ -31,15 +31,15 @@ FROM pg_class WHERE relkind = 'r' AND relname = ANY (:tables)
 
 
 def read(tenant: UUID, probe: Probe, request: SearchRequest | None = None) -> tuple[set[str], set[str], int]:
-    """For one search as the service's role: tables read through, indexes looked into, and rows read."""
-    database.close()  # counts are of a connection, until they are sent to others
+    """Search as the service's role; return the tables scanned sequentially, the indexes used and the rows read."""
+    database.close()  # statistics belong to the connection until they are flushed
     with database.tenant(tenant) as tx:
         candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING)
         return scanned(tx)
 
 
 def scanned(tx: Connection) -> tuple[set[str], set[str], int]:
-    """The same of all that a connection has done in its first transaction."""
+    """Return the scanned tables, the used indexes and the rows read in a connection's first transaction."""
     scans = tx.execute(READ, {"tables": list(TABLES)}).all()
     tables = {name for name, is_table, count, _ in scans if is_table and count}
     indexes = {name for name, is_table, count, _ in scans if not is_table and count}
@@ -58,7 +58,7 @@ def test_a_large_tenant_is_searched_by_indexes_of_its_own(crowd: Crowd, analyzed
     assert tables == set()
     own = tenant.hex
     assert {f"words_{own}", f"graph_{crowd.space}_{own}", f"tail_{crowd.space}_{own}"} <= indexes
-    assert rows < 9000  # candidates and their look-ups: of four tables, twelve thousand rows would be all
+    assert rows < 9000  # candidates and their look-ups: a full read of the four tables would be twelve thousand rows
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
@@ -107,7 +107,7 @@ def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd:
     probe = crowd.probe("w7", "common", among=count if count > LIMIT else None, total=count)
     crowd.owner.execute("VACUUM ANALYZE")
     before, seen = read(tenant, probe)[2], found(tenant, probe)
-    crowd.large(2500)  # the same words, in the same space
+    crowd.large(2500)  # another tenant with the same words in the same space
     crowd.owner.execute("VACUUM ANALYZE")
     assert read(tenant, probe)[2] == before
     assert found(tenant, probe) == seen
@@ -195,7 +195,7 @@ def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(c
     assert (len(usual), {one.role for one in usual}) == (CANDIDATES_OF_MANY, {None})
     every = found(tenant, probe, SearchRequest("x", roles=ALL_ROLES))
     assert {one.role for one in every} & {"tool", "system"}
-    # Scores are shares of the best of all that was found, so they differ between the two; the best memories don't.
+    # Scores are relative to the best result, so they differ between the two searches; the best memories don't.
     assert {one.memory_id for one in usual[:10]} <= {one.memory_id for one in every}
 
 
@@ -248,7 +248,7 @@ def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_c
         tables, indexes, rows = scanned(tx)
     assert tables == set()
     assert {f"graph_{crowd.space}_{tenant.hex}", f"tail_{crowd.space}_{tenant.hex}"} <= indexes
-    assert rows < 9000  # of each parent some hundred, and their tiers
+    assert rows < 9000  # some hundred rows per parent, and their tiers
     with database.tenant(tenant) as tx:
         compared = near(tx, tenant, parents, ("vector",), every, SearchRequest("x"))
     assert len(compared) == 25
@@ -271,13 +271,13 @@ def test_indexes_come_with_growth_move_with_the_space_and_go_with_shrinking(crow
     crowd.see_to(tenant)
     assert (indexes_of(crowd, tenant), graphs.needs_maintenance(tenant)) == (5, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2 + 1])
-    assert not graphs.needs_maintenance(tenant)  # so that one about the limit doesn't come and go
+    assert not graphs.needs_maintenance(tenant)  # hysteresis: a tenant near the limit keeps its indexes
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2])
     assert graphs.needs_maintenance(tenant)
     crowd.see_to(tenant)
     assert (indexes_of(crowd, tenant), graphs.needs_maintenance(tenant)) == (0, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [2 * LIMIT])
-    crowd.see_to(tenant)  # what is still marked is unmarked first
+    crowd.see_to(tenant)  # remaining marks are removed first
     tables, indexes, _ = read(tenant, crowd.probe("w7", among=LIMIT))
     assert (tables, f"graph_{crowd.space}_{tenant.hex}" in indexes) == (set(), True)
     assert len(found(tenant, crowd.probe("w7", among=LIMIT))) >= pruned.BY_VECTOR

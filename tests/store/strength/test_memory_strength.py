@@ -1,4 +1,4 @@
-"""Live strength as PostgreSQL works it out from rows of `memory_state`: the same as NumPy's, under every policy."""
+"""Live strength computed by PostgreSQL from rows of `memory_state` equals NumPy's, under every policy."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ YEAR_9998 = 253_339_228_800.0
 
 
 def policy_of(dynamics: Dynamics) -> Policy:
-    """The policy that chooses this model."""
+    """Return the policy that selects this model."""
     given = asdict(dynamics.parameters)
     importance = given.pop("importance", {})
     return Policy(forgetting=Forgetting(profile=dynamics.name, parameters=given), importance=importance)
 
 
 def eras(*models: Dynamics) -> Timeline:
-    """Policies 1, 2, … from the start on, a hundred days after one another."""
+    """Return policies 1, 2, … from the start on, each in force for a hundred days."""
     return Timeline(
         [Era(place + 1, START + 100 * DAY_SECONDS * place, policy_of(model)) for place, model in enumerate(models)]
     )
 
 
 def fill(service: Service, tenant_id: UUID, state: State, versions: npt.ArrayLike = 1) -> None:
-    """Rows of `memory_state` that hold these states; one in ten of those without salience isn't scored."""
+    """Insert these states into `memory_state`; one in ten of those without salience is unscored."""
     arrays = {field.name: getattr(state, field.name).tolist() for field in fields(Row)}
     arrays["policy_version"] = np.broadcast_to(versions, state.level.shape).tolist()
     values = {name: f"to_timestamp(given.{name})" if name.endswith("_at") else f"given.{name}" for name in arrays}
@@ -63,7 +63,7 @@ def fill(service: Service, tenant_id: UUID, state: State, versions: npt.ArrayLik
 
 
 def by_sql(tx: database.Transaction, tenant_id: UUID, times: Timeline, now: float) -> npt.NDArray[Any]:
-    """Strength and importance, shape (2, n), in id order."""
+    """Return strength and importance, shape (2, n), in id order."""
     relation = memory_strength.relation(times, now, AS_OF)
     query = f"SELECT strength, importance FROM {relation} AS state WHERE tenant_id = :tenant ORDER BY memory_id"  # noqa: S608
     moment = tx.execute(text("SELECT to_timestamp(:now)"), {"now": now}).scalar_one()
@@ -71,7 +71,7 @@ def by_sql(tx: database.Transaction, tenant_id: UUID, times: Timeline, now: floa
 
 
 def live_and_exact(tenant_id: UUID, times: Timeline, now: float) -> tuple[Held, npt.NDArray[Any], npt.NDArray[Any]]:
-    """The rows under the policy of the moment, strength and importance by SQL, and both by NumPy."""
+    """Return the rows under the current policy, and their strength and importance by SQL and by NumPy."""
     with database.tenant(tenant_id) as tx:
         found = by_sql(tx, tenant_id, times, now)
         held = strengths.advance_to_era(states.page(tx, tenant_id, NOBODY, 1_000_000), times, now)
@@ -156,7 +156,7 @@ def test_rows_from_ticks_show_their_anchor_until_they_are_rebased(service: Servi
 
 
 class Plain:
-    """A model of somebody else, without a way in or out in SQL: it fades by a tenth a day."""
+    """An external model without a conversion in SQL; it fades by a tenth a day."""
 
     name = "plain"
     refresh_seconds = np.inf

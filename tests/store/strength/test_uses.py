@@ -1,4 +1,4 @@
-"""What there is to know of memories that were used, and at what cost."""
+"""Lookup of recent uses and of a memory's history, and its cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_uses_near_others_of_the_same_session_are_found(service: Service) -> Non
 
 
 def test_the_history_is_looked_up_by_memory_even_without_statistics(service: Service) -> None:
-    """By moment alone, each use would read what happened to all memories around then."""
+    """An index by moment alone would read the events of all memories around each use."""
     tenant_id = service.tenant().tenant_id
     ids = [uuid4() for _ in range(2000)]
     with database.tenant(tenant_id) as tx:
