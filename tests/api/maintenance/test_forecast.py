@@ -1,4 +1,4 @@
-"""`POST /v1/forecast`, over HTTP."""
+"""`POST /v1/forecast` over HTTP."""
 
 from __future__ import annotations
 

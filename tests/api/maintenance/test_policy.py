@@ -1,4 +1,4 @@
-"""`/v1/policy`, over HTTP: what it shows, what it refuses, and what a dry run tells."""
+"""`/v1/policy` over HTTP: reading, refusals and dry runs."""
 
 from __future__ import annotations
 

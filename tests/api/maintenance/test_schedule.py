@@ -1,4 +1,4 @@
-"""`/v1/schedule`: what is due, what it did, and a hand on it."""
+"""`/v1/schedule`: due times, results of runs, and manual control."""
 
 from __future__ import annotations
 

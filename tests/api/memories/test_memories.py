@@ -1,4 +1,4 @@
-"""`/v1/memories/{id}` and the list, over HTTP."""
+"""`/v1/memories/{id}` and the list over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE = {
 
 
 def lasting(memory: dict[str, Any]) -> dict[str, Any]:
-    """A memory without what time alone changes."""
+    """Return a memory without the fields that change with time alone."""
     fading = {"strength", "score", "importance", "next_due_at", "review"}
     return {name: value for name, value in memory.items() if name not in fading}
 
@@ -98,7 +98,7 @@ def test_an_alias_works_wherever_an_id_does(api: Api) -> None:
 
 
 def listed(api: Api, **query: Any) -> list[str]:
-    """The texts of all pages."""
+    """Return the texts of all pages."""
     texts, cursor = [], None
     while True:
         answer = api.get("/v1/memories", params=query | ({"cursor": cursor} if cursor else {}))

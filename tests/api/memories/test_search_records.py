@@ -1,4 +1,4 @@
-"""Recorded searches over HTTP: consent, no text, uses that attach, deletion in every way."""
+"""Recorded searches over HTTP: consent, no stored text, attribution of uses, every kind of deletion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recorded(api: Api) -> list[searches.Search]:
 
 @pytest.fixture
 def talk(api: Api) -> list[str]:
-    """Ids of memories about teas, of two people."""
+    """Ids of memories about teas, from two people."""
     return api.remember(
         {"text": "I drink sage tea before breakfast", "subject": "ann"},
         {"text": "My sister grows sage and mint on her balcony", "subject": "ann", "thread": "garden"},

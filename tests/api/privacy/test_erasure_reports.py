@@ -1,4 +1,4 @@
-"""Reports of erasures, and a person at a glance."""
+"""Erasure reports, and the overview of a person's data."""
 
 from __future__ import annotations
 
