@@ -1,4 +1,4 @@
-"""`ebbing dead-letters`: listed, replayed and discarded, one or all of a reason."""
+"""`ebbing dead-letters`: list, replay and discard, singly or by reason."""
 
 from __future__ import annotations
 

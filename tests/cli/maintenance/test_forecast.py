@@ -1,4 +1,4 @@
-"""What `ebbing forecast` asks for, shows and draws."""
+"""Requests, output and plots of `ebbing forecast`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.stub import Reply, Stub, problem
 
 
 def days(last: int, slope: int = 10) -> list[dict[str, Any]]:
-    """A thousand memories that leave the first tier, so many a day."""
+    """Build forecast days for a thousand memories of which `slope` per day leave the first tier."""
     first = date(2026, 11, 20)
     return [
         {
@@ -52,7 +52,7 @@ def words(shown: str) -> list[list[str]]:
 
 
 def texts(path: Path) -> set[str]:
-    """What an SVG says."""
+    """Return the texts of an SVG."""
     root = ET.parse(path).getroot()  # noqa: S314 - our own picture
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     return {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}

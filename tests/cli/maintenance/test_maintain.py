@@ -1,4 +1,4 @@
-"""What `ebbing maintain` asks for, follows and shows."""
+"""Requests, job tracking and output of `ebbing maintain`."""
 
 from __future__ import annotations
 
