@@ -1,4 +1,4 @@
-"""Models in the process: optional packages, imported only where they are asked for."""
+"""In-process models: optional packages, imported only when configured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "small/model"
 
 
 class Model:
-    """Stands for both packages' models: a text's vector is its length and its number of words."""
+    """Stub of both packages' models: a text's vector is its length and its word count."""
 
     loaded: ClassVar[list[str]] = []
     batches: ClassVar[list[list[str]]] = []

@@ -1,4 +1,4 @@
-"""Vectors by a provider: what is sent of a memory, in which calls, and what counts as a vector."""
+"""Embeddings from a provider: request content, batching, and validation of vectors."""
 
 from __future__ import annotations
 

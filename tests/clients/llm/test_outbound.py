@@ -1,4 +1,4 @@
-"""The way out: hosts, addresses, redirects, time and size."""
+"""Outbound requests: allowed hosts, addresses, redirects, time limits and size limits."""
 
 from __future__ import annotations
 

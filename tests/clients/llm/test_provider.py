@@ -1,4 +1,4 @@
-"""The provider's client: what is sent, which failure is which, and what never gets out of it."""
+"""The provider's client: request content, classification of failures, and data that must not leak."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_vectors_fail_by_the_same_names(asked: Asked, mode: str, reason: Reason)
 
 @pytest.mark.parametrize("mode", ["hang", "trickle", "trickle_head"])
 def test_a_slow_answer_is_a_timeout(asked: Asked, mode: str) -> None:
-    """Waited for, it would come in the end, or break off."""
+    """With more time, the answer would arrive eventually, or break off."""
     asked.fake.control.set(mode=mode)
     assert failure(lambda: chat(asked.provider, Patience(0.3))).reason is Reason.TIMEOUT
 
@@ -203,7 +203,7 @@ def test_vectors_still_come_while_chats_fail(asked: Asked) -> None:
     assert (len(vectors), usage.calls) == (1, 1)
 
 
-# --- what never gets out ---
+# --- Data that must not leak ---
 
 
 @pytest.mark.parametrize("mode", ["bad_request", "server_error", "garbage", "html", "reset", "unauthorised"])
@@ -225,7 +225,7 @@ def test_the_key_is_not_shown_by_what_holds_it(asked: Asked) -> None:
     assert SECRET not in repr(Reply(SECRET, None, Usage()))
 
 
-# --- settings ---
+# --- Settings ---
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Rerankers: what a chat model is asked and believed, a cross-encoder in the process, and those of others."""
+"""Rerankers: a chat model and the checks on its answers, an in-process cross-encoder, and third-party rerankers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Chosen = Callable[..., None]
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chosen]:
-    """Names the reranker in the settings."""
+    """Select the reranker in the settings."""
 
     def choose(**values: str) -> None:
         for name, value in values.items():
@@ -124,7 +124,7 @@ def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:
 
 
 class TextCrossEncoder:
-    """Stands for fastembed's: likes short texts."""
+    """Stub of fastembed's class that prefers short texts."""
 
     def __init__(self, model_name: str, threads: int) -> None:
         if model_name == "unknown":
@@ -168,7 +168,7 @@ def test_a_package_that_is_not_there_is_named_with_the_way_to_it(
         reranker()
 
 
-# --- Those of others ---
+# --- Third-party rerankers ---
 
 
 class Own:

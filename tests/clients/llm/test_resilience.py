@@ -1,4 +1,4 @@
-"""Failures of a provider: what each means, how long to wait, when to leave it alone, how many at once."""
+"""Provider failures: classification, backoff, circuit breaker, and limit on concurrent calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
 
 
 class Clock:
-    """Time that passes when told to; sleeping is one way to tell it."""
+    """A manual clock; sleeping advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -59,14 +59,14 @@ def ok() -> str:
 
 
 def fails(breaker: Breaker, reason: Reason = Reason.SERVER_ERROR, retry_after: float | None = None) -> Reason:
-    """Call something that fails; the reason that comes out."""
+    """Make a failing call and return the reason it raises."""
     with pytest.raises(ProviderFailed) as failed:
         breaker.run(failing(reason, retry_after))
     return failed.value.reason
 
 
 class Turns:
-    """Fails with each of the reasons in turn, then works."""
+    """Callable that fails once with each of the reasons, then succeeds."""
 
     def __init__(self, *reasons: Reason, retry_after: float | None = None) -> None:
         self.left = list(reasons)
@@ -78,7 +78,7 @@ class Turns:
         return failing(self.left.pop(0), self.retry_after)() if self.left else "ok"
 
 
-# --- the table ---
+# --- The table of failures ---
 
 
 def test_every_reason_has_a_treatment() -> None:
@@ -111,7 +111,7 @@ def test_a_failure_says_its_reason_and_numbers_and_survives_a_process_border() -
     )
 
 
-# --- waiting ---
+# --- Backoff ---
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
@@ -155,7 +155,7 @@ def test_a_wait_beyond_the_budget_is_left_to_the_caller(clock: Clock) -> None:
     assert clock.slept == []
 
 
-# --- the breaker ---
+# --- The breaker ---
 
 
 def test_it_opens_after_failures_in_a_row(clock: Clock) -> None:
@@ -281,7 +281,7 @@ def test_waiting_out_an_open_breaker_and_probing_go_together(clock: Clock) -> No
     assert breaker.state == CLOSED
 
 
-# --- turns ---
+# --- Concurrency ---
 
 
 def test_no_more_calls_at_once_than_slots() -> None:

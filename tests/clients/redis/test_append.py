@@ -1,4 +1,4 @@
-"""What may be lost is appended without a long wait, or refused at once."""
+"""Best-effort appends use a short timeout or fail immediately."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_waits_while_redis_is_full(service: Service, tenant_id: UUID, monkeyp
 def test_after_a_failure_nothing_is_tried_for_a_while(
     service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each search would wait while Redis doesn't answer."""
+    """Otherwise each search would wait while Redis doesn't answer."""
     asked: list[float] = []
     moment = [1000.0]
 
