@@ -1,4 +1,4 @@
-"""Embedders in the process with real models: prefixes, batches, limits, and the way from a memory to a search."""
+"""In-process embedders with real models: prefixes, batches, limits, and the path from a memory to a search."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def folder(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def e5(folder: Path) -> Path:
-    """The same model under a name whose family has prefixes."""
+    """Path of the model under a name whose family uses prefixes."""
     link = folder.parent / "e5-tiny"
     link.symlink_to(folder)
     return link
@@ -195,7 +195,7 @@ def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
 
 
 def watch_runs(model: LocalModel) -> list[list[str]]:
-    """The texts of each run that a model does from now on."""
+    """Record the texts of each subsequent run of a model."""
     runs: list[list[str]] = []
     documents = model._loaded.documents
 
@@ -222,7 +222,7 @@ def test_a_model_of_fastembed_uses_the_threads_that_are_set(tmp_path: Path) -> N
 
 
 class Watched:
-    """A class whose objects' sessions are asked for their threads."""
+    """A proxy for a class that records the thread settings of its instances' sessions."""
 
     def __init__(self, kind: type, made: list[int | None]) -> None:
         self._kind = kind
