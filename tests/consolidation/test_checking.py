@@ -1,4 +1,4 @@
-"""What a model's summary is refused for, each lie by itself, and what it may say in its own words."""
+"""Checks of a model's summary: each kind of false statement is refused, and rewording is allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER: dict[str, Any] = {
 
 
 def fault(answer: str) -> str | None:
-    """What an answer about the move is refused for."""
+    """Return the reason for which an answer about the move is refused."""
     try:
         read(answer, GROUP, "light", MARK, extract(GROUP, "summary", "light"), "small")
     except Refused as refused:
