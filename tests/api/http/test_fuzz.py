@@ -137,7 +137,7 @@ def test_every_request_is_answered_as_described_and_none_breaks_the_service(serv
 
 
 def fuzz(service: Service, witness: Witness, caller: Tenant) -> list[str]:
-    """Send generated requests to every route while the workers run. Returns failures with commands to reproduce them."""
+    """Send generated requests to every route while the workers run; return failures with commands to reproduce them."""
     known = send_known(service, caller)
     config = schemathesis.Config.from_dict(
         {

@@ -219,7 +219,7 @@ def test_a_body_that_stops_is_refused_when_its_time_is_up(hasty: Server, path: s
 
 
 def test_a_body_that_drips_has_no_more_time_than_one_that_stops(hasty: Server) -> None:
-    """Each byte arrives before a per-byte timeout could expire, and there are enough to last as long as `until` waits."""
+    """Each byte arrives before a per-byte timeout could expire, and there are enough to last as long as `until`."""
     with hasty.talk() as connection:
         connection.sendall(hasty.head(f"Content-Length: {LIMIT}"))
         connection.settimeout(0.05)

@@ -83,7 +83,7 @@ def test_policies_since_the_acceptance_are_part_of_it(api: Api) -> None:
     [memory_id] = api.remember("the cat")
     age(api.service, 10, memory_id)
     now = datetime.now(UTC)
-    api.service.rows("UPDATE policies SET effective_at = %s", now - timedelta(days=20))  # version 1, older than the memory
+    api.service.rows("UPDATE policies SET effective_at = %s", now - timedelta(days=20))  # version 1, older than it
     # Version 3 never took effect, since version 4 began before it; version 5 is in the future.
     for version, days in ((2, -5), (3, -1), (4, -2), (5, 3)):
         api.service.rows(
