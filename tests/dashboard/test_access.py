@@ -1,4 +1,4 @@
-"""Who gets in, and what a form must bring (checks C18 to C20 of the security review)."""
+"""Access control and form protection (checks C18 to C20 of the security review)."""
 
 from __future__ import annotations
 

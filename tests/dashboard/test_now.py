@@ -1,4 +1,4 @@
-"""The first page, its stream of events, and what may be done to the night."""
+"""The overview page, its event stream, and the manual actions on the night."""
 
 from __future__ import annotations
 
