@@ -1,6 +1,6 @@
-"""All that moves, changes and removes memories at once, against one tenant: no deadlock, and every memory in one place.
+"""Run every operation that moves, changes or removes memories concurrently on one tenant.
 
-`--rounds` says for how many seconds.
+There must be no deadlock, and each memory must be in exactly one place. `--rounds` is the duration in seconds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WHERE tenant_id = %s AND tier <> 'deleted'
 
 
 class Crowd:
-    """Threads that each do one thing again and again, until time is up.
+    """Threads that each repeat one operation until the time is up.
 
     Attributes:
-        did: How often what was done.
-        failed: Errors that nothing waits for, and answers of 500 and more.
+        did: Number of runs by operation.
+        failed: Errors that no retry covers, and responses of 500 and above.
     """
 
     def __init__(self, api: Api, tenant: Tenant, ids: list[UUID], seconds: float) -> None:
@@ -83,7 +83,7 @@ class Crowd:
 
 @pytest.fixture
 def api(service: Service, tmp_path: Path) -> Iterator[Api]:
-    service.configure(database_pool_size=32)  # nobody waits for a connection until that fails
+    service.configure(database_pool_size=32)  # no request fails because the connection pool is exhausted
     service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
     cold_store.cache_clear()
     with Api(service) as started:

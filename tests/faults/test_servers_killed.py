@@ -1,4 +1,4 @@
-"""Redis and PostgreSQL are killed under load: what was promised holds, and all goes on by itself."""
+"""Redis and PostgreSQL are killed under load: accepted memories survive, and the service recovers by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MORE = 200
 
 
 def more_is_accepted(tenants: list[Caller], count: int = MORE) -> None:
-    """Wait until so many more memories have been accepted."""
+    """Wait until this many more memories have been accepted."""
     goal = sum(len(caller.accepted) for caller in tenants) + count
     until(lambda: sum(len(caller.accepted) for caller in tenants) >= goal, f"{count} more are accepted")
 
