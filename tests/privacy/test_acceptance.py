@@ -1,4 +1,4 @@
-"""Points of acceptance that no other test shows: what a person, an auditor or a regulator would try."""
+"""Acceptance criteria that no other test covers, from the view of a person, an auditor or a regulator."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
         while rate.rate():
             pass
         assert fake.calls > 0
-        service.configure(openai_base_url="http://127.0.0.2:9/v1")  # another from now on; the first knows what it knows
+        service.configure(openai_base_url="http://127.0.0.2:9/v1")  # a new provider; the first has its data
         told = {each.tenant_id: recipients(service, each.tenant_id) for each in (tenant, other)}
     cold_store.cache_clear()
     assert set(told[tenant.tenant_id]) == {"127.0.0.1", "elsewhere"}

@@ -1,4 +1,4 @@
-"""Point 7: a word that came in about a person by every way there is, is nowhere once the person is erased."""
+"""Point 7: a word that entered about a person through every interface is nowhere after the person's erasure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.Capt
 @pytest.mark.acceptance(9)
 @pytest.mark.parametrize("by_model", [True, False])
 def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: Everywhere, by_model: bool) -> None:
-    """Point 9, with a summary that a run of consolidation has made."""
+    """Point 9, with a summary made by a consolidation run."""
     about = {True: f"boat of {WORD.title()}", False: "boat"}
     texts = [
         f"the {colour} {about[place < 4]} lies in the harbour and waits for rain"
@@ -133,7 +133,7 @@ def test_what_waited_in_the_queue_and_was_tried_again_is_gone_too(someone: Every
 def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
     someone: Everywhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delayed retry: it was read, PostgreSQL or Redis was away, and it waits to be read again."""
+    """A delayed retry: the entry was read, PostgreSQL or Redis failed, and it waits to be read again."""
     someone.service.send(someone.tenant_id, someone.about(f"{WORD} is tried again"))
 
     def away(*_: object, **__: object) -> None:
@@ -177,9 +177,9 @@ def test_a_cancelled_erasure_and_an_earlier_deletion_name_nobody(someone: Everyw
 
 @pytest.mark.acceptance(7)
 def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Everywhere) -> None:
-    """Deleted rows go by vacuum, and samples of columns by the runbook's statement and a new analysis."""
+    """Vacuum removes deleted rows; the runbook's statement and a new analysis remove column samples."""
     rows = someone.service.rows
-    rows(FORGET_SAMPLES)  # an empty table would keep those of an earlier test
+    rows(FORGET_SAMPLES)  # an empty table would retain samples from an earlier test
     rows("ANALYZE")
     assert sampled(someone), "a sample of who the memories are about"
     rows("CHECKPOINT")
@@ -187,7 +187,7 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
     someone.erase()
 
     def is_gone() -> bool:
-        """Clean up once, which autovacuum's older snapshot can make incomplete, and look."""
+        """Clean up once and check; an older snapshot of autovacuum can make the cleanup incomplete."""
         for statement in (FORGET_SAMPLES, "ANALYZE", "VACUUM FULL", "CHECKPOINT"):
             rows(statement)
         return not sampled(someone) and not in_files(someone)
@@ -215,13 +215,13 @@ def test_an_empty_table_keeps_its_sample_until_the_runbooks_statement_deletes_it
 
 
 def sampled(of: Everywhere) -> list[str]:
-    """Names of the tables and indexes whose samples of columns hold the word."""
+    """Return the tables and indexes whose column samples contain the word."""
     statement = "SELECT DISTINCT tablename FROM pg_stats WHERE schemaname = 'public' AND pg_stats::text LIKE %s"
     return [name for (name,) in of.service.rows(statement, f"%{WORD}%")]
 
 
 def snapshots(of: Everywhere) -> list[tuple[object, ...]]:
-    """Sessions of this database whose snapshot keeps deleted rows from vacuum, the oldest first."""
+    """Return sessions of this database whose snapshot prevents vacuum from removing deleted rows, oldest first."""
     return of.service.rows(
         "SELECT pid, backend_type, state, backend_xmin::text FROM pg_stat_activity "
         "WHERE datname = current_database() AND backend_xmin IS NOT NULL ORDER BY age(backend_xmin) DESC"
@@ -229,7 +229,7 @@ def snapshots(of: Everywhere) -> list[tuple[object, ...]]:
 
 
 def in_files(of: Everywhere) -> list[str]:
-    """Names of the database's files that hold the word, as it was or folded; what is compressed can't be seen."""
+    """Return the database files that contain the word, as written or folded; compressed values can't be searched."""
     statement = (
         "SELECT coalesce(pg_filenode_relation(0, substring(name FROM '^[0-9]+')::oid)::text, name) "
         "FROM (SELECT 'base/' || oid || '/' AS folder FROM pg_database WHERE datname = current_database()) AS ours "
@@ -240,7 +240,7 @@ def in_files(of: Everywhere) -> list[str]:
 
 
 def test_nothing_comes_back_by_itself(everywhere: Everywhere) -> None:
-    """Nights, sweeps, retries and whatever waits afterwards."""
+    """Nights, sweeps, retries and pending work run after the erasure."""
     from app.services.night import night  # noqa: PLC0415 - it loads every step of a night
 
     everywhere.erase()

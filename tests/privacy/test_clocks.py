@@ -1,4 +1,4 @@
-"""By when a request must be done, and until when it can be cancelled."""
+"""Deadlines of privacy requests, and the time until which they can be cancelled."""
 
 from __future__ import annotations
 

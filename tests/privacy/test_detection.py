@@ -1,4 +1,4 @@
-"""What is personal in a text is found, and little else."""
+"""Detection finds the personal data in a text, with few false positives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 PAGE = Path(__file__).parents[2] / "ops" / "privacy.md"
 LABELLED = rows("labelled.jsonl")
 HELD_OUT = rows("held_out.jsonl")
-"""Written before its author had seen a pattern; what it has shown was then mended (ops/privacy.md)."""
+"""Written before its author had seen any pattern; the gaps that it revealed were then fixed (ops/privacy.md)."""
 
 
 def found(row: dict[str, Any]) -> Counter[tuple[str, str]]:
@@ -47,7 +47,7 @@ def test_precision_and_recall(labelled: list[dict[str, Any]]) -> None:
 
 
 def figures(labelled: list[dict[str, Any]], kind: str) -> tuple[str, str]:
-    """Precision and recall of a kind, as fractions."""
+    """Return precision and recall of a kind, as fractions."""
     got = [Counter({one: times for one, times in found(row).items() if one[0] == kind}) for row in labelled]
     there = [Counter({one: times for one, times in wanted(row).items() if one[0] == kind}) for row in labelled]
     right = sum((one & other).total() for one, other in zip(got, there, strict=True))

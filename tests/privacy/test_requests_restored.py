@@ -1,6 +1,6 @@
-"""An older dump comes back, and with it somebody who had asked to be erased: they are hidden again, with their dates.
+"""After restoring an older dump, people who had requested erasure are hidden again, with the original dates.
 
-The commands are those of ops/runbook.md, run as they stand there.
+The commands are those of ops/runbook.md, run verbatim.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def in_keys(service: Service, word: str) -> list[str]:
 
 
 def restore(drill: Drill) -> None:
-    """Restore the older data beside the newest keys."""
+    """Restore the older data together with the newest keys."""
     drill.dump_keys()
     drill.restore()
 
@@ -153,7 +153,7 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     restore(drill)
     assert [one.erasure_id for one in replays.replay()] == [asked.erasure_id]
     audited = drill.service.one("SELECT count(*) FROM audit")
-    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if it had been broken off at the very end
+    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if the replay had been interrupted at the very end
     assert "erasures" in drill.unwell()
     assert list(replays.replay()) == []
     assert drill.unwell() == {}
@@ -283,7 +283,7 @@ def test_an_older_key_store_gets_what_is_open_and_loses_what_is_over(drill: Dril
 
 
 def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) -> None:
-    """The mark, which all share, is locked at the commit and not before."""
+    """The mark that all tenants share is locked only at the commit."""
     other = drill.service.tenant().tenant_id
     with database.tenant(drill.tenant_id) as tx:
         held.lock_shared(tx, drill.tenant_id)
@@ -320,7 +320,7 @@ def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
 
 
 def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: Drill) -> None:
-    """Its keys are of after it."""
+    """The keys are newer than the schema change."""
     known = ask(drill, subject="bob")
     drill.dump()
     asked = ask(drill, subject="ann")

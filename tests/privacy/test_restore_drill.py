@@ -1,6 +1,6 @@
-"""Points 12 and 13 (F23): an older dump comes back, and with it a person who was erased, whom nobody sees.
+"""Points 12 and 13 (F23): after restoring an older dump, erased people are not visible to anyone.
 
-The commands are those of ops/runbook.md, run as they stand there.
+The commands are those of ops/runbook.md, run verbatim.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
 
 @pytest.mark.acceptance(12)
 def test_a_service_under_which_the_database_is_exchanged_answers_nothing_of_it(drill: Drill) -> None:
-    """What it reads first, on the connection that it has just opened, is withheld too."""
+    """Even the first read on a newly opened connection is withheld."""
     made = drill.service.tenant()
     key = made.key
     drill.service.rows("UPDATE api_keys SET tenant_id = %s WHERE key_id = %s", drill.tenant_id, made.key_id)
