@@ -1,4 +1,4 @@
-"""Imports point one way: architecture.md's arrows, as the contracts in pyproject.toml."""
+"""Imports point in one direction: the arrows of architecture.md match the contracts in pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each queue has one lane, each task one queue, and the schedule names only tasks that exist."""
+"""Each queue has one lane, each task one queue, and the schedule names only existing tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.schedule import SAFETY_NETS, beat_entries
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# in a process of its own: the application takes its broker's address when it is imported
+# in a separate process: the application reads its broker's address at import time
 REGISTERED = """
 import json
 from workers.celery_app import celery
@@ -29,7 +29,7 @@ print(json.dumps({"tasks": tasks, "queues": [q.name for q in celery.conf.task_qu
 
 
 class Application(msgspec.Struct):
-    """What the workers' Celery application knows."""
+    """Queues, tasks and schedule of the workers' Celery application."""
 
     tasks: dict[str, str]
     queues: list[str]
