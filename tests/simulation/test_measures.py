@@ -1,4 +1,4 @@
-"""What a year's last day says of a way of forgetting."""
+"""Metrics of a forgetting policy on a year's last day."""
 
 from __future__ import annotations
 
