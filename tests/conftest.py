@@ -69,7 +69,7 @@ def servers(pytestconfig: pytest.Config) -> Servers:
 @pytest.fixture(scope="session")
 def template(servers: Servers) -> Iterator[str]:
     """Name of a migrated database without rows, which `database_url` copies."""
-    from app.store.core.migrate import upgrade  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+    from app.store.core.migrate import upgrade  # noqa: PLC0415  # slow to import; tests of pure rules don't need it
 
     name = f"template_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:
@@ -133,7 +133,7 @@ def service(
     standing_database: str, redis_url: str, logged_redis: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Service]:
     """The service's internals with empty stores and no pending requests; see `tests/service.py`."""
-    from tests.service import inside  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+    from tests.service import inside  # noqa: PLC0415  # slow to import; tests of pure rules don't need it
 
     with inside(standing_database, redis_url, monkeypatch) as opened:
         yield opened

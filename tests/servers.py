@@ -81,14 +81,14 @@ class Servers:
         return home
 
     def _postgres_in_docker(self) -> str:
-        from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415  # only where Docker is
+        from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415  # needed only with Docker
 
         container = PostgresContainer(POSTGRES_IMAGE, username="postgres", dbname="postgres", driver=None)
         container.with_command("postgres -c fsync=off -c full_page_writes=off -c synchronous_commit=off")
         return str(self._open.enter_context(container).get_connection_url())
 
     def _redis_in_docker(self) -> str:
-        from testcontainers.community.redis import RedisContainer  # noqa: PLC0415  # only where Docker is
+        from testcontainers.community.redis import RedisContainer  # noqa: PLC0415  # needed only with Docker
 
         container = self._open.enter_context(RedisContainer(REDIS_IMAGE))
         return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"

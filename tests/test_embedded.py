@@ -314,7 +314,7 @@ def _as_nobody(given: Callable[[], None]) -> None:
             os.setuid(nobody.pw_uid)
             given()
             code = 0
-        except BaseException:  # noqa: BLE001  # the copy must end here, whatever happens
+        except BaseException:  # noqa: BLE001  # the fork must exit here in any case
             os.write(writing, traceback.format_exc().encode())
         finally:
             os._exit(code)

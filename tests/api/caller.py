@@ -66,7 +66,7 @@ class Api:
 
     def request(self, method: str, path: str, **given: Any) -> httpx.Response:
         if given.get("key", "") == "":
-            self.tenant  # noqa: B018 - made outside of the loop
+            self.tenant  # noqa: B018 - creates the tenant outside the loop
         return self.run(self.send(method, path, **given))
 
     def get(self, path: str, **given: Any) -> httpx.Response:

@@ -29,7 +29,7 @@ Visit = Callable[..., Visitor]
 def well(api: Api) -> None:
     for source in heartbeats.SOURCES:
         heartbeats.beat(source)
-    api.tenant  # noqa: B018 - made before the tick
+    api.tenant  # noqa: B018 - creates the tenant before the tick
     schedule.tick(DEFAULT_SCHEDULE)
 
 

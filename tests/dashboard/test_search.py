@@ -29,7 +29,7 @@ def everything(service: Service) -> dict[str, Any]:
     """Snapshot all rows of all tables and everything in Redis."""
     tables = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     rows = {
-        name: service.rows(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} AS t")  # noqa: S608 - its tables
+        name: service.rows(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} AS t")  # noqa: S608 - catalogue names
         for name in tables
     }
     held = {key: service.redis.dump(key) for key in service.redis.scan_iter()}

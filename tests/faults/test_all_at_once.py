@@ -74,7 +74,7 @@ class Crowd:
             try:
                 do(chance)
                 self.did[name] += 1
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test tells of it
+            except Exception as error:  # noqa: BLE001 - the test reports any error
                 if not isinstance(error, cold.SegmentLost) and not (
                     isinstance(error, EbbingError) and is_passing(error)
                 ):

@@ -101,10 +101,10 @@ class Drill:
     def let_data_be_of(self, revision: str, *statements: str) -> None:
         """Revert the data's schema to a revision while the keys remain newer.
 
-        The statements revert the revisions that also changed the keys (up to `NEWEST_OF_KEYS`); newer ones are downgraded.
+        The statements revert the revisions that also changed the keys, up to `NEWEST_OF_KEYS`; the rest are downgraded.
         """
         migrate.downgrade(self.service.database_url, NEWEST_OF_KEYS)
-        for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - of tests
+        for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - constants
             self.service.rows(statement)
 
     def erase(self, **scope: Any) -> None:

@@ -241,7 +241,7 @@ def in_files(of: Everywhere) -> list[str]:
 
 def test_nothing_comes_back_by_itself(everywhere: Everywhere) -> None:
     """Nights, sweeps, retries and pending work run after the erasure."""
-    from app.services.night import night  # noqa: PLC0415 - it loads every step of a night
+    from app.services.night import night  # noqa: PLC0415 - slow: imports every step of a night
 
     everywhere.erase()
     jobs.create(everywhere.tenant_id, night.KIND, {"as_of": _now()}, lone=True)

@@ -30,7 +30,7 @@ def in_tables(service: Service, word: str) -> list[str]:
         table
         for (table,) in found
         if service.one(
-            f"SELECT EXISTS (SELECT FROM {table} AS one WHERE one::text ILIKE %s OR one::text LIKE %s)",  # noqa: S608 - a table's name
+            f"SELECT EXISTS (SELECT FROM {table} AS one WHERE one::text ILIKE %s OR one::text LIKE %s)",  # noqa: S608 - a table name
             like,
             as_bytes,
         )

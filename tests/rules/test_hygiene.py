@@ -33,7 +33,7 @@ def lines(*folders: str) -> Iterator[tuple[str, str]]:
 def tracked() -> list[Path]:
     """Return the files that git tracks or would track, if there is a repository."""
     done = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - whichever git there is
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git from PATH
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -47,7 +47,7 @@ def api(service: Service) -> Iterator[Api]:
 def dump(service: Service) -> str:
     """Return every value of every table as text."""
     tables = service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-    statements = [f"SELECT t::text FROM {table} AS t" for (table,) in tables]  # noqa: S608 - names of the catalogue
+    statements = [f"SELECT t::text FROM {table} AS t" for (table,) in tables]  # noqa: S608 - names from the catalogue
     return "\n".join(str(row) for statement in statements for row in service.rows(statement))
 
 

@@ -272,7 +272,7 @@ def filled(service: Service) -> Service:
 
 def test_without_a_tenant_there_are_no_rows(filled: Service, guarded: list[str]) -> None:
     for table in guarded:
-        rows = f"SELECT count(*) FROM {table}"  # noqa: S608 - a name out of the catalogue
+        rows = f"SELECT count(*) FROM {table}"  # noqa: S608 - a name from the catalogue
         assert filled.one(rows) > 0, f"the test puts nothing into {table}"
         with database.shared() as tx:
             assert tx.execute(text(rows)).scalar() == 0, table

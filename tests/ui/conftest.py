@@ -37,7 +37,7 @@ def household(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
     """Chromium."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only there after `make test-ui` has installed it
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - installed by `make test-ui`
 
     with sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=os.environ["EBBING_TEST_BROWSER"], args=["--no-sandbox"])

@@ -79,7 +79,7 @@ class Look:
 
     def barriers(self) -> list[str]:
         """Return the violations that axe-core finds on the page."""
-        from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - only there after `make test-ui`
+        from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - installed by `make test-ui`
 
         found = Axe().run(self.page).response["violations"]
         return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]

@@ -284,4 +284,4 @@ def reasons(service: Service) -> set[tuple[str, str]]:
 def rows_of_all(service: Service) -> dict[str, int]:
     """Count the rows of every table."""
     names = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-    return {name: service.one(f"SELECT count(*) FROM {name}") for name in names}  # noqa: S608 - the catalogue's names
+    return {name: service.one(f"SELECT count(*) FROM {name}") for name in names}  # noqa: S608 - names from the catalogue

@@ -119,7 +119,7 @@ def test_the_same_key_and_body_get_the_same_answer_and_one_memory(api: Api) -> N
 
 
 def test_64_requests_at_once_with_one_key_are_one_memory(api: Api) -> None:
-    api.tenant  # noqa: B018 - made outside of the loop
+    api.tenant  # noqa: B018 - creates the tenant outside the loop
 
     async def all_at_once() -> list[httpx.Response]:
         headers = {"idempotency-key": "once"}

@@ -53,7 +53,7 @@ def words(shown: str) -> list[list[str]]:
 
 def texts(path: Path) -> set[str]:
     """Return the texts of an SVG."""
-    root = ET.parse(path).getroot()  # noqa: S314 - our own picture
+    root = ET.parse(path).getroot()  # noqa: S314 - our own SVG
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     return {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}
 

@@ -78,7 +78,7 @@ class Run:
         found = {self.process.pid: ""}
         while True:
             listed = subprocess.run(
-                ["ps", "-eww", "-o", "pid=,ppid=,args="],  # noqa: S607 - whichever ps there is
+                ["ps", "-eww", "-o", "pid=,ppid=,args="],  # noqa: S607 - ps from PATH
                 capture_output=True,
                 text=True,
                 check=True,
@@ -183,7 +183,7 @@ def try_the_readme(run: Run, folder: Path) -> None:
     for block in blocks:
         typed = block.replace("http://127.0.0.1:8000", address)
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - whichever bash there is
+            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - bash from PATH
             env=environment(EBBING_HOME=str(run.home)),
             cwd=folder,
             capture_output=True,
