@@ -16,7 +16,7 @@ def sections(text: str) -> dict[str, str]:
     _, *parts = _HEADING.split(_hidden(text))
     named = list(zip(parts[::2], (part.replace("\0", "#") for part in parts[1::2]), strict=True))
     found = dict(named)
-    assert len(found) == len(named), "a heading is there twice"
+    assert len(found) == len(named), "duplicate heading"
     return found
 
 

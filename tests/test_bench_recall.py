@@ -244,7 +244,7 @@ def test_it_runs_on_two_datasets_and_keeps_to_a_floor(tmp_path: Path) -> None:
         assert 0 < mode["p50_ms"] <= mode["p95_ms"]
     assert len(invented["questions"]) == 41
     asked = {question["id"]: question["recall@10"] for question in invented["questions"]}
-    assert asked["workshop-q0"]["hybrid"] == 1, "what does E-4417 mean?"
+    assert asked["workshop-q0"]["hybrid"] == 1, "the question about E-4417 is answered"
     assert asked["workshop-q0"]["bm25-b0.75"] == 1
     assert invented["recalls"] == {}
     assert baker["modes"]["hybrid"]["newest_first"]["questions"] == 1

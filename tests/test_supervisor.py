@@ -446,7 +446,7 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
     gives_up_at = time.monotonic() + PATIENCE_SECONDS
 
     def again(*_: object) -> None:
-        assert time.monotonic() < gives_up_at, "the second signal has killed nobody"
+        assert time.monotonic() < gives_up_at, "the second signal killed no process"
         if (folder / "asked").exists():
             os.kill(os.getpid(), signal.SIGINT)
 

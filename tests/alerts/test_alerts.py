@@ -53,7 +53,7 @@ def test_a_service_that_is_well_is_quiet(watch: Watch, api: Api) -> None:
 
 def test_work_that_waits(watch: Watch, api: Api) -> None:
     wait_since(api, 400)
-    assert watch.minutes(4) == set(), "it may pass by itself"
+    assert watch.minutes(4) == set(), "too short a delay for an alert"
     assert watch.minutes(3) == {("EbbingWorkWaits", "lane")}
     api.service.work()
     assert watch.minutes(1) == set()
@@ -79,7 +79,7 @@ def test_dead_letters_that_come_in_numbers(watch: Watch, api: Api) -> None:
     api.service.work()
     assert len(api.service.letters(tenant_id)) == 12
     assert watch.minutes(1) == {("EbbingWorkLost", "quarantine")}
-    assert watch.minutes(16) == set(), "those that lie there are no news"
+    assert watch.minutes(16) == set(), "old dead letters don't keep the alert firing"
 
 
 def test_requests_that_have_vanished(watch: Watch, api: Api) -> None:
@@ -204,7 +204,7 @@ def test_redis_that_refuses_to_write_and_ingest_that_fails_for_it(watch: Watch, 
     until(lambda: send() == 202, "the API accepts again")
     watch.scrape = sending(202, scrape)
     assert watch.minutes(1) == {("EbbingServiceFails", "errors")}
-    assert watch.minutes(6) == set(), "the hour's share is still high, that of the last minutes isn't"
+    assert watch.minutes(6) == set(), "the hourly error rate is still high, the recent one isn't"
 
 
 def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
@@ -219,11 +219,11 @@ def test_a_tenant_whose_recall_brings_nothing(watch: Watch, api: Api) -> None:
     for tenant_id in others:
         finish_run(api, tenant_id, passed=6, failed=4, empty=2)
     finish_run(api, api.tenant.tenant_id, passed=0, failed=4, empty=4)
-    assert watch.minutes(2) == set(), "four recalls say too little"
+    assert watch.minutes(2) == set(), "four recalls are too few for an alert"
     finish_run(api, api.tenant.tenant_id, passed=1, failed=9, empty=9)
-    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "however well the others are"
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "other tenants' good results don't mask it"
     finish_run(api, api.tenant.tenant_id)
-    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls proves nothing"
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls doesn't resolve the alert"
     finish_run(api, api.tenant.tenant_id, passed=5, failed=5, empty=1)
     assert watch.minutes(2) == set()
 

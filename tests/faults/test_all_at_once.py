@@ -148,7 +148,7 @@ def test_all_at_once(api: Api, rounds: int) -> None:
     assert service.one(DEADLOCKS) == before
     places = service.rows(IN_PLACES, own)
     assert [row for row in places if row[2:] != (row[1] == "archived", row[1] == "cold")] == []
-    assert not any(counts.recount(own)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(own)), "the tenant's counts were wrong before the recount"
     found = audit.verify(own)
     assert (found.broken, found.finished) == (None, True)
     service.work()

@@ -39,4 +39,4 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
         attic.check(service, ids)
     assert set(ended) <= {-SIGKILL, 0}, seed
     assert -SIGKILL in ended, seed
-    assert not any(counts.recount(tenant_id)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(tenant_id)), "the tenant's counts were wrong before the recount"

@@ -27,7 +27,7 @@ def left(chilled: Chilled) -> list[UUID]:
         for table in NAMED
     ]
     assert all(each == found[0] for each in found), NAMED
-    assert chilled.keys()[1] == len(found[0]), "keys of records"
+    assert chilled.keys()[1] == len(found[0]), "one record key per memory"
     return sorted(found[0])
 
 
@@ -74,4 +74,4 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
         pass
     assert len(chilled.objects()) == len(chilled.segments())
     assert audit.verify(chilled.tenant_id).broken is None
-    assert not any(counts.recount(chilled.tenant_id)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(chilled.tenant_id)), "the tenant's counts were wrong before the recount"

@@ -44,7 +44,7 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None
         flooding = api.tenant.tenant_id
         assert turns_until(ingest.drain, lambda: service.texts(quiet.tenant_id)) == 2
         assert service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) == FLOOD / FLOODS_TURNS
-        assert api.post("/v1/memories", content=flood).status_code == 202, "it has room again"
+        assert api.post("/v1/memories", content=flood).status_code == 202, "the backlog is below its limit again"
 
         def waits(stage: str) -> bool:
             item = "SELECT FROM tenant_work WHERE tenant_id = %s AND stage = %s"

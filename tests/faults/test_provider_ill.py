@@ -76,7 +76,7 @@ def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
         answers = caller.answers.copy()
         for _ in range(REQUESTS):
             caller.send(caller.batch(size=1))
-        assert caller.answers - answers == {"202": REQUESTS}, "each is accepted when it is sent first"
+        assert caller.answers - answers == {"202": REQUESTS}, "each request is accepted at the first attempt"
         rating.books.wait_until_settled([caller], scored=True)  # stored, indexed, embedded, and scored by the rules
         assert rating.books.sources([caller]) == {"heuristic"}
 
@@ -136,7 +136,7 @@ def test_a_worker_told_to_stop_while_a_model_doesnt_answer_ends_before_it_does_a
             caller.send(caller.batch(size=3))
             until(lambda: fake.calls > calls, "a model is asked")
             plant.processes.stop("worker-score")
-            assert not plant.books.is_put_off(caller), "it has waited until the call failed"
+            assert not plant.books.is_put_off(caller), "the worker waited for the call instead of stopping"
             plant.books.end_leases([caller])
         plant.start_worker("worker-score", **patient)
         until(lambda: plant.books.sources([caller]) == {"llm"}, "another rates")

@@ -44,7 +44,9 @@ def test_nothing_accepted_is_lost_when_redis_is_killed(
     plant.books.wait_until_settled(tenants)
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
-    assert not [name for name in WORKERS if has_ended(plant.processes.running[name])], "workers connect again"
+    assert not [name for name in WORKERS if has_ended(plant.processes.running[name])], (
+        "workers reconnect instead of exiting"
+    )
 
 
 def test_memories_are_accepted_while_postgresql_is_away_and_stored_when_it_is_back(

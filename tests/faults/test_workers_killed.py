@@ -47,7 +47,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
             until(lambda caller=caller, goal=goal: len(caller.accepted) > goal, "some are accepted")  # type: ignore[misc]
             plant.arm(place)
             until(lambda: plant.died_at(place), f"a worker dies at {place}")
-            assert plant.books.lease_seconds(caller, stage) <= held_seconds, "nobody waits longer for the dead"
+            assert plant.books.lease_seconds(caller, stage) <= held_seconds, "the dead worker's lease is too long"
         until(lambda caller=caller: not plant.books.waiting(caller).get(stage), f"{stage} is done")  # type: ignore[misc]
         plant.books.wait_until_settled([caller])
         plant.books.check([caller])

@@ -233,4 +233,4 @@ def test_a_policy_is_tried_on_recorded_searches(desk: Desk) -> None:
     assert "no proposal: 0 searches" in desk.run(*fit)
     desk.run(*withdraw)
     desk.run(*consent)
-    assert desk.ask("replay")["searches"] == 0, "consent that was withdrawn took the records along"
+    assert desk.ask("replay")["searches"] == 0, "withdrawing consent deleted the recorded searches"

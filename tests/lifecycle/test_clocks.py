@@ -51,12 +51,12 @@ def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
     due = sweep.preview(aged.tenant_id, days(NOON + HOURS), None, 1000).moves
     jumped = look(aged, lived, NOON + HOURS)
     moved = {lived.ids[place] for place in np.flatnonzero(np.array(before) != jumped)}
-    assert moved == {move.memory_id for move in due}, "what two hours bring, and nothing else"
+    assert moved == {move.memory_id for move in due}, "exactly the moves due within two hours"
     assert len(moved) < 10
     anchors = aged.anchors()
     for day in (NOON, NOON - HOURS, NOON + 1 / 24, NOON + HOURS):
-        assert look(aged, lived, day) == jumped, "what was done stays done, and nothing is done again"
-    assert aged.anchors() == anchors, "the clock has written nothing into the past"
+        assert look(aged, lived, day) == jumped, "no move is undone or repeated"
+    assert aged.anchors() == anchors, "no anchor was moved to the past"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -74,14 +74,14 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     aged.use(used)
     ahead = aged.strengths(*used)
     aged.now = days(NOON - HOURS)
-    assert aged.strengths(*used).tolist() == ahead.tolist(), "as at the use, until the clock has come there"
+    assert aged.strengths(*used).tolist() == ahead.tolist(), "unchanged until the clock reaches the time of the use"
     aged.use(others)
     aged.use(used)
     again = aged.strengths(*used)
     assert ((again >= ahead) & (again <= 1)).all()
     for memory_id in used:
         found = why.explain(aged.tenant_id, memory_id)
-        assert found.as_of == days(NOON + HOURS), "the moment of its last change"
+        assert found.as_of == days(NOON + HOURS), "never earlier than the last change"
         assert found.case.age_days >= 0
     before = lived.tiers()
     assert (before != look(aged, lived, NOON - HOURS)).sum() < 10
@@ -127,5 +127,5 @@ def test_no_clock_but_the_database_s_decides(service: Service, monkeypatch: pyte
     shop.used(Use(used, at=told_at + 600))
     assert told_at <= shop.row(used).accessed_at <= shop.now()
     found = why.explain(shop.tenant_id, other)
-    assert 0 <= found.case.age_days < 0.01, "since acceptance; the host says two hours"
+    assert 0 <= found.case.age_days < 0.01, "age counts from acceptance by the database's clock, not the host's"
     assert sweep.sweep(shop.tenant_id)[0] == 2

@@ -73,8 +73,8 @@ def test_a_run_does_what_its_dry_run_says(
     found, year = lived(service, monkeypatch, profile, until)
     moment = until + NIGHT + ahead
     moves, counted = previewed(found.aged, moment, limit)
-    assert moves, "else nothing is shown"
-    assert previewed(found.aged, moment, 1_000)[0] == moves, "whatever the pages"
+    assert moves, "no moves: the test proves nothing"
+    assert previewed(found.aged, moment, 1_000)[0] == moves, "pagination doesn't change the result"
     found.aged.now = days(moment)
     changed, counts = run(found.aged, moment)
     assert {move.memory_id: (move.before, move.after) for move in moves} == changed
@@ -84,7 +84,7 @@ def test_a_run_does_what_its_dry_run_says(
         memory = year.lived[places[move.memory_id]]
         memory.tier = DECAY_TIERS[int(found.tiers()[places[move.memory_id]])]
         assert (move.after, move.rule) == reference.decide(year.numbers_now, memory, moment)
-    assert previewed(found.aged, moment, limit)[0] == [], "and nothing is left to do"
+    assert previewed(found.aged, moment, limit)[0] == [], "a second dry run lists nothing"
 
 
 def test_a_rebase_does_what_its_dry_run_says(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,4 +138,6 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     for memory, tier in zip(here, nights_until_then, strict=True):
         memory.tier = tier
     assert all(told(day) == decided(harsher, 110 + day) for day in (16, 23, 30))
-    assert len({tuple(told(day).values()) for day in (15, 16, 30)}) == 3, "else nothing is shown"
+    assert len({tuple(told(day).values()) for day in (15, 16, 30)}) == 3, (
+        "forecasts don't differ: the test proves nothing"
+    )

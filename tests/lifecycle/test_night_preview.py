@@ -70,14 +70,14 @@ def test_a_night_does_what_its_dry_run_says(
         service.configure()
     aged, moment = found.aged, until + NIGHT + ahead
     changes, counts, notes = told(aged, moment, 7)
-    assert told(aged, moment, 1000) == (changes, counts, notes), "whatever the pages"
+    assert told(aged, moment, 1000) == (changes, counts, notes), "pagination doesn't change the result"
     assert list(notes) == list(steps.STEPS)
     assert {name for name, note in notes.items() if note is None} == {*MOVING} - (set() if key else {"cold"})
     tiers, _ = rows(aged)
     before = dict(tiers)
     for name, move in changes:
         if name != "sweep":  # the sweep moves nothing
-            assert tiers[move.memory_id] == move.before, "where the step before has left it"
+            assert tiers[move.memory_id] == move.before, "the tier in which the previous step left it"
             tiers[move.memory_id] = move.after
     aged.now = days(moment)
     did = nights.run(aged.tenant_id, days(moment))
@@ -90,7 +90,7 @@ def test_a_night_does_what_its_dry_run_says(
         assert did[f"{name}.{tier}"] == counts[name][tier]
     assert {tier: did[f"sweep.{tier}"] for tier in DECAY_TIERS if did[f"sweep.{tier}"]} == counts["sweep"]
     assert all(move.rule == "decay" and move.why for _, move in changes)
-    assert told(aged, moment, 7)[0] == [], "and nothing is left to do"
+    assert told(aged, moment, 7)[0] == [], "a second dry run lists nothing"
 
 
 def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(

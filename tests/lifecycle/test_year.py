@@ -52,7 +52,7 @@ def test_a_year_leads_through_all_tiers_and_back() -> None:
     tiers = year(SOME).tiers
     steps = np.diff(tiers, axis=0)
     assert (np.bincount(tiers[-1], minlength=4) >= SOME // 100).all()
-    assert (steps < 0).sum() > SOME // 10, "restored"
+    assert (steps < 0).sum() > SOME // 10, "enough memories were restored"
     assert (steps > 0).sum() > SOME // 2
 
 

@@ -101,7 +101,7 @@ class Everywhere:
         turn = {"mode": "cmm", "session": f"{WORD} talk", "turn": 1}
         answer = api.post("/v1/search", json=query | turn | {"query": f"{WORD} likes sage tea"})
         assert WORD in answer.text, answer.text
-        assert [key for key in self.service.redis.scan_iter() if b"priming" in key], "what the turn has found"
+        assert [key for key in self.service.redis.scan_iter() if b"priming" in key], "the recall's priming state"
         assert api.post("/v1/recall", json={"messages": [{"role": "user", "content": WORD}]}).is_success
         given = {"memories": ids[:2], "session": WORD, "context_tags": [f"{WORD} tags"]}
         assert api.post("/v1/observations", json=given).is_success

@@ -89,7 +89,7 @@ def test_what_was_deleted_lately_has_its_grace(past: Past) -> None:
     [adopted] = erasures.page(past.tenant_id, None, None, 10)
     assert (adopted.status, adopted.kind, adopted.requested_by) == ("grace", "user", "system")
     assert abs(adopted.erase_after - datetime.now(UTC) - 20 * DAY) < DAY
-    assert "adopted" not in past.night(), "once is enough"
+    assert "adopted" not in past.night(), "adopted only once"
     past.night(datetime.now(UTC) + 21 * DAY)
     assert past.left() == set(past.ids[1:])
 

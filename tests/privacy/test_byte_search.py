@@ -34,15 +34,17 @@ def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.Capt
     before = everywhere.left()
     held = {"memories", "memory_words", "words", "merges", "supersessions", "exports", "archived_memories"}
     held.add("recorded_searches")
-    assert {f"public.{table}" for table in held} <= set(before["tables"]), "else the test would prove nothing"
+    assert {f"public.{table}" for table in held} <= set(before["tables"]), (
+        "the word isn't everywhere: the test proves nothing"
+    )
     assert {path.partition("/")[0] for path in before["cold storage"]} == {"segments", "exports"}
     cued = "SELECT count(*) FROM scores WHERE array_to_string(inferred_cues, ' ') LIKE %s AND cue_stems <> '{}'"
-    assert everywhere.service.one(cued, f"%{WORD}%") > 0, "cues of a model are among what is erased"
+    assert everywhere.service.one(cued, f"%{WORD}%") > 0, "no cues of a model: the test proves nothing"
     theirs = everywhere.service.rows("SELECT memory_id FROM memories WHERE subject = %s", SUBJECT)
     everywhere.erase(**({"ids": [str(memory_id) for (memory_id,) in theirs]} if by == "ids" else {}))
     assert everywhere.left() == {}
     out, err = capfd.readouterr()
-    assert WORD not in (out + err).lower(), "the log"
+    assert WORD not in (out + err).lower(), "the log contains the word"
 
 
 @pytest.mark.acceptance(9)
@@ -68,7 +70,7 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
     asked = Asked(Meant(memory_ids=theirs), "gdpr", 7)
     erasure = erasures.request(someone.tenant_id, asked, "key")
     worked(someone.service)
-    assert someone.api.get(f"/v1/memories/{summary}").is_success, "it is made again of the rest"
+    assert someone.api.get(f"/v1/memories/{summary}").is_success, "the summary is rebuilt from the other sources"
     assert WORD not in someone.service.one(told)
     assert WORD not in someone.service.one("SELECT words::text FROM memory_words WHERE memory_id = %s", summary)
     someone.work()
@@ -125,7 +127,7 @@ def test_neighbours_keep_nothing_of_it_in_their_meaning(everywhere: Everywhere) 
 def test_what_waited_in_the_queue_and_was_tried_again_is_gone_too(someone: Everywhere) -> None:
     waiting = someone.about(f"{WORD} waits")
     someone.service.send(someone.tenant_id, waiting)
-    assert traces.in_redis(someone.service.redis, WORD), "it is in the stream"
+    assert traces.in_redis(someone.service.redis, WORD), "the entry is in the stream"
     someone.erase()
     assert someone.left() == {}
 
@@ -143,7 +145,7 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
         patch.setattr(ingest, "_store_together", away)
         with pytest.raises(RedisError):
             ingest.drain()
-    assert traces.in_redis(someone.service.redis, WORD), "it is still in the stream"
+    assert traces.in_redis(someone.service.redis, WORD), "the entry is still in the stream"
     someone.erase()
     assert someone.left() == {}
 
@@ -181,9 +183,9 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
     rows = someone.service.rows
     rows(FORGET_SAMPLES)  # an empty table would retain samples from an earlier test
     rows("ANALYZE")
-    assert sampled(someone), "a sample of who the memories are about"
+    assert sampled(someone), "no column sample with the subject: the test proves nothing"
     rows("CHECKPOINT")
-    assert in_files(someone), "else the test would prove nothing"
+    assert in_files(someone), "not in the files: the test proves nothing"
     someone.erase()
 
     def is_gone() -> bool:
@@ -205,7 +207,7 @@ def test_an_empty_table_keeps_its_sample_until_the_runbooks_statement_deletes_it
         service.rows("ANALYZE public.emptied")
         service.rows("DELETE FROM public.emptied")
         service.rows("ANALYZE public.emptied")
-        assert "emptied" in sampled(someone), "what the report and the runbook warn of"
+        assert "emptied" in sampled(someone), "the sample survives, as the report and the runbook warn"
         assert f"{FORGET_SAMPLES};\nANALYZE;" in RUNBOOK.read_text()
         service.rows(FORGET_SAMPLES)
         service.rows("ANALYZE public.emptied")

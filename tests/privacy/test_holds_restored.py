@@ -171,7 +171,7 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     assert [(one.hold_id, one.memories, one.outcome) for one in replays.due()] == [(hold.hold_id, 2, "unreleased")]
     assert replayed() == [(hold.hold_id, 2, "unreleased")]
     assert drill.unwell() == {}
-    assert kept(drill) == [hold.hold_id], "another restore finds it too"
+    assert kept(drill) == [hold.hold_id], "the hold is in the key store for another restore"
     holds.release(drill.tenant_id, hold.hold_id, "key")
     assert kept(drill) == []
     assert drill.unwell() == {}

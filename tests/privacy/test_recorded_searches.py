@@ -180,7 +180,9 @@ def test_records_of_an_erased_person_do_not_come_back_with_an_older_copy(drill: 
     memories.edit(drill.tenant_id, moved, MemoryPatch(subject="eve"))
     drill.service.work()
     before = drill.service.one(COUNT)
-    assert drill.service.one("SELECT count(*) FROM memories WHERE subject = 'dora'") == 0, "a filter alone names her"
+    assert drill.service.one("SELECT count(*) FROM memories WHERE subject = 'dora'") == 0, (
+        "she is named only by a recorded filter"
+    )
     drill.dump()
     drill.erase(subject="ann")
     drill.erase(subject="dora")

@@ -90,7 +90,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     ends = "SELECT not_before FROM jobs WHERE kind = 'erase'"
     assert drill.service.rows(ends) == [(asked.erase_after,)]
     worked(drill.service, HIDING)
-    assert drill.people() == ["ann", "bob"], "its grace isn't over"
+    assert drill.people() == ["ann", "bob"], "the grace period isn't over"
     drill.work()
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
@@ -203,7 +203,7 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     assert [(one.erasure_id, one.memories, one.outcome) for one in replays.replay()] == [(asked.erasure_id, 2, "open")]
     assert drill.unwell() == {}
     assert shown(drill.service) == ["bob"]
-    assert kept(drill.service) == [asked.erasure_id], "another restore finds it too"
+    assert kept(drill.service) == [asked.erasure_id], "the request is in the key store for another restore"
     erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
     assert shown(drill.service) == ["ann", "bob"]
     assert kept(drill.service) == []
@@ -214,7 +214,7 @@ def test_what_has_begun_is_in_the_ledger_alone(drill: Drill) -> None:
     drill.dump()
     asked = ask(drill, subject="ann", grace_days=0)
     erasing._start(drill.tenant_id, asked.erasure_id)
-    assert kept(drill.service) == [asked.erasure_id], "the ledger hasn't it yet"
+    assert kept(drill.service) == [asked.erasure_id], "not yet in the ledger"
     drill.dump_keys()
     keys = (drill.folder / "keys.dump").read_bytes()
     drill.work()

@@ -41,7 +41,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
-    assert drill.people() == ["ann", "bob"], "the older copy has them both"
+    assert drill.people() == ["ann", "bob"], "the older copy contains both"
 
     with Api(drill.service) as api:
         ready = api.get("/readyz", key=None)
@@ -58,7 +58,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
 
         drill.service.send(drill.tenant_id, "a heron stood there")
         drill.drain()
-        assert "a heron stood there" not in drill.service.texts(drill.tenant_id), "the drain waits"
+        assert "a heron stood there" not in drill.service.texts(drill.tenant_id), "no drain before the replay"
 
         [expected] = replays.due()
         assert (expected.memories, expected.outcome) == (2, "due")
@@ -67,7 +67,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         assert (done.memories, done.outcome) == (2, "erased")
 
         assert api.get("/readyz", key=None).status_code == 200
-        assert api.request("GET", "/v1/memories", key="any").status_code == 401, "a key is asked for again"
+        assert api.request("GET", "/v1/memories", key="any").status_code == 401, "keys are checked again"
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
     found = search.find(drill.tenant_id, SearchRequest(query="Ann Wroclaw", reinforce=False)).results
@@ -108,7 +108,7 @@ def test_the_cold_text_of_who_was_erased_stays_closed_in_old_copies(drill: Drill
     drill.dump_keys()
     drill.restore()
     [old] = (drill.folder / "copy").rglob("segments/*/*")
-    assert traces.opened(drill.tenant_id, old.read_bytes()) == [], "even before the replay"
+    assert traces.opened(drill.tenant_id, old.read_bytes()) == [], "unreadable even before the replay"
     key_ids = [key for (key,) in drill.service.rows("SELECT key_id FROM cold_memories")]
     with database.tenant(drill.tenant_id) as tx:
         assert key_store.opened(tx, drill.tenant_id, key_ids) == {}
@@ -206,7 +206,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     assert drill.people() == ["ann", "bob"]
     assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
     outcomes = [done.outcome for done in replays.replay()]
-    assert outcomes == ["held", "unreleased"], "the hold is back with the copy"
+    assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
     holds.release(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]

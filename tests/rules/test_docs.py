@@ -200,7 +200,7 @@ def test_every_path_that_a_document_names_exists() -> None:
 def test_every_file_of_the_contributors_table_exists() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("|") and "`app/" in line]
-    assert len(rows) >= 20, "questions that a newcomer asks"
+    assert len(rows) >= 20, "the table covers too few questions"
     for row in rows:
         folder = ROOT
         for path in re.findall(r"`([\w./-]+\.py)`", row):

@@ -81,7 +81,7 @@ def test_a_safety_net_expires_before_the_next() -> None:
 
 
 def test_no_task_can_outlive_the_visibility_timeout(celery: Application) -> None:
-    assert 0 < celery.limit < celery.visibility, "a task that runs longer is started a second time"
+    assert 0 < celery.limit < celery.visibility, "a task that runs longer would be delivered again"
 
 
 def test_workers_read_json_alone(celery: Application) -> None:

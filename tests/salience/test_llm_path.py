@@ -72,14 +72,16 @@ def test_every_text_travels_in_its_block_as_one_line_and_comes_back_with_labels_
     assert rate.rate() == len(TEXTS)
     assert sorted(text for call in rated.asked() for text in call) == sorted(TEXTS)
     for body in rated.fake.control.bodies:
-        assert body.keys() == {"model", "messages", "response_format", "max_completion_tokens"}, "no tools"
+        assert body.keys() == {"model", "messages", "response_format", "max_completion_tokens"}, (
+            "a request must not offer tools"
+        )
         assert [message["role"] for message in body["messages"]] == ["system", "user"]
         head, begin, *lines, end, tail = body["messages"][1]["content"].split("\n")
         mark = begin.removesuffix(" BEGIN")
         assert end == f"{mark} END"
         assert (mark in head, mark in tail) == (True, False)
         for place, line in enumerate(lines, start=1):
-            assert line.splitlines() == [line], "nothing that a model may take for the end of a line"
+            assert line.splitlines() == [line], "a line contains a line separator"
             assert mark not in line
             assert json.loads(line).keys() == {"position", "id", "text"}
             assert json.loads(line)["position"] == place

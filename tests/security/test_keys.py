@@ -92,7 +92,7 @@ def test_an_unknown_id_and_a_wrong_secret_look_alike(api: Api, monkeypatch: pyte
     assert [answer.status_code for answer in answers] == [401, 401]
     first, second = ({**answer.json(), "request_id": ""} for answer in answers)
     assert first == second
-    assert len(compared) == 2, "both are compared"
+    assert len(compared) == 2, "an unknown id takes as many comparisons"
 
 
 def test_digests_are_compared_in_constant_time() -> None:

@@ -38,7 +38,7 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     assert own.sizes[0] == 0
     assert own.measures.active_set <= own.sizes[-1] < found.keep_all.measures.active_set == 60
     assert all(one.measures.active_set <= own.sizes[-1] + 60 // 28 + 4 for one in others)
-    assert own.measures.kept == 1, "nothing is deleted before its ninetieth day"
+    assert own.measures.kept == 1, "no memory is deleted within ninety days"
     tenant_id = found.tenants["spec"]
     rows = quick.rows(
         "SELECT created_at FROM memories WHERE tenant_id = %s AND made_by = 'caller' ORDER BY created_at", tenant_id

@@ -170,7 +170,7 @@ def test_another_tenants_letters_need_the_scope_admin(api: Api) -> None:
         assert api.get(path, **named).status_code == 403
         assert api.get(path, key=api.admin.key, **named).status_code == 200
     assert listed(api, tenant_id=str(api.tenant.tenant_id)) == []
-    assert api.get(PATH, key=api.admin.key).json()["dead_letters"] == [], "the own tenant's, where none is named"
+    assert api.get(PATH, key=api.admin.key).json()["dead_letters"] == [], "the caller's own tenant is the default"
     for path, given in (
         (f"{PATH}/{letter_id}/discard", {"json": {"reason": "x"}}),
         (f"{PATH}/replay", {"json": {"reason": "Unreadable"}}),

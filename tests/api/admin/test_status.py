@@ -99,7 +99,7 @@ def test_every_metric_is_there_from_the_first_scrape_on(api: Api) -> None:
     assert found["ebbing_lane_oldest_age_seconds"].keys() == found["ebbing_lane_depth"].keys()
     assert found["ebbing_stores_reachable"] == {(): 1}
     assert found["ebbing_privacy_open"] == dict.fromkeys(((nature,) for nature in get_args(Nature)), 0)
-    assert found["ebbing_privacy_min_days_left"] == {(): inf}, "an alert of less than 7 stays quiet"
+    assert found["ebbing_privacy_min_days_left"] == {(): inf}, "infinity doesn't trigger the alert below 7 days"
     for name in ("ebbing_erasure_residual_rows", "ebbing_erasure_rewrites_late"):
         assert found[name] == {(): 0}
 

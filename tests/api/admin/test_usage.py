@@ -89,7 +89,7 @@ def test_a_tenant_may_name_itself_but_no_other(limited: Api) -> None:
         assert "admin" in answer.json()["detail"]
         fields(answer)
     first, second = ({**answer.json(), "request_id": ""} for answer in refused)
-    assert first == second, "it tells nothing"
+    assert first == second, "the refusal reveals whether the tenant exists"
 
 
 def test_a_tenant_that_isnt_there_is_404_to_an_admin(api: Api) -> None:

@@ -175,7 +175,7 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
     assert found["ebbing_ingest_unaccounted_requests"] == {(): 0}
     assert abs(found["ebbing_figures_timestamp_seconds"][()] - time.time()) < PATIENCE_SECONDS
     assert abs(found["ebbing_job_last_success_timestamp_seconds"]["night",] - time.time()) < PATIENCE_SECONDS, (
-        "there is none yet"
+        "a new tenant counts from its creation"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_scrape_is_quick_with_many_tenants_and_memories(api: Api) -> None:
     seen: list[str] = []
 
     def note(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
-        assert connection.engine is own, "nobody passes by row-level security for it"
+        assert connection.engine is own, "a scrape must not bypass row-level security"
         seen.append(statement)
 
     own = database.engine("ebbing_app")

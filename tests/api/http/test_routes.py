@@ -325,7 +325,9 @@ def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, pat
     answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
     assert answer.status_code == 404
     nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
-    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, "it tells nothing"
+    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, (
+        "the response reveals that the memory exists"
+    )
     assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
 
 

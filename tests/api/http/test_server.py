@@ -168,7 +168,7 @@ def test_a_body_that_declares_too_much_is_refused_before_it_is_sent(server: Serv
 @pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
 def test_an_endless_body_is_refused_and_the_memory_stays_flat(server: Server, path: str) -> None:
     before = server.resident_bytes()
-    assert before > 10 * LIMIT, "its memory isn't found"
+    assert before > 10 * LIMIT, "the server's memory could not be measured"
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     sent = 0
     with server.talk() as connection:
@@ -181,7 +181,7 @@ def test_an_endless_body_is_refused_and_the_memory_stays_flat(server: Server, pa
         connection.settimeout(PATIENCE_SECONDS)
         with suppress(IndexError):  # the connection was reset before the answer could be read
             assert answer(connection)[0] == 413
-    assert sent < 64 * LIMIT, "it went on reading"
+    assert sent < 64 * LIMIT, "the server kept reading the body"
     assert server.resident_bytes() - before < 32 * LIMIT
 
 
@@ -287,9 +287,9 @@ def test_two_hundred_slow_clients_are_let_go(hasty: Server) -> None:
             lambda: sum(one.go_on() for one in slow) == SLOW,
             lambda: f"they are let go, {Counter(one.kind for one in slow if not one.ended)}",
         )
-    assert time.monotonic() - started >= 0.9 * SECONDS, "they weren't served at first"
+    assert time.monotonic() - started >= 0.9 * SECONDS, "connections were closed before the timeout"
     told = Counter(one.received[9:12] for one in slow if one.kind == "body")
-    assert told.keys() <= {b"408", b""}, "an answer may be lost where a byte too many was sent"
+    assert told.keys() <= {b"408", b""}, "only 408, or nothing if a late byte reset the connection"
     assert told[b"408"]
     assert not any(one.received for one in slow if one.kind != "body")
 

@@ -98,7 +98,7 @@ def test_a_job_is_cancelled_once_it_is_its_turn(api: Api) -> None:
     answer = api.post(f"/v1/jobs/{job_id}/cancel")
     assert answer.status_code == 202
     assert (answer.json()["status"], answer.json()["cancel_wanted"]) == ("queued", True)
-    assert api.post(f"/v1/jobs/{job_id}/cancel").status_code == 202, "again, while it hasn't ended"
+    assert api.post(f"/v1/jobs/{job_id}/cancel").status_code == 202, "cancelling an unfinished job is repeatable"
     runner.run_slice(job_id)
     assert api.get(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
     ended = api.post(f"/v1/jobs/{job_id}/cancel")

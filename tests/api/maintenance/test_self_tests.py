@@ -69,7 +69,7 @@ def test_a_run_is_listed_shown_and_followed_by_reviews(api: Api, alike: list[str
     [entry] = flagged["reviews"]
     assert entry["id"] in alike
     assert (entry["flagged"], entry["review_count"], entry["reviewed_at"]) == (True, 0, None)
-    assert "Monday" not in str(page), "no question and no answer is shown"
+    assert "Monday" not in str(page), "questions and answers must not be shown"
 
 
 def test_a_moment_to_come_is_for_a_dry_run_alone(api: Api) -> None:

@@ -78,9 +78,9 @@ def test_what_a_reranker_has_not_seen_keeps_its_place(service: Service, monkeypa
 def test_what_was_reviewed_and_is_due_again_wants_review_too(service: Service) -> None:
     tenant = service.tenant()
     [reviewed, _] = send(service, tenant, 2, 3)
-    assert marked(find(tenant, blend=0.5)) == [False, False], "nobody reviews these"
+    assert marked(find(tenant, blend=0.5)) == [False, False], "memories that were never reviewed aren't marked"
     reviews.record(tenant.tenant_id, reviewed, "passed")
-    assert marked(find(tenant, blend=0.5)) == [False, False], "it isn't due yet"
+    assert marked(find(tenant, blend=0.5)) == [False, False], "the reviewed memory isn't due yet"
     service.rows("UPDATE reviews SET due_at = now() - interval '1 hour'")
     assert {result.id for result in find(tenant, blend=0.5) if result.for_review} == {reviewed}
 

@@ -290,7 +290,7 @@ def test_a_memory_is_pending_then_stored_indexed_embedded(api: Api) -> None:
     embedded = shown()
     seen = [pending, stored, indexed, embedded]
     assert [memory["status"] for memory in seen] == ["pending", "stored", "indexed", "embedded"]
-    assert len({frozenset(memory) for memory in seen}) == 1, "the shape stays"
+    assert len({frozenset(memory) for memory in seen}) == 1, "all statuses have the same fields"
     for memory in seen:
         assert given.items() <= (memory | {"salience": 0.5}).items()
         assert memory["id"] == memory_id

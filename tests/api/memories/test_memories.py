@@ -229,6 +229,6 @@ def test_search_finds_by_words_and_filters(api: Api) -> None:
     [found] = answer.json()["results"]
     assert (found["id"], found["text"]) == (cat, "The cat sleeps")
     assert found["score"] > 0
-    assert found["explain"]["words"] == 0.2, "the best by words, weighted"
+    assert found["explain"]["words"] == 0.2, "maximum word score times its weight"
     assert found["explain"]["ranks"]["words"] == 1
     assert found["explain"]["matched"].keys() == {"cat"}

@@ -129,7 +129,7 @@ def test_a_preference_of_callers_is_proposed_and_can_be_set_as_it_is(
     assert found["reason"] is None, found
     assert found["policy"]["ranking"]["role"] < 0.75
     assert found["reciprocal_rank"]["difference"]["low"] > 0
-    assert api.get("/v1/policy").json()["version"] == before, "it is never applied by itself"
+    assert api.get("/v1/policy").json()["version"] == before, "a proposal is never applied automatically"
     told = replay(api, policy=found["policy"])["uses"]["reciprocal_rank"]
     assert told["after"] > told["before"]
     assert api.put("/v1/policy", json={"policy": found["policy"]}).json()["version"] == before + 1

@@ -128,7 +128,7 @@ def test_a_search_reinforces_what_it_finds_once(api: Api) -> None:
     assert search(api, limit=1) == [tea]
     assert counts(api, *ids) == [1, 0, 0]
     search(api, limit=2, session="another")
-    assert counts(api, *ids) == [2, 0, 0], "what is listed far behind the best isn't used"
+    assert counts(api, *ids) == [2, 0, 0], "results far behind the best aren't reinforced"
     kinds = api.service.rows("SELECT DISTINCT kind FROM memory_events")
     assert kinds == [("use",)]
 

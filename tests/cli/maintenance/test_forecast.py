@@ -143,8 +143,8 @@ def test_it_is_drawn_as_a_png(cli: Cli, folder: Path, last: int) -> None:
         assert picture.format == "PNG"
         assert min(picture.size) > 500
         colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 20) or []}
-    assert (0x00, 0x72, 0xB2) in colours, "the active ones"
-    assert (0x56, 0xB4, 0xE9) in colours, "the archived ones, in the legend at least"
+    assert (0x00, 0x72, 0xB2) in colours, "colour of the active tier"
+    assert (0x56, 0xB4, 0xE9) in colours, "colour of the archived tier, at least in the legend"
 
 
 def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:

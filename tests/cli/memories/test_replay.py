@@ -97,7 +97,7 @@ def test_without_uses_it_says_how_to_report_them(cli: Cli, api: Stub) -> None:
     shown = cli("replay").out
     assert "no use was reported after these searches: report uses with POST /v1/observations" in shown
     assert "strength and importance are those of now, under either policy" in shown
-    assert "mean overlap" not in shown, "nothing is compared"
+    assert "mean overlap" not in shown, "no comparison without recorded uses"
 
 
 def test_without_records_it_shows_no_figures(cli: Cli, api: Stub) -> None:

@@ -294,7 +294,7 @@ def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_sp
     salience = json.loads(done.stdout)["salience"]
     assert "wait to be judged" not in done.stderr
     assert set(salience["sources"]) == {"llm", "caller"}
-    assert asked - 1 <= salience["cost"]["calls"] <= asked, "one may be on its way when the demo ends"
+    assert asked - 1 <= salience["cost"]["calls"] <= asked, "one call may be in flight when the demo ends"
     assert salience["cost"]["cost"] > 0
     assert salience["again"]["calls"] == 0
     assert salience["again"]["cache_hits"] == 10

@@ -98,7 +98,7 @@ def test_vectors_are_those_of_the_model_in_order_at_length_one(packages: type[Mo
     assert found[0] == direction("a red car")
     assert not found[1].any()
     assert found[2] == direction("Ann: hi\n(before: Bob: ho)")
-    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]], "the blank one isn't given to it"
+    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]], "blank texts aren't embedded"
     assert one.embed_query("cars", {}) == direction("query: cars")
     assert not one.embed_query(" ", {}).any()
     assert one.embed_memories([]).shape == (0, 3)
@@ -133,7 +133,7 @@ def test_the_settings_choose_it(
     try:
         one = embedders.embedder()
         assert packages.loaded == [given or settings().embedder_model]
-        assert "/" in packages.loaded[0], "each kind has a default of its own"
+        assert "/" in packages.loaded[0], "each kind has its own default model"
         assert embedder_of(kind, one.model, 3).model == one.model
     finally:
         settings.cache_clear()

@@ -135,7 +135,7 @@ def test_a_model_that_makes_no_sense_is_asked_no_more_than_thrice(asked: Asked, 
     assert set(failure.scored.failed) == {memory.memory_id for memory in memories()}
     assert failure.scored.scores == {}
     assert sizes(asked) == [8, 4, 4]
-    assert asked.provider.health()["chat"] == "closed", "one tenant's texts don't shut out the others"
+    assert asked.provider.health()["chat"] == "closed", "malformed answers don't open the breaker"
 
 
 def test_useless_answers_are_paid_for_and_counted(asked: Asked) -> None:
@@ -217,7 +217,7 @@ def test_an_ill_provider_ends_the_work_and_is_not_asked_in_halves(asked: Asked, 
 def test_a_hanging_provider_costs_the_time_allowed_and_no_more(asked: Asked) -> None:
     asked.fake.control.set(mode="hang")
     assert failed(scorer(asked, Patience(0.3, tries=2, wait_max_seconds=5)), memories()).reason is Reason.TIMEOUT
-    assert len(asked.slept) == 1, "between two tries, and none after"
+    assert len(asked.slept) == 1, "one wait between two attempts, none after the last"
 
 
 def test_what_was_scored_before_it_fell_ill_is_kept(asked: Asked) -> None:

@@ -169,7 +169,7 @@ def test_a_failing_provider_is_tried_with_jitter_then_left_alone(asked: Asked, m
     assert asked.slept[:2] == [0.25, 0.5]
     assert asked.provider.health() == {"chat": "open", "vectors": "closed"}
     assert failure(lambda: chat(asked.provider, ONCE)).reason is Reason.CIRCUIT_OPEN
-    assert asked.fake.calls == 5, "it isn't asked"
+    assert asked.fake.calls == 5, "no call while the breaker is open"
 
 
 def test_a_hanging_provider_is_left_alone_too(asked: Asked) -> None:
@@ -177,7 +177,7 @@ def test_a_hanging_provider_is_left_alone_too(asked: Asked) -> None:
     for _ in range(5):
         failure(lambda: chat(asked.provider, Patience(0.1)))
     assert failure(lambda: chat(asked.provider, ONCE)).reason is Reason.CIRCUIT_OPEN
-    assert asked.fake.calls <= 5, "a call may have been given up before it was sent"
+    assert asked.fake.calls <= 5, "a call may time out before it is sent"
 
 
 def test_it_is_found_well_again_by_one_probe() -> None:
@@ -215,7 +215,7 @@ def test_no_error_or_log_line_holds_a_text_or_a_key(
     raised = failure(lambda: chat(asked.provider))
     structlog.get_logger().warning("failed", error=str(raised))
     shown = "".join(traceback.format_exception(raised)) + repr(raised) + caplog.text + "".join(capsys.readouterr())
-    assert raised.__context__ is None, "the library's error, which quotes the request, doesn't travel along"
+    assert raised.__context__ is None, "the library's error, which quotes the request, is still chained"
     assert SECRET not in shown
     assert KEY not in shown
 

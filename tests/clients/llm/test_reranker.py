@@ -75,7 +75,7 @@ def test_texts_are_data_whatever_they_say(asked: Asked, judge: LlmReranker) -> N
     system, user = asked.fake.control.bodies[-1]["messages"]
     assert "never an instruction" in system["content"]
     assert "cat" not in system["content"]
-    assert user["content"].count(mark) == 3, "in the sentence before, and on two lines of its own"
+    assert user["content"].count(mark) == 3, "once in the instructions and on two delimiter lines"
     shown = spoken.memories([user])
     assert [line.get("id") for line in shown] == [None, 1, 2]
     assert shown[0]["query"] == shown[1]["text"] == hostile
@@ -106,7 +106,7 @@ def test_what_is_no_answer_is_not_believed(asked: Asked, judge: LlmReranker, mod
         judge.scores("cat", TEXTS)
     assert failed.value.reason is reason
     assert "Biscuit" not in repr(failed.value)
-    assert asked.fake.calls == 1, "somebody waits: it isn't tried again"
+    assert asked.fake.calls == 1, "no retry while a caller waits"
 
 
 def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:

@@ -197,7 +197,7 @@ def test_only_one_probe_passes_at_a_time(clock: Clock) -> None:
     clock.now += 30
 
     def probe() -> str:
-        assert fails(breaker) is Reason.CIRCUIT_OPEN, "the others wait for what the probe finds"
+        assert fails(breaker) is Reason.CIRCUIT_OPEN, "other calls are refused during the probe"
         return "ok"
 
     assert breaker.run(probe) == "ok"
@@ -217,7 +217,7 @@ def test_a_failed_probe_opens_it_for_twice_as_long_up_to_a_limit(clock: Clock) -
     fails(breaker)
     assert fails(breaker) is Reason.CIRCUIT_OPEN
     clock.now += 30
-    assert breaker.state == HALF_OPEN, "once it worked, it starts small again"
+    assert breaker.state == HALF_OPEN, "a success resets the delay"
 
 
 def test_a_retry_after_opens_it_at_once_for_that_long(clock: Clock) -> None:
@@ -259,7 +259,7 @@ def test_calls_from_before_it_opened_change_nothing(clock: Clock) -> None:
         return "ok"
 
     assert breaker.run(early) == "ok"
-    assert breaker.state == OPEN, "one late success doesn't prove it well"
+    assert breaker.state == OPEN, "a late success doesn't close the breaker"
 
     late = Breaker(1, 30, clock=clock)
 
@@ -270,7 +270,7 @@ def test_calls_from_before_it_opened_change_nothing(clock: Clock) -> None:
     with pytest.raises(ProviderFailed):
         late.run(failing_late)
     clock.now += 30
-    assert late.state == HALF_OPEN, "one late failure doesn't make it worse"
+    assert late.state == HALF_OPEN, "a late failure doesn't extend the delay"
 
 
 def test_waiting_out_an_open_breaker_and_probing_go_together(clock: Clock) -> None:

@@ -27,7 +27,7 @@ def append(tenant_id: UUID) -> None:
 def test_what_is_appended_is_counted_as_an_entry_without_memories(service: Service, tenant_id: UUID) -> None:
     append(tenant_id)
     append(tenant_id)
-    assert not service.redis.exists("ebbing:{s0}:nudge:ingest.drain"), "nobody is nudged"
+    assert not service.redis.exists("ebbing:{s0}:nudge:ingest.drain"), "an append sends no nudge"
     held = service.backlog()
     assert (held["entries"], held["bytes"], held["memories"]) == (2, 4, 0)
     turn = drainage().take(first=True)
