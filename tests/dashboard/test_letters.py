@@ -13,7 +13,7 @@ Visit = Callable[..., Visitor]
 
 
 def spoiled(api: Api, count: int = 1) -> list[str]:
-    """Create dead letters from requests that can't be parsed."""
+    """Create dead letters from requests that can't be parsed, and return their ids."""
     for _ in range(count):
         api.service.post(api.tenant.tenant_id, b'{"text": "a secret of ann\'s')
     api.service.work()

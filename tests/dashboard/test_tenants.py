@@ -1,4 +1,4 @@
-"""The tenants page, ordered by backlog."""
+"""The tenants page: tenants by age of their backlog, their figures, and search by name."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Visitor:
 
     @property
     def token(self) -> str:
-        """Return the form token of this session."""
+        """Form token of this session."""
         found = re.search(r'name="token" value="([0-9a-f]{64})"', self.page("/"))
         assert found
         return found[1]

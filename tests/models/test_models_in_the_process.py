@@ -195,7 +195,7 @@ def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
 
 
 def watch_runs(model: LocalModel) -> list[list[str]]:
-    """Record the texts of each subsequent run of a model."""
+    """Return a list that collects the texts of each subsequent run of the model."""
     runs: list[list[str]] = []
     documents = model._loaded.documents
 
