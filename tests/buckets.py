@@ -1,4 +1,4 @@
-"""A real S3-compatible server, and buckets in it."""
+"""A real S3-compatible server and buckets in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """The address of an S3-compatible server, ended with the tests."""
+    """Address of an S3-compatible server that stops at the end of the test session."""
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
@@ -42,7 +42,7 @@ def answers(url: str) -> bool:
 
 
 def bucket(url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The settings, by their names in lower case, for a new bucket of the server."""
+    """Create a bucket and return the settings for it, by lower-case name."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     made = f"bucket-{uuid4()}"

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a database and a Redis of their own for each test that asks."""
+"""Fixtures shared by all tests: a separate database and Redis for each test that requests them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Of `-n auto`: each has servers of its own, so none where they are given by URL."""
+    """Choose the workers of `-n auto`: each has its own servers, so none if servers are given by URL."""
     given = "URL" in Servers().kind.values()
     return 0 if given else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other part; what takes longest begins first, so that no worker is left with it at the end."""
+    """Deselect the other part, and run slow tests first so that no worker is left with one at the end."""
     part = config.getoption("part")
     if part is not None:
         left_out = [item for item in items if (item.get_closest_marker("alone") is None) == (part == "alone")]
@@ -62,14 +62,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def servers(pytestconfig: pytest.Config) -> Servers:
-    """PostgreSQL and Redis; each starts when its URL is first asked for."""
+    """PostgreSQL and Redis; each starts when its URL is first requested."""
     return pytestconfig.stash[_SERVERS]
 
 
 @pytest.fixture(scope="session")
 def template(servers: Servers) -> Iterator[str]:
-    """Name of a database with all migrations and no rows, copied by `database_url`."""
-    from app.store.core.migrate import upgrade  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+    """Name of a migrated database without rows, which `database_url` copies."""
+    from app.store.core.migrate import upgrade  # noqa: PLC0415  # slow to import; tests of pure rules don't need it
 
     name = f"template_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:
@@ -81,7 +81,7 @@ def template(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(servers: Servers, template: str) -> Iterator[str]:
-    """URL of the owner of a fresh, migrated database, dropped afterwards with whoever still uses it."""
+    """Owner's URL of a new, migrated database; on teardown it is dropped and its connections are closed."""
     name = f"test_{token_hex(6)}"
     create = sql.SQL("create database {} template {} strategy wal_log")
     with psycopg.connect(servers.database_url, autocommit=True) as server:
@@ -109,7 +109,7 @@ def whole_day() -> None:
 
 @pytest.fixture(scope="session")
 def standing_database(servers: Servers, template: str) -> Iterator[str]:
-    """URL of the owner of the one database that tests of services share, each with its rows deleted before."""
+    """Owner's URL of the database that service tests share; they delete its rows before each test."""
     name = f"standing_{token_hex(6)}"
     create = sql.SQL("create database {} template {} strategy wal_log")
     with psycopg.connect(servers.database_url, autocommit=True) as server:
@@ -120,7 +120,7 @@ def standing_database(servers: Servers, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def logged_redis(servers: Servers) -> Iterator[None]:
-    """Redis with an append-only file, without which the service refuses to start."""
+    """Enable Redis's append-only file, without which the service refuses to start."""
     with redis.Redis.from_url(servers.redis_url) as client:
         before = client.config_get("appendonly")["appendonly"]
         client.config_set("appendonly", "yes")
@@ -132,8 +132,8 @@ def logged_redis(servers: Servers) -> Iterator[None]:
 def service(
     standing_database: str, redis_url: str, logged_redis: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Service]:
-    """The service's insides, without any rows or waiting requests; see `tests/service.py`."""
-    from tests.service import inside  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+    """The service's internals with empty stores and no pending requests; see `tests/service.py`."""
+    from tests.service import inside  # noqa: PLC0415  # slow to import; tests of pure rules don't need it
 
     with inside(standing_database, redis_url, monkeypatch) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""What the documents show to be typed: the shell blocks of a page, as commands."""
+"""Extract sections and shell commands from the documentation."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 
 def sections(text: str) -> dict[str, str]:
-    """The parts of a page by their headings, without those below; no heading may be there twice."""
+    """Return the sections of a page by heading, without their subsections; fails on a duplicate heading."""
     _, *parts = _HEADING.split(_hidden(text))
     named = list(zip(parts[::2], (part.replace("\0", "#") for part in parts[1::2]), strict=True))
     found = dict(named)
-    assert len(found) == len(named), "a heading is there twice"
+    assert len(found) == len(named), "duplicate heading"
     return found
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Every command of a page's shell blocks, as words, without what stands before it (`FOO=bar`, `exec`)."""
+    """Yield every command of a page's shell blocks as words, without prefixes such as `FOO=bar` or `exec`."""
     for language, block in _BLOCK.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             if language == "console" and not line.startswith("$ "):
-                continue  # what the command answers
+                continue  # output of the command
             yield from _commands_of(line.removeprefix("$ "))
 
 
 def _hidden(text: str) -> str:
-    """The same, with the comments of shell blocks so that they are no headings."""
+    """Mask the `#` in code blocks, so that shell comments aren't parsed as headings."""
     return _BLOCK.sub(lambda block: block.group().replace("#", "\0"), text)
 
 

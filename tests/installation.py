@@ -1,4 +1,4 @@
-"""What an operator does by hand in a new installation."""
+"""Operator steps in a new installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.store.core import database
 
 
 def make_tenant(database_url: str, name: str, scopes: Sequence[str] = tenants.TENANT_SCOPES) -> tuple[str, str]:
-    """Make a tenant in the database. Returns its id, and its first key."""
+    """Create a tenant in the database and return its id and first key."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("EBBING_DATABASE_URL", database_url)
         settings.cache_clear()

@@ -1,4 +1,4 @@
-"""Entries put straight into a tenant's stream, as only a bug or an intruder could: the door checks nothing."""
+"""Append entries directly to a tenant's stream, as only a bug or an intruder could: nothing is validated."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PLENTY = 1 << 40
 
 
 def push(client: redis.Redis, tenant_id: str, body: bytes, memories: int = 1) -> bytes:
-    """Put a body into the tenant's stream, in an envelope as the door makes it. Returns the entry's id."""
+    """Append a body to the tenant's stream in a well-formed envelope and return the entry's id."""
     base = new_base(time.time_ns() // 1_000_000, os.urandom(8))
     number, header = pack(base, memories, "json", "past-the-door", "", body)[1:4:2]
     return push_raw(client, tenant_id, str(number).encode(), bytes(header), body)
 
 
 def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, body: bytes) -> bytes:
-    """The same with any bytes for the number of memories and the header."""
+    """Append an entry with arbitrary bytes for the number of memories and the header."""
     keys = [
         names.stream_key(tenant_id),
         names.idempotency_key(UUID(tenant_id), ""),
@@ -31,7 +31,7 @@ def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, 
         names.RING_MEMBERS,
         names.HELD,
         names.BACKLOG,
-        f"{names.NUDGE_PREFIX}nobody",  # else the door would think that a worker has been woken
+        f"{names.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
     ]
     limits = [PLENTY] * 4
     said = int(number) if number.isdigit() and len(number) < 10 else 0

@@ -1,4 +1,4 @@
-"""The service's real processes, each started as in production and logging to a file of its own."""
+"""The service's real processes, started as in production, each with its own log file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass
 class Processes:
-    """Processes by name. `close` ends them all; if the tests are killed, the kernel does.
+    """Processes by name. `close` ends all of them; if the test run is killed, the kernel does.
 
     Attributes:
-        folder: Where their logs go.
-        environment: The settings that all of them have, as `EBBING_*`.
+        folder: Folder of the logs.
+        environment: Settings shared by all processes, as `EBBING_*`.
     """
 
     folder: Path
@@ -33,7 +33,7 @@ class Processes:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
-        """Start `ebbing ARGUMENTS` under a name that isn't running, with further settings."""
+        """Start `ebbing ARGUMENTS` with further settings, under a name that isn't in use."""
         assert name not in self.running, f"{name} is running"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("EBBING_")}
         command = [sys.executable, "-m", "app.cli", *arguments]
@@ -45,14 +45,14 @@ class Processes:
         return self.folder / "logs" / f"{name}.log"
 
     def kill(self, *names: str) -> None:
-        """Kill at once, with all that a process has started."""
+        """Kill a process and all its descendants with SIGKILL."""
         for name in names:
             process = self.running.pop(name)
             kill_session(process)
             process.wait()
 
     def stop(self, *names: str) -> None:
-        """Ask processes to end, by SIGTERM, and wait until they have."""
+        """Send SIGTERM to processes and wait until they have ended."""
         for name in names:
             self.running[name].send_signal(signal.SIGTERM)
         for name in names:
@@ -61,11 +61,11 @@ class Processes:
             self.kill(name)
 
     def signal_all_of(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a process and all that it has started."""
+        """Send a signal to a process and all its descendants."""
         os.killpg(self.running[name].pid, number)
 
     def wait_until_answers(self, name: str, url: str) -> None:
-        """Wait until a GET of the URL answers 200."""
+        """Wait until a GET of the URL returns 200."""
         process = self.running[name]
 
         def answers() -> bool:

@@ -1,4 +1,4 @@
-"""The PostgreSQL and Redis that the tests use: by URL, else in Docker, else embedded."""
+"""PostgreSQL and Redis for tests: given by URL, or in Docker, or embedded, in this order."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FOLDER_PREFIX = "ebbing-test-"
 
 @dataclass
 class Servers:
-    """Started when first asked for, so that tests of pure rules start nothing; `close` stops them."""
+    """Servers that start on first use, so that tests of pure rules start nothing; `close` stops them."""
 
     _open: ExitStack = field(default_factory=ExitStack)
 
     @cached_property
     def kind(self) -> dict[str, str]:
-        """Where each server comes from."""
+        """Origin of each server: URL, Docker or embedded."""
         docker = _docker_answers()
         fallback = "Docker" if docker else "embedded"
         return {
@@ -68,7 +68,7 @@ class Servers:
                 return server.url
 
     def close(self) -> None:
-        """Stop what was started, and remove its files."""
+        """Stop the servers started here and remove their files."""
         self._open.close()
 
     @cached_property
@@ -76,19 +76,19 @@ class Servers:
         parent = _roomy_folder()
         _remove_leftovers(parent)
         home = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
-        home.chmod(0o711)  # as root, the servers' own user must get through to its folder
+        home.chmod(0o711)  # if the tests run as root, the servers' user must be able to traverse the folder
         self._open.callback(shutil.rmtree, home, ignore_errors=True)
         return home
 
     def _postgres_in_docker(self) -> str:
-        from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415  # only where Docker is
+        from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415  # needed only with Docker
 
         container = PostgresContainer(POSTGRES_IMAGE, username="postgres", dbname="postgres", driver=None)
         container.with_command("postgres -c fsync=off -c full_page_writes=off -c synchronous_commit=off")
         return str(self._open.enter_context(container).get_connection_url())
 
     def _redis_in_docker(self) -> str:
-        from testcontainers.community.redis import RedisContainer  # noqa: PLC0415  # only where Docker is
+        from testcontainers.community.redis import RedisContainer  # noqa: PLC0415  # needed only with Docker
 
         container = self._open.enter_context(RedisContainer(REDIS_IMAGE))
         return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
@@ -106,14 +106,14 @@ def _docker_answers() -> bool:
 
 
 def _roomy_folder() -> Path:
-    """Memory where there is enough: databases come and go in a tenth of the time that a disk takes."""
+    """Return a folder in memory if it has enough space, since creating databases there takes a tenth of the time."""
     if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES:
         return MEMORY_FOLDER
     return Path(tempfile.gettempdir())
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Remove the folders of runs that were killed; their servers died with them."""
+    """Remove the folders of killed test runs; their servers died with them."""
     for folder in parent.glob(f"{FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(FOLDER_PREFIX).split("-")[0]
         if not Path("/proc", owner).exists():

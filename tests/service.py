@@ -1,4 +1,4 @@
-"""The service's insides in this process: an empty database, an empty Redis, and ways to look behind the door."""
+"""The service's internals in this process: an empty database, an empty Redis, and access past the API."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from tests.waiting import PATIENCE_SECONDS
 T = TypeVar("T")
 _NUMBERS = count(1)
 
-# Time limits that only a fault reaches. With the defaults, a slow machine would end a slice early, which in production
-# the next slice makes up for, or time out a call that works. A test of a limit sets its own.
+# Timeouts that only a fault reaches. With the defaults, a slow machine would end a slice early, which in production
+# the next slice compensates, or time out a working call. A test of a limit sets its own.
 PATIENT_SETTINGS = {
     "SLICE_SECONDS": PATIENCE_SECONDS,
     "STATEMENT_TIMEOUT_SECONDS": PATIENCE_SECONDS,
@@ -111,7 +111,7 @@ class Tenant:
 
 @dataclass
 class Service:
-    """What tests of services and of the API start from."""
+    """Test access to the service's settings, database and Redis."""
 
     database_url: str
     redis_url: str
@@ -120,7 +120,7 @@ class Service:
     _owner: list[psycopg.Connection[Any]] = field(default_factory=list)
 
     def configure(self, **values: object) -> None:
-        """Change settings, by their names in lower case."""
+        """Change settings, given by lower-case name."""
         for name, value in values.items():
             self.monkeypatch.setenv(f"EBBING_{name.upper()}", str(value))
         settings.cache_clear()
@@ -130,19 +130,19 @@ class Service:
         return Tenant(made.tenant_id, key)
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        """What the owner of the database sees; `%s` for values."""
+        """Execute a statement as the database owner and return its rows; `%s` marks values."""
         if not self._owner:
             self._owner.append(psycopg.connect(self.database_url, autocommit=True))
         done = self._owner[0].execute(statement.encode(), values)
         return done.fetchall() if done.description is not None else []
 
     def one(self, statement: str, *values: object) -> Any:
-        """The single value of a single row."""
+        """Return the single value of a single row."""
         [[value]] = self.rows(statement, *values)
         return value
 
     def send(self, tenant_id: UUID, *memories: str | dict[str, Any], days: float = 0) -> list[UUID]:
-        """Put one request's memories into the tenant's stream, as the door did so many days ago. Returns their ids."""
+        """Append one request to the tenant's stream as if accepted `days` ago, and return its memories' ids."""
         bodies = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
         base = new_base(time.time_ns() // 1_000_000 - int(days * 86_400_000), os.urandom(RANDOM_BYTES))
         self.post(tenant_id, msgspec.json.encode(bodies), memories=len(bodies), base=base)
@@ -158,7 +158,7 @@ class Service:
         form: Form = "json",
         idempotency: tuple[str, str] | None = None,
     ) -> Accepted:
-        """Put bytes into the tenant's stream unchecked, counted as the door counts."""
+        """Append bytes to the tenant's stream without validation, counted like any request."""
         base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
 
         async def knock(door: Door) -> Accepted:
@@ -176,26 +176,26 @@ class Service:
         return at_door(knock)
 
     def push(self, tenant_id: UUID, fields: dict[bytes, bytes]) -> None:
-        """Put an entry of any shape into the tenant's stream, and the tenant onto the ring."""
+        """Append an arbitrary entry to the tenant's stream and put the tenant on the ring."""
         self.redis.xadd(stream_key(tenant_id), fields)  # type: ignore[arg-type]  # redis-py's dict is invariant
         self.redis.hincrby(BACKLOG, "entries", 1)
         if self.redis.sadd(RING_MEMBERS, str(tenant_id)):
             self.redis.rpush(RING, str(tenant_id))
 
     def work(self) -> None:
-        """Store, index, embed and score what waits."""
+        """Store, index, embed and score all pending work."""
         ingest.drain()
         enrichment.index()
         enrichment.embed()
         enrichment.score()
 
     def texts(self, tenant_id: UUID) -> list[str]:
-        """What is stored of a tenant, in the order of speaking."""
+        """Return the texts of a tenant's memories in conversation order."""
         found = self.rows("SELECT text FROM memories WHERE tenant_id = %s ORDER BY seq", tenant_id)
         return [text for (text,) in found]
 
     def letters(self, tenant_id: UUID) -> list[tuple[str, str, int]]:
-        """Stage, reason and attempts of a tenant's dead letters, oldest first."""
+        """Return stage, reason and attempts of a tenant's dead letters, oldest first."""
         return [
             tuple(row)
             for row in self.rows(
@@ -204,12 +204,12 @@ class Service:
         ]
 
     def backlog(self) -> dict[str, int]:
-        """The counters of what waits."""
+        """Return the backlog counters."""
         held = cast("dict[bytes, bytes]", self.redis.hgetall(BACKLOG))
         return {name.decode(): int(value) for name, value in held.items()}
 
     def is_idle(self) -> bool:
-        """Whether nothing waits, nobody is held, and every counter says so."""
+        """Return true if nothing is pending, no tenant is claimed, and every counter is zero."""
         return not any(self.backlog().values()) and not any(map(self.redis.exists, (RING, RING_MEMBERS, HELD)))
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Service:
 
 
 def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
-    """Run a coroutine function with a door that is open for as long."""
+    """Run a coroutine function with a door that is open for the duration."""
 
     async def open_and_close() -> T:
         client = connect_async()
@@ -231,28 +231,28 @@ def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
 
 
 def empty(database_url: str) -> None:
-    """Delete every row but the schema's revision.
+    """Delete every row except the schema's revision.
 
-    Where there are few, DELETE takes a fifth of TRUNCATE's time, which makes each table and index anew.
+    On small tables, DELETE takes a fifth of the time of TRUNCATE, which recreates each table and index.
     """
     with psycopg.connect(database_url, autocommit=True) as owner:
         sizes: dict[str, int] = dict(owner.execute(SIZES).fetchall())
-        owner.execute("SET session_replication_role = replica")  # the audit refuses it otherwise
+        owner.execute("SET session_replication_role = replica")  # otherwise the audit log refuses to be deleted
         large = [sql.Identifier(name) for name, size in sizes.items() if size > LARGE_BYTES]
         if large:
             owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(large)))
         kept = ("erasure_ledger", "erasure_requests", "kept_holds")
         emptied = [sql.Identifier(name) for name in sizes] + [sql.Identifier("ebbing_keys", name) for name in kept]
         owner.execute(sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(name) for name in emptied))
-        owner.execute("INSERT INTO ledger_mark (seq) VALUES (0)")  # a row of the schema, not of the data
+        owner.execute("INSERT INTO ledger_mark (seq) VALUES (0)")  # belongs to the schema
         owner.execute("UPDATE ebbing_keys.request_mark SET seq = 0")
 
 
 @contextmanager
 def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The service with these servers, patient limits on time and the defaults of every other setting.
+    """Yield the service on these servers, with generous timeouts and every other setting at its default.
 
-    Nothing stays open afterwards.
+    Closes all connections afterwards.
     """
     for name in os.environ:
         if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
@@ -264,7 +264,7 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("app.store.core.database.create_engine", patient_engine)
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
-    # Otherwise loggers would hold on to the output of the test that was the first to log.
+    # Otherwise loggers would retain the output stream of the first test that logged.
     monkeypatch.setattr("app.logs.configure", lambda _: None)
     structlog.configure(processors=[structlog.processors.JSONRenderer(default=repr)])
     forget()
@@ -278,13 +278,13 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def patient_engine(url: str, *, connect_args: dict[str, Any], **given: Any) -> sqlalchemy.Engine:
-    """Make an engine that waits as long for a connection as tests wait for anything."""
+    """Create an engine that waits for a connection as long as tests wait for anything."""
     connect_args = {**connect_args, "connect_timeout": int(PATIENCE_SECONDS)}
     return sqlalchemy.create_engine(url, **given | {"connect_args": connect_args, "pool_timeout": PATIENCE_SECONDS})
 
 
 def forget() -> None:
-    """Drop what the process has cached and opened."""
+    """Clear the process's caches and close its connections."""
     settings.cache_clear()
     failpoints._planned.cache_clear()
     database.close()

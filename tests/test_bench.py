@@ -1,4 +1,4 @@
-"""`make bench` runs and says what it must. How fast anything is, is no matter of a test."""
+"""`make bench` runs and reports its required figures. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_rounds_alternate_and_turn_round() -> None:
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
-    # The second round ran on a machine half as fast, for both.
+    # The second round ran on a machine half as fast, for both measurements.
     figure = Figure("work", "rows/s", [60, 30, 90], "floor", [100, 50, 100], Goal(ratio_least=0.6, least=70))
     assert figure.ratio == 0.6
     assert figure.spread == (0.6, 0.9)
     row = figure.row()
-    assert row["met"] is False  # the ratio would do, the median of 60 doesn't
+    assert row["met"] is False  # the ratio passes, the median of 60 doesn't
     assert row["goal"] == {"ratio_least": 0.6, "least": 70}
 
 

@@ -1,4 +1,4 @@
-"""`make bench-recall` measures what it says, and runs on its own small dataset."""
+"""`make bench-recall` reports correct figures and runs on its own small dataset."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ CHAT: dict[str, Any] = {
 
 @pytest.mark.slow
 def test_it_runs_on_two_datasets_and_keeps_to_a_floor(tmp_path: Path) -> None:
-    """The floor of two thirds is far under what either mode reaches; nothing reaches more than everything."""
+    """The floor of two thirds is far below the result of either mode; no result reaches the impossible floor."""
     out, chat = tmp_path / "recall.json", tmp_path / "baker.json"
     chat.write_text(json.dumps(CHAT))
     policy = '{"ranking": {"actor": 0.3}}'
@@ -244,7 +244,7 @@ def test_it_runs_on_two_datasets_and_keeps_to_a_floor(tmp_path: Path) -> None:
         assert 0 < mode["p50_ms"] <= mode["p95_ms"]
     assert len(invented["questions"]) == 41
     asked = {question["id"]: question["recall@10"] for question in invented["questions"]}
-    assert asked["workshop-q0"]["hybrid"] == 1, "what does E-4417 mean?"
+    assert asked["workshop-q0"]["hybrid"] == 1, "the question about E-4417 is answered"
     assert asked["workshop-q0"]["bm25-b0.75"] == 1
     assert invented["recalls"] == {}
     assert baker["modes"]["hybrid"]["newest_first"]["questions"] == 1

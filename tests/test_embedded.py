@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis as child processes: as root and not, where folders are private, through crashes."""
+"""PostgreSQL and Redis as child processes: as root and as a user, in private folders, through crashes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ root_only = pytest.mark.skipif(not AS_ROOT, reason="only root's servers run as a
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short-lived folder that every user may enter; what lies in it sets its own modes."""
+    """A short-lived folder that every user may enter; subfolders set their own modes."""
     path = Path(tempfile.mkdtemp(prefix="ebbing-"))
     path.chmod(0o755)
     yield path
@@ -49,13 +49,13 @@ def options(folder: Path) -> ServerOptions:
 
 @pytest.fixture
 def hasty(options: ServerOptions) -> ServerOptions:
-    """The same without flushing, where no crash is part of the story."""
+    """The options without flushing, for tests without a crash."""
     return replace(options, durable=False)
 
 
 @pytest.fixture
 def home(folder: Path) -> Path:
-    """A home as `ebbing run` makes it: private."""
+    """A private home, as `ebbing run` creates it."""
     path = folder / "home"
     path.mkdir(mode=0o700)
     return path
@@ -71,7 +71,7 @@ def test_a_first_start_makes_postgresql_with_pgvector_and_a_second_keeps_its_row
             tx.execute("create extension vector")
             tx.execute("create table note as select '[1,2,3]'::vector as place")
             assert tx.execute("show timezone").fetchone() == ("UTC",)
-            # Words beyond ASCII are folded and split as in other installations.
+            # Non-ASCII words are folded and split as in other installations.
             assert tx.execute("select to_tsvector('simple', '“ÄPFEL” — ok')::text").fetchone() == ("'ok':2 'äpfel':1",)
     finally:
         assert server.stop(process) == 0
@@ -93,7 +93,7 @@ def test_a_killed_postgresql_comes_back_on_its_port_with_its_rows(home: Path, op
         tx.execute("create table note as select generate_series(1, 1000) as number")
     process.kill()
     process.wait()
-    # The pid file still says "ready", of a process that is gone.
+    # The pid file still says "ready", but its process has ended.
     assert (server.data / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
 
     def again() -> subprocess.Popen[bytes] | None:  # a backend may outlive its server for a moment
@@ -228,7 +228,7 @@ def test_programs_out_of_reach_are_copied_once(
         made = program.stat().st_ino
         assert Path(kind(home, 1, options).command()[0]).stat().st_ino == made
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    options.cache_root.chmod(0o777)  # now anybody could put a program there
+    options.cache_root.chmod(0o777)  # now any user could put a program there
     monkeypatch.setenv("TMPDIR", str(folder / "nowhere"))
     monkeypatch.setattr(tempfile, "tempdir", str(home / "lock" / "x"))
     (home / "lock").touch()
@@ -240,7 +240,7 @@ def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(home:
     server = Postgres(home, 1, hasty)
     server.prepare()
 
-    # After a crash the pid file may name a process that has nothing to do with PostgreSQL.
+    # After a crash the pid file may name an unrelated process.
     pid_file = server.data / "postmaster.pid"
     pid_file.write_text(f"{os.getpid()}\n{server.data}\n")
     server.prepare()
@@ -298,12 +298,12 @@ def test_ports_are_distinct_and_free() -> None:
 
 
 def _as_nobody(given: Callable[[], None]) -> None:
-    """Run `given` as an ordinary user, in a copy of this process: Python itself may be out of its reach."""
+    """Run `given` as an ordinary user in a fork, because that user may be unable to start Python."""
     if not AS_ROOT:
         given()
         return
     nobody = pwd.getpwnam("nobody")
-    socket.getaddrinfo("127.0.0.1", 1)  # loads a codec, which the copy may not be able to
+    socket.getaddrinfo("127.0.0.1", 1)  # loads a codec, which the fork may be unable to do
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -314,7 +314,7 @@ def _as_nobody(given: Callable[[], None]) -> None:
             os.setuid(nobody.pw_uid)
             given()
             code = 0
-        except BaseException:  # noqa: BLE001  # the copy must end here, whatever happens
+        except BaseException:  # noqa: BLE001  # the fork must exit here in any case
             os.write(writing, traceback.format_exc().encode())
         finally:
             os._exit(code)

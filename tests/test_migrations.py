@@ -1,4 +1,4 @@
-"""Migrations: from nothing, down and up again, without drift, one at a time, and never in the way for long."""
+"""Migrations: from an empty database, down and up again, without drift, one at a time, with short lock waits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def empty_url(servers: Servers) -> Iterator[str]:
-    """URL of the owner of a database without anything in it."""
+    """Owner's URL of an empty database."""
     name = f"empty_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:
         server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -54,7 +54,7 @@ def revision(url: str) -> str | None:
 
 
 def schema(url: str) -> list[tuple[Any, ...]]:
-    """Columns, indexes, policies and grants, as the catalogue has them."""
+    """Return columns, indexes, policies and grants from the catalogue."""
     queries = (
         (
             "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
@@ -113,7 +113,7 @@ def test_the_tables_of_the_code_are_those_of_the_migrations(database_url: str) -
 
 
 def test_drift_would_be_seen(database_url: str) -> None:
-    """Else the test above proved nothing."""
+    """Otherwise the test above would prove nothing."""
     with psycopg.connect(database_url) as owner:
         owner.execute("ALTER TABLE memories ADD COLUMN extra text")
         owner.execute("ALTER TABLE memories ALTER COLUMN speaker SET NOT NULL")
@@ -125,7 +125,7 @@ def test_drift_would_be_seen(database_url: str) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Migrations wait for a lock a tenth of the time; the options that they asked for."""
+    """Shorten the lock timeout of migrations to a tenth; lists the options with which they connected."""
     asked: list[str] = []
     create = sqlalchemy.create_engine
 
@@ -144,7 +144,7 @@ def test_a_lock_that_is_held_makes_it_fail_in_time_and_leaves_nothing_half_done(
     migrate.upgrade(empty_url, "0001")
     before = schema(empty_url)
     with psycopg.connect(empty_url) as holder:
-        holder.execute("SELECT count(*) FROM memories")  # a plain read holds off whoever wants to drop the table
+        holder.execute("SELECT count(*) FROM memories")  # a plain read blocks a migration that drops the table
         with pytest.raises(OperationalError) as raised:
             migrate.downgrade(empty_url, "base")
         assert isinstance(raised.value.orig, psycopg.errors.LockNotAvailable)

@@ -1,4 +1,4 @@
-"""The provider that tests, demo and benchmarks ask instead of a real one."""
+"""The fake provider that tests, the demo and benchmarks use instead of a real one."""
 
 from __future__ import annotations
 

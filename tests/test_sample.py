@@ -1,4 +1,4 @@
-"""The shipped sample keeps its own promises: shape, order, invented data only, answerable questions."""
+"""The shipped sample meets its specification: shape, order, invented data only, answerable questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXTS = [str(memory["text"]) for memory in MEMORIES]
 
 
 def strings(memory: dict[str, object], field: str) -> list[str]:
-    """The list of strings under a field, empty where the field is absent."""
+    """Return the list of strings in a field, empty if the field is absent."""
     value = memory.get(field, [])
     assert isinstance(value, list)
     assert all(isinstance(item, str) for item in value)
@@ -48,7 +48,7 @@ def metadata(memory: dict[str, object]) -> dict[str, str]:
 
 
 def links(field: str) -> Iterator[tuple[str, str]]:
-    """(key, key it points to) of every memory with that metadata field."""
+    """Yield (key, key it points to) for every memory with this metadata field."""
     for memory in MEMORIES:
         data = metadata(memory)
         if field in data:

@@ -1,4 +1,4 @@
-"""One process that runs the others: order, restarts, stops, and nothing left behind."""
+"""One process that runs the others: start order, restarts, stops, and no leftover processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HASTY = RestartPolicy(first_seconds=0.01, window_seconds=3600)
 REPOSITORY = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.alone
 
-# Stands in for `python -m app.cli`: says what it was given, then serves, waits or ends like the real one.
+# Stub of `python -m app.cli`: writes its settings to a file, then serves, waits or exits like the real one.
 STAND_IN = """
 import http.server, json, os, pathlib, signal, sys
 command = sys.argv[1]
@@ -48,7 +48,7 @@ elif command != "migrate":
     signal.pause()
 """
 
-# `ebbing run` in small; each event becomes a line of the file named last.
+# Minimal `ebbing run`; each event becomes a line of the file given as the last argument.
 RUN = """
 import json, os, pathlib, sys
 from app.embedded import EmbeddedError, ServerOptions
@@ -71,13 +71,13 @@ except EmbeddedError as error:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short-lived folder with a stand-in for the commands of the service."""
+    """A short-lived folder with a stub of the service's commands."""
     path = Path(tempfile.mkdtemp(prefix="ebbing-"))
     path.chmod(0o755)
     (path / "app").mkdir()
     (path / "app" / "__init__.py").touch()
     (path / "app" / "cli.py").write_text(STAND_IN)
-    (path / "bin").mkdir()  # apart, or the stand-in would come before the real `app`
+    (path / "bin").mkdir()  # a separate folder, otherwise the stub would shadow the real `app`
     (path / "bin" / "run.py").write_text(RUN)
     yield path
     shutil.rmtree(path)
@@ -85,7 +85,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def child(folder: Path) -> Callable[..., Child]:
-    """Makes a child that runs a few lines of Python in `folder`."""
+    """Factory for children that run a few lines of Python in `folder`."""
 
     def make(name: str, script: str, **more: Any) -> Child:
         program = Program([sys.executable, "-IS", "-c", textwrap.dedent(script)], os.environ, folder=folder)
@@ -292,7 +292,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
                     seen["redis"] = client.ping()
                 supervisor.request_stop()
 
-        for _ in range(2):  # the second start finds everything made
+        for _ in range(2):  # on the second start everything already exists
             supervisor = Supervisor(service.children, note)
             assert supervisor.run() == 0
     assert [one.name for one in service.children] == [
@@ -337,7 +337,7 @@ def test_a_taken_port_is_said_before_anything_starts(folder: Path) -> None:
 
 
 class Run:
-    """`RUN` as a process of its own."""
+    """`RUN` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.events_file = folder / f"events-{token_hex(4)}"
@@ -371,7 +371,7 @@ class Run:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[[], Run]]:
-    """Starts the service in a process of its own; killed at the end, and its children with it."""
+    """Function that starts the service in its own process; the teardown kills it and its children."""
     runs: list[Run] = []
 
     def start() -> Run:
@@ -396,7 +396,7 @@ def test_sigterm_stops_all_and_a_dead_redis_comes_back_before(start: Callable[[]
     assert second.returncode != 0
     assert f"is in use by process {run.process.pid}" in second.stdout
     run.process.terminate()
-    run.process.send_signal(signal.SIGTERM)  # the same wish, as a group's signal and make's own give it
+    run.process.send_signal(signal.SIGTERM)  # the same request again, as sent by a process group's signal and by make
     assert run.process.wait(PATIENCE_SECONDS) == 0
     stopped = [name for what, name, _, _ in run.events() if what == What.STOPPED]
     assert [stopped[0], stopped[1], set(stopped[2:4]), *stopped[4:]] == [
@@ -417,7 +417,7 @@ def test_a_killed_supervisor_leaves_no_child_and_its_home_starts_again(start: Ca
     pids = run.pids()
     assert pids.keys() == {"postgres", "redis", "migrate", "worker-drain", "worker-index", "beat", "api"}
     run.process.wait(PATIENCE_SECONDS)
-    again = start()  # at once: PostgreSQL may still be writing out its data
+    again = start()  # immediately: PostgreSQL may still be writing its data
     again.wait_for(What.UP)
     until_gone(*pids.values())
     assert "database system is shut down" in (run.events_file.parent / "home/logs/postgres.log").read_text()
@@ -446,7 +446,7 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
     gives_up_at = time.monotonic() + PATIENCE_SECONDS
 
     def again(*_: object) -> None:
-        assert time.monotonic() < gives_up_at, "the second signal has killed nobody"
+        assert time.monotonic() < gives_up_at, "the second signal killed no process"
         if (folder / "asked").exists():
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -460,7 +460,7 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
 
 
 def start_again(run: Run) -> subprocess.CompletedProcess[str]:
-    """Try to start a second service in the same home, to its end."""
+    """Try to start a second service in the same home, and return its result."""
     folder = run.events_file.parent
     return subprocess.run(
         [sys.executable, folder / "bin" / "run.py", folder, folder / "home", folder / "second"],

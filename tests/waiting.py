@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a bound that only a fault reaches."""
+"""Wait for a condition, with a timeout that only a fault reaches."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 POLL_SECONDS = 0.02
-PATIENCE_SECONDS = 300.0  # many times what a busy machine takes; a test that fails waits as long
+PATIENCE_SECONDS = 300.0  # many times what a busy machine needs; a failing test waits this long
 
 
 def until(condition: Callable[[], T | None], what: str | Callable[[], object], seconds: float = PATIENCE_SECONDS) -> T:
-    """Return the first true value of `condition`; fail after so many seconds with `what` didn't come, or its result."""
+    """Return the first true value of `condition`; on timeout fail with `what`, or with its result if it is callable."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() >= deadline:
@@ -24,7 +24,7 @@ def until(condition: Callable[[], T | None], what: str | Callable[[], object], s
 
 
 def until_gone(*pids: int) -> None:
-    """Wait until processes have ended; one that nobody has reaped yet counts as ended."""
+    """Wait until processes have ended; zombies count as ended."""
     until(lambda: not any(map(_lives, pids)), lambda: f"the end of processes {[pid for pid in pids if _lives(pid)]}")
 
 

@@ -1,4 +1,4 @@
-"""The API in this process, no worker running, and a Prometheus that looks at it."""
+"""Fixtures: the API in this process without workers, scraped by a simulated Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The disk's free bytes, of ten GiB, to be changed; that of the machine is none of the tests' business."""
+    """Report a 10 GiB disk whose free bytes a test can change, independent of the machine's disk."""
     room = {"free": 5 * GIB}
 
     class Usage:
@@ -40,9 +40,9 @@ def api(service: Service) -> Iterator[Api]:
 
 @pytest.fixture
 def watch(api: Api, disk: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    """It has seen a service that is well, and in the end promtool agrees with what it has said.
+    """A watch that has already scraped a healthy service; on teardown promtool must confirm its results.
 
-    For the service too it is as late as the watch believes.
+    The service's clock is advanced together with the watch's clock.
     """
 
     def scrape() -> str:

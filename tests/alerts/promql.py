@@ -1,7 +1,7 @@
-"""As much of PromQL as the rules of `ops/prometheus` use, over scrapes kept in a list.
+"""Evaluate the subset of PromQL that the rules in `ops/prometheus` use, over scrapes held in a list.
 
-Selectors with `=` and `=~`, `rate`, `delta` and `absent`, sums and extremes with `by`, arithmetic, comparisons that
-filter, `and`. Rates don't extrapolate as Prometheus's do; where promtool is to be had, it has the last word.
+Supports selectors with `=` and `=~`, `rate`, `delta`, `absent`, sums and extremes with `by`, arithmetic, filtering
+comparisons and `and`. `rate` and `delta` don't extrapolate as Prometheus does; if promtool is installed, it decides.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _FOLD: Final[dict[str, Callable[[Iterable[float]], float]]] = {"sum": math.fsum,
 
 @dataclass
 class Scrapes:
-    """Samples by when they were taken, the oldest first."""
+    """Samples by scrape time, oldest first."""
 
     taken: list[tuple[float, dict[Series, float]]] = field(default_factory=list)
 
     def add(self, at: float, samples: dict[Series, float]) -> None:
-        """Add a scrape; a moment that is there already is added to."""
+        """Add a scrape; if its time equals the last scrape's, merge the samples into it."""
         if self.taken and self.taken[-1][0] == at:
             self.taken[-1][1].update(samples)
         else:
             self.taken.append((at, samples))
 
     def within(self, since: float, until: float) -> dict[Series, list[tuple[float, float]]]:
-        """Points of every series after one moment and up to another."""
+        """Return the points of every series in the interval (since, until]."""
         found: dict[Series, list[tuple[float, float]]] = {}
         for at, samples in self.taken:
             if since < at <= until:
@@ -57,7 +57,7 @@ class Scrapes:
 
 
 def evaluate(expression: str, scrapes: Scrapes, at: float) -> Value:
-    """What an expression is at a moment."""
+    """Return the value of an expression at a time."""
     reader = _Reader(_TOKEN.findall(expression), scrapes, at)
     found = reader.joined()
     assert reader.at_end(), f"not understood: {expression}"
@@ -65,7 +65,7 @@ def evaluate(expression: str, scrapes: Scrapes, at: float) -> Value:
 
 
 class _Reader:
-    """Reads and works out at once, by recursive descent."""
+    """Recursive-descent parser that evaluates while it reads."""
 
     def __init__(self, tokens: list[str], scrapes: Scrapes, at: float) -> None:
         self._tokens, self._place, self._scrapes, self._at = tokens, 0, scrapes, at
@@ -215,7 +215,7 @@ def _divided(left: float, right: float) -> float:
 
 
 def _matched(work: Callable[[float, float], float], left: Value, right: Value) -> Value:
-    """An operation on two numbers, or on series of the same labels."""
+    """Apply an operation to two numbers, or to the series whose labels match."""
     if isinstance(left, float) and isinstance(right, float):
         return work(left, right)
     if isinstance(left, dict) and isinstance(right, dict):

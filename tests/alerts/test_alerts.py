@@ -1,4 +1,4 @@
-"""Every alert is caused on the running service, fires, and goes quiet once its cause is gone."""
+"""Every alert fires when its cause occurs in the running service, and resolves once the cause is removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_since(api: Api, seconds: float) -> UUID:
-    """A tenant with a request that was accepted so long ago, and that nobody has taken."""
+    """Create a tenant with one unclaimed request that was accepted this many seconds ago."""
     tenant_id = api.service.tenant().tenant_id
     fields = pack(bytes(16), 1, "json", "test", "", b'{"text": "x"}')
     named = dict(zip(fields[::2], fields[1::2], strict=True))
@@ -40,7 +40,7 @@ def wait_since(api: Api, seconds: float) -> UUID:
 
 
 def reopen(api: Api, **urls: str) -> None:
-    """Let the service use other servers from here on."""
+    """Point the service at other servers."""
     api.service.configure(**urls)
     database.close()
     stream.close()
@@ -53,7 +53,7 @@ def test_a_service_that_is_well_is_quiet(watch: Watch, api: Api) -> None:
 
 def test_work_that_waits(watch: Watch, api: Api) -> None:
     wait_since(api, 400)
-    assert watch.minutes(4) == set(), "it may pass by itself"
+    assert watch.minutes(4) == set(), "too short a delay for an alert"
     assert watch.minutes(3) == {("EbbingWorkWaits", "lane")}
     api.service.work()
     assert watch.minutes(1) == set()
@@ -79,7 +79,7 @@ def test_dead_letters_that_come_in_numbers(watch: Watch, api: Api) -> None:
     api.service.work()
     assert len(api.service.letters(tenant_id)) == 12
     assert watch.minutes(1) == {("EbbingWorkLost", "quarantine")}
-    assert watch.minutes(16) == set(), "those that lie there are no news"
+    assert watch.minutes(16) == set(), "old dead letters don't keep the alert firing"
 
 
 def test_requests_that_have_vanished(watch: Watch, api: Api) -> None:
@@ -103,7 +103,7 @@ def test_a_night_that_does_not_end_well(watch: Watch, api: Api) -> None:
 
 
 def tonight(tenant_id: UUID) -> str:
-    """Do the tenant's night now. Returns how it ended."""
+    """Run the tenant's night now and return its final status."""
     job_id = schedule.run(tenant_id, "night").job_id
     assert job_id is not None
     while (found := jobs.get(tenant_id, job_id)).finished_at is None:
@@ -146,7 +146,7 @@ def test_a_request_near_its_date(watch: Watch, api: Api) -> None:
     ids=["residue", "rewrite"],
 )
 def test_an_erasure_that_leaves_something(watch: Watch, api: Api, cause: str, left: str) -> None:
-    """As its verifying look notes it; that it does is tested with erasures."""
+    """The row is set as verification would set it; the erasure tests check that verification does so."""
     [memory_id] = api.remember("x")
     api.delete(f"/v1/memories/{memory_id}")
     api.service.rows(left)
@@ -197,14 +197,14 @@ def test_redis_that_refuses_to_write_and_ingest_that_fails_for_it(watch: Watch, 
     api.service.redis.config_set("maxmemory", 1)
     try:
         until(lambda: send() == 503, "the API refuses")
-        watch.scrape = sending(503, lambda: api.get("/metrics", key=None).text)  # figures can't be kept either
+        watch.scrape = sending(503, lambda: api.get("/metrics", key=None).text)  # figures can't be stored either
         assert watch.minutes(3) == {("EbbingServiceFails", "redis"), ("EbbingServiceFails", "errors")}
     finally:
         api.service.redis.config_set("maxmemory", 0)
     until(lambda: send() == 202, "the API accepts again")
     watch.scrape = sending(202, scrape)
     assert watch.minutes(1) == {("EbbingServiceFails", "errors")}
-    assert watch.minutes(6) == set(), "the hour's share is still high, that of the last minutes isn't"
+    assert watch.minutes(6) == set(), "the hourly error rate is still high, the recent one isn't"
 
 
 def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
@@ -219,17 +219,17 @@ def test_a_tenant_whose_recall_brings_nothing(watch: Watch, api: Api) -> None:
     for tenant_id in others:
         finish_run(api, tenant_id, passed=6, failed=4, empty=2)
     finish_run(api, api.tenant.tenant_id, passed=0, failed=4, empty=4)
-    assert watch.minutes(2) == set(), "four recalls say too little"
+    assert watch.minutes(2) == set(), "four recalls are too few for an alert"
     finish_run(api, api.tenant.tenant_id, passed=1, failed=9, empty=9)
-    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "however well the others are"
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "other tenants' good results don't mask it"
     finish_run(api, api.tenant.tenant_id)
-    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls proves nothing"
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls doesn't resolve the alert"
     finish_run(api, api.tenant.tenant_id, passed=5, failed=5, empty=1)
     assert watch.minutes(2) == set()
 
 
 def finish_run(api: Api, tenant_id: UUID, **recall: int) -> None:
-    """A finished run of self-tests with these recalls."""
+    """Insert a finished self-test run with these recall values."""
     results = json.dumps({"recall": recall} if recall else {})
     api.service.rows(
         "INSERT INTO self_test_runs (tenant_id, run_id, as_of, seed, target_ms, started_at, finished_at, results) "

@@ -1,4 +1,4 @@
-"""What alerts, rules and dashboards ask for is what a started service exports, by name and by label."""
+"""Alerts, rules and dashboards use only metric names and labels that a started service exports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.api.caller import Api
 
 GRAFANA = FOLDER.parent / "grafana"
 BOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
-# Prometheus puts these on what it scrapes.
+# Prometheus adds these labels to every scraped sample.
 OF_TARGETS = {"instance"}
 SELECTOR = re.compile(r"\b(ebbing[a-z0-9_]*_[a-z0-9_]+|ebbing:[a-z0-9_:]+)\b(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'([a-z_]+)\s*(=~|=)\s*"([^"]*)"')
@@ -33,7 +33,7 @@ Exported = dict[str, dict[str, set[str]]]
 
 @pytest.fixture
 def exported(api: Api, tmp_path: Path) -> Exported:
-    """Labels and their values of all samples, by name."""
+    """Return the labels and their values of all samples, by metric name."""
     (tmp_path / "mark").touch()
     api.service.configure(home=tmp_path, backup_mark=tmp_path / "mark")
     for source in heartbeats.SOURCES:
@@ -58,7 +58,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Every expression, with where it stands."""
+    """Yield every expression with its location."""
     for kind in ("alert", "record"):
         for rule in rules(kind):
             yield rule[kind], rule["expr"]

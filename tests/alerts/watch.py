@@ -1,4 +1,4 @@
-"""A Prometheus of the tests: it scrapes the service, lets minutes pass, and says which alerts fire."""
+"""A simulated Prometheus: it scrapes the service, advances a clock and reports which alerts fire."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 Scrape = Callable[[], str]
 Firing = tuple[str, str]
-"""An alert's name and the cause of it."""
+"""Alert name and cause."""
 
 
 @cache
 def rules(kind: str) -> tuple[dict[str, Any], ...]:
-    """The rules of a kind, `alert` or `record`, from both files."""
+    """Return the rules of a kind, `alert` or `record`, from both files."""
     found: list[dict[str, Any]] = []
     for name in ("recording.yml", "alerts.yml"):
         for group in yaml.safe_load((FOLDER / name).read_text())["groups"]:
@@ -36,7 +36,7 @@ def rules(kind: str) -> tuple[dict[str, Any], ...]:
 
 
 def samples(text: str) -> dict[Series, float]:
-    """What a scrape has given."""
+    """Parse the samples of a scrape."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -46,7 +46,7 @@ def samples(text: str) -> dict[Series, float]:
 
 @dataclass
 class Watch:
-    """Scrapes a minute apart, by a clock of its own that begins now."""
+    """Scrapes one minute apart, on a simulated clock that starts at the current time."""
 
     scrape: Scrape
     began: float = field(default_factory=time.time)
@@ -57,7 +57,7 @@ class Watch:
     _said: dict[int, set[tuple[Firing, Labels]]] = field(default_factory=dict)
 
     def minutes(self, count: int) -> set[Firing]:
-        """Scrape once a minute for so long. Returns what fires at the end."""
+        """Scrape once a minute for `count` minutes and return the alerts that fire at the end."""
         for _ in range(count):
             self.minute += 1
             at = self.began + self.minute * STEP_SECONDS
@@ -71,7 +71,7 @@ class Watch:
         return {firing for firing, _ in self._last}
 
     def ahead_seconds(self) -> float:
-        """By how much its clock is ahead of the world's."""
+        """Return how far the simulated clock is ahead of the real one."""
         return max(self.began + self.minute * STEP_SECONDS - time.time(), 0.0)
 
     def _judge(self, at: float) -> None:
@@ -88,7 +88,7 @@ class Watch:
         self._since = met
 
     def agreed(self, folder: Path) -> None:
-        """Let promtool, where it is on PATH, say the same of the same scrapes."""
+        """Check with promtool, if it is on PATH, that the same scrapes fire the same alerts."""
         promtool = shutil.which("promtool")
         if promtool is None:
             return
@@ -101,7 +101,7 @@ class Watch:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _as_test(self) -> dict[str, Any]:
-        """A unit test of rules with these scrapes; its clock begins at 0, so moments are told from there."""
+        """Build promtool's unit test from the scrapes; times count from 0, where promtool's clock starts."""
         names = {series for _, taken in self.scrapes.taken for series in taken if series[0].startswith("ebbing_")}
         alerts = sorted({rule["alert"] for rule in rules("alert")})
         return {

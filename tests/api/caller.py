@@ -1,4 +1,4 @@
-"""The ASGI application in a loop of its own, its start and stop run by hand, called as a client would."""
+"""Call the ASGI application as a client would: its own event loop, with startup and shutdown run by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 128
 
 
 class Api:
-    """Requests of one tenant, unless another key is given."""
+    """Client of the application that sends one tenant's key unless another key is given."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -34,12 +34,12 @@ class Api:
 
     @cached_property
     def tenant(self) -> Tenant:
-        """The tenant whose key is sent."""
+        """The tenant whose key is sent by default."""
         return self.service.tenant()
 
     @cached_property
     def admin(self) -> Tenant:
-        """A tenant whose key may do everything."""
+        """A tenant whose key has every scope."""
         return self.service.tenant(scopes=SCOPES)
 
     def __enter__(self) -> Self:
@@ -54,11 +54,11 @@ class Api:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await something in the application's loop."""
+        """Run a coroutine in the application's event loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE_SECONDS)
 
     async def send(self, method: str, path: str, *, key: str | None = "", **given: Any) -> httpx.Response:
-        """A request with this key; an empty one stands for the tenant's, None for no key at all."""
+        """Send a request with this key; "" means the tenant's key, None means no key."""
         headers = httpx.Headers(given.pop("headers", None))
         if key is not None:
             headers.setdefault("authorization", f"Bearer {key or self.tenant.key}")
@@ -66,7 +66,7 @@ class Api:
 
     def request(self, method: str, path: str, **given: Any) -> httpx.Response:
         if given.get("key", "") == "":
-            self.tenant  # noqa: B018 - made outside of the loop
+            self.tenant  # noqa: B018 - creates the tenant outside the loop
         return self.run(self.send(method, path, **given))
 
     def get(self, path: str, **given: Any) -> httpx.Response:
@@ -85,7 +85,7 @@ class Api:
         return self.request("DELETE", path, **given)
 
     def remember(self, *memories: str | dict[str, Any], key: str = "", work: bool = True) -> list[str]:
-        """Post memories, and see them stored and searchable. Returns their ids."""
+        """Post memories, wait until they are stored and searchable, and return their ids."""
         bodies = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
         answer = self.post("/v1/memories", json=bodies, key=key)
         assert answer.status_code == 202, answer.text
@@ -95,7 +95,7 @@ class Api:
         return ids
 
     def serve(self, method: str, path: str, receive: Receive) -> int:
-        """The status of the tenant's request whose body comes from there, with nothing of a client around it."""
+        """Send a request whose body comes from `receive`, without an HTTP client, and return the status."""
         sent: list[Message] = []
         scope = {
             "type": "http",
@@ -116,7 +116,7 @@ class Api:
         return status
 
     def paths(self) -> set[str]:
-        """The paths of all routes that the application has, described or not."""
+        """Return the paths of all routes of the application, documented or not."""
         inner = cast("Any", self._app)
         while not isinstance(inner, FastAPI):
             inner = inner._inner
@@ -145,7 +145,7 @@ class Api:
 
 
 def fields(answer: httpx.Response) -> list[str]:
-    """The fields that a problem names, its shape checked."""
+    """Check the shape of a problem response and return the fields it names."""
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem.keys() == {"type", "title", "status", "detail", "errors", "request_id"}

@@ -1,4 +1,4 @@
-"""The API in this process, called without a socket."""
+"""Fixtures: the API in this process, called without a socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MASTER_KEY = "a master key of tests, as long as it must be"
 
 @pytest.fixture
 def api(service: Service, tmp_path: Path) -> Iterator[Api]:
-    """The application, started, with a tenant of its own and a folder for cold storage and exports."""
+    """The started application with a new tenant and an empty folder for cold storage and exports."""
     service.configure(cold_url=(tmp_path / "cold").as_uri(), master_key=MASTER_KEY)
     cold_store.cache_clear()
     with Api(service) as started:

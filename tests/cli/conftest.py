@@ -1,4 +1,4 @@
-"""The command line against a stub of the API, in an empty folder and without settings of the outside."""
+"""Fixtures: the command line with a stub of the API, an empty folder and no inherited settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "ebb_stub"
 
 
 class Done:
-    """What a command has left: its exit code and what it printed."""
+    """Exit code and output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -29,7 +29,7 @@ class Done:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that commands run in."""
+    """The empty working directory of commands."""
     for name in os.environ:
         if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
             monkeypatch.delenv(name)
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs `ebbing` with these words."""
+    """Function that runs `ebbing` with these arguments."""
 
     def run(*words: str, given: str | bytes | None = None, **environment: str) -> Done:
         for name, value in environment.items():
@@ -57,7 +57,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def stub() -> Iterator[Stub]:
-    """The API's stand-in."""
+    """Stub of the API."""
     server = Stub()
     yield server
     server.close()
@@ -65,7 +65,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture
 def api(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
-    """The same, with its address and a key in the environment."""
+    """The stub, with its address and a key set in the environment."""
     monkeypatch.setenv("EBBING_API_URL", stub.url)
     monkeypatch.setenv("EBBING_API_KEY", KEY)
     return stub
@@ -73,7 +73,7 @@ def api(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that a client waited before it tried again; it doesn't really wait."""
+    """Seconds that the client waited before retries; the waits are recorded, not performed."""
     noted: list[float] = []
     monkeypatch.setattr("time.sleep", noted.append)
     return noted

@@ -1,4 +1,4 @@
-"""An HTTP server on the loopback that answers as it is told, and remembers what it was asked."""
+"""An HTTP server on the loopback interface with scripted replies that records its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass
 class Asked:
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Asked:
 
 @dataclass
 class Reply:
-    """What it answers; status None breaks the connection."""
+    """A reply; status None closes the connection without one."""
 
     status: int | None
     body: Any = None
@@ -38,7 +38,7 @@ class Reply:
 
 
 class Stub:
-    """Replies by `METHOD /path` (without the query): one, a list of them in turn, or a function of the request."""
+    """Replies by `METHOD /path` (without the query): one reply, a list used in turn, or a function of the request."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -98,6 +98,6 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815 - names of http.server
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress logging."""
 
     return Handler

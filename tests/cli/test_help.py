@@ -1,4 +1,4 @@
-"""Help is quick, and shows how each command is used."""
+"""Help is fast and shows examples for each command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAVY = {
 
 
 def commands(group: TyperGroup | None = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The names of every command."""
+    """Return the names of every command."""
     found = group or typer.main.get_command(app)
     assert isinstance(found, TyperGroup)
     for name, command in found.commands.items():
@@ -83,6 +83,6 @@ def test_wrong_usage_ends_with_2(cli: Cli, words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["forecast", "curve"])
 def test_help_names_the_extra_that_a_plot_needs(name: str) -> None:
-    """What stands in brackets is taken for markup unless it says that it is none."""
+    """Unescaped, the extra's square brackets would be parsed as markup."""
     shown = CliRunner().invoke(app, [name, "--help"]).output
     assert "'ebbing[plot]'" in shown

@@ -1,4 +1,4 @@
-"""A fake provider with the real client before it, as tests of clients use them."""
+"""A fake provider together with a real client of it, for tests of clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "sk-test-0123456789"
 
 @dataclass
 class Asked:
-    """The two ends; `slept` are the waits that were asked for, none of which happened."""
+    """The fake provider and its client; `slept` lists the backoff waits, which are recorded, not performed."""
 
     fake: FakeProvider
     provider: Provider
@@ -28,7 +28,7 @@ class Asked:
 
 
 def to(url: str, slept: list[float] | None = None, **more: Any) -> Provider:
-    """A client of what listens there; it opens after 5 failures in a row, and waits at most on paper."""
+    """Create a client of the URL whose breaker opens after 5 consecutive failures and whose waits are only recorded."""
     more.setdefault("breaker", lambda: Breaker(5, 30))
     waits = slept if slept is not None else []
     return Provider(
@@ -38,7 +38,7 @@ def to(url: str, slept: list[float] | None = None, **more: Any) -> Provider:
 
 @pytest.fixture
 def asked() -> Iterator[Asked]:
-    """A provider and a client of it, both fresh."""
+    """A new provider and a new client of it."""
     with provider() as fake:
         slept: list[float] = []
         client = to(fake.url, slept)

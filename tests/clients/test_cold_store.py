@@ -1,4 +1,4 @@
-"""Cold storage as a local folder and as a real S3-compatible server: the same behaviour, the same failures."""
+"""Cold storage in a local folder and on a real S3-compatible server: same behaviour, same failures."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_answer_means_what_its_status_says_whatever_the_object_is_called(
             self.send_error(status)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress logging."""
 
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +120,7 @@ def test_an_answer_means_what_its_status_says_whatever_the_object_is_called(
             monkeypatch,
             cold_url="s3://quota-416-507",
             cold_endpoint=f"http://127.0.0.1:{server.server_port}",
-            cold_timeout_seconds=5 if meant is Failure.AWAY else 120,  # what passes is tried until then
+            cold_timeout_seconds=5 if meant is Failure.AWAY else 120,  # transient failures are retried until then
         )
         with pytest.raises(StoreFailed) as raised:
             store.get_range("status code: 416 no space left 507", 9, 5)

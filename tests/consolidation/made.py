@@ -1,4 +1,4 @@
-"""Sources as tests of summaries write them."""
+"""Builders of summary sources for tests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ START = 1_746_266_400.0  # 2025-05-03 10:00 UTC
 
 
 def source(place: int, text: str, speaker: str | None = None, days: float | None = None) -> Source:
-    """A source, said a day after the one before unless told otherwise."""
+    """Build a source, dated one day after the previous one by default."""
     return Source(UUID(int=place + 1), text, speaker, START + DAY * (place if days is None else days), 0.3)
 
 
 def sources(said: Sequence[str | tuple[str, str]]) -> list[Source]:
-    """One for each text, or pair of speaker and text, a day apart."""
+    """Build one source per text, or per pair of speaker and text, a day apart."""
     pairs = [(None, each) if isinstance(each, str) else each for each in said]
     return [source(place, text, speaker) for place, (speaker, text) in enumerate(pairs)]
 

@@ -1,4 +1,4 @@
-"""What a model's summary is refused for, each lie by itself, and what it may say in its own words."""
+"""Checks of a model's summary: each kind of false statement is refused, and rewording is allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER: dict[str, Any] = {
 
 
 def fault(answer: str) -> str | None:
-    """What an answer about the move is refused for."""
+    """Return the reason for which an answer about the move is refused."""
     try:
         read(answer, GROUP, "light", MARK, extract(GROUP, "summary", "light"), "small")
     except Refused as refused:
@@ -142,7 +142,7 @@ def test_texts_are_data_whatever_they_say_and_faults_are_named_without_them() ->
     system, user = messages([hostile, *GROUP[1:]], "summary", "medium", MARK, FAULTS["a number"])
     assert "never an instruction" in system["content"]
     assert "555-0117" not in system["content"]
-    assert user["content"].count(MARK) == 3, "in the sentence before, and on two lines of its own"
+    assert user["content"].count(MARK) == 3, "once in the instructions and on two delimiter lines"
     _, begin, *lines, end, tail = user["content"].split("\n")
     assert (begin, end) == (f"{MARK} BEGIN", f"{MARK} END")
     assert [json.loads(line).keys() >= {"id", "said_on", "text"} for line in lines] == [True] * len(GROUP)

@@ -1,4 +1,4 @@
-"""Summaries of the sources' own sentences: what they keep, how long they are, and that they invent nothing."""
+"""Extractive summaries: the facts they retain, their length, and that they add nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quality of summaries on labelled groups, and the sheet that people rate."""
+"""Quality of summaries on labelled groups, and the sheet for human ratings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard in this process, and people who look at it."""
+"""Fixtures: the dashboard in this process, and visitors with API keys."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["api"]
 
 @pytest.fixture(autouse=True)
 def no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has failed to log in before, in whatever order tests run."""
+    """Clear the record of failed log-ins, so that tests don't depend on their order."""
     monkeypatch.setattr(log_in, "failures", log_in.Failures())
 
 
 @pytest.fixture
 def visit(api: Api) -> Callable[..., Visitor]:
-    """Logs in with a new key of these scopes; with all but admin where none are named."""
+    """Function that logs in with a new key of these scopes; without scopes, of every scope except `admin`."""
     situation.forget()
 
     def visitor(*scopes: str) -> Visitor:

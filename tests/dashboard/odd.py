@@ -1,4 +1,4 @@
-"""A memory whose every field would do something if it could, and the check that none does."""
+"""A memory with hostile content in every field, and the check that a page renders it harmlessly."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _OURS = frozenset(
 
 
 class _Read(HTMLParser):
-    """What a browser would make of a page: elements, attributes, and text beside them."""
+    """HTML parser that collects elements, attributes and the text outside them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Read(HTMLParser):
         assert all((named.get(name) or "/ops").startswith(("/ops", "#")) for name in ("href", "src", "action"))
         if tag == "script":
             self.scripts.append(named["src"])
-        if tag != "input":  # what the viewer has written comes back as it was
+        if tag != "input":  # the viewer's own input is echoed unchanged
             self.said += [value or "" for value in named.values()]
 
     def handle_data(self, data: str) -> None:
@@ -103,7 +103,7 @@ class _Read(HTMLParser):
 
 
 def assert_inert(html: str) -> None:
-    """No element, attribute, address or script comes from a memory, and no sign turns the page around."""
+    """Check that no element, attribute, address, script or text-direction character on the page comes from a memory."""
     read = _Read()
     read.feed(html)
     read.close()

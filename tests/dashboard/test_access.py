@@ -1,4 +1,4 @@
-"""Who gets in, and what a form must bring (checks C18 to C20 of the security review)."""
+"""Access control and form protection (checks C18 to C20 of the security review)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_key_that_may_only_send_stays_out(api: Api) -> None:
 
 
 def test_who_may_only_look_sees_no_buttons(api: Api, visit: Visit) -> None:
-    api.tenant  # noqa: B018 - made before the tick
+    api.tenant  # noqa: B018 - creates the tenant before the tick
     schedule.tick(DEFAULT_SCHEDULE)
     assert "<details" in visit("maintain").page("/")
     html = visit("read").page("/")

@@ -1,4 +1,4 @@
-"""The audit on the dashboard: the chain's state, its entries, and what was done by hand."""
+"""The audit log page: the chain's state, its entries, and manual actions."""
 
 from __future__ import annotations
 

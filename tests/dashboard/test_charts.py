@@ -1,4 +1,4 @@
-"""What charts draw."""
+"""Charts drawn as SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation's pages: runs, what waits, what was done, supersessions; by hand, paused, approved, refused, undone."""
+"""The consolidation pages: runs, pending and finished merges, supersessions, and every manual action on them."""
 
 from __future__ import annotations
 

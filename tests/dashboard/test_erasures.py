@@ -1,4 +1,4 @@
-"""A person's data on the dashboard: looked at, exported, held, and erased to the report."""
+"""A person's data on the dashboard: view, export, hold, and erasure up to its report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANN = '<script>alert("ann")</script>'
 
 @pytest.fixture
 def ids(api: Api) -> list[str]:
-    """Three memories about Ann, one about Bob."""
+    """Ids of three memories about Ann and one about Bob."""
     about = [{"text": f"Ann likes number {n}", "subject": ANN} for n in range(3)]
     return api.remember(*about, {"text": "Bob hums", "subject": "bob"})
 

@@ -1,4 +1,4 @@
-"""The ladder's page: tiers, moves with their reasons, the forecast by itself, and the last moves."""
+"""The tiers page: tiers, moves with their reasons, the forecast on its own, and the latest moves."""
 
 from __future__ import annotations
 

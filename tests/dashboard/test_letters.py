@@ -1,4 +1,4 @@
-"""Dead letters on the dashboard: shown without their content, replayed, discarded."""
+"""Dead letters on the dashboard: listed without their content, replayed, discarded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Visit = Callable[..., Visitor]
 
 
 def spoiled(api: Api, count: int = 1) -> list[str]:
-    """Letters of requests that can't be read."""
+    """Create dead letters from requests that can't be parsed, and return their ids."""
     for _ in range(count):
         api.service.post(api.tenant.tenant_id, b'{"text": "a secret of ann\'s')
     api.service.work()
@@ -55,7 +55,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
     visitor.act("/letters/replay", {"stage": stage, "which": reason})
     assert "No dead letters." in said(visitor.page("/letters"))
     api.service.work()
-    assert "drain 2" in said(visitor.page("/letters"))  # they fail again
+    assert "drain 2" in said(visitor.page("/letters"))  # the replayed letters fail again
 
 
 def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> None:

@@ -1,4 +1,4 @@
-"""The page of one memory: what it says, how it fades, why it is where it is, and what it is tied to."""
+"""The page of a memory: its fields, its strength over time, the reason for its tier, and its relations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     assert explained.verdict.why.partition(",")[2] in told
     assert explained.change is not None
     assert f"Next change, if unused: {explained.change.tier}" in told
-    assert "<details" not in html  # nothing to do here
+    assert "<details" not in html  # no action available
     numbers = api.get(f"/v1/memories/{memory_id}").json()
     assert re.search(rf"Strength: 1\.00 at creation, {numbers['strength']:.2f} now", html)
 

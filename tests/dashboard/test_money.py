@@ -1,4 +1,4 @@
-"""What models have cost, on the page: numbers, pictures, and whose they are to see."""
+"""The costs page: figures, charts, and who may see which tenant's costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page, its stream of events, and what may be done to the night."""
+"""The overview page, its event stream, and the manual actions on the night."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Visit = Callable[..., Visitor]
 def well(api: Api) -> None:
     for source in heartbeats.SOURCES:
         heartbeats.beat(source)
-    api.tenant  # noqa: B018 - made before the tick
+    api.tenant  # noqa: B018 - creates the tenant before the tick
     schedule.tick(DEFAULT_SCHEDULE)
 
 

@@ -1,4 +1,4 @@
-"""The page of people's requests: days left, and what is entered about them."""
+"""The page of privacy requests: days left, urgency, decisions, and requests recorded by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Visit = Callable[..., Visitor]
 
 
 def entered(api: Api, days_ago: float, **given: str) -> Request:
-    """A request that came by mail so many days ago."""
+    """Record a request received this many days ago."""
     received = datetime.now(UTC) - timedelta(days=days_ago)
     new = NewRequest(**{"nature": "correction", "law": "gdpr", **given}, received_at=received)  # type: ignore[arg-type]
     return privacy_requests.create(api.tenant.tenant_id, new)

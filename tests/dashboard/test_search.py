@@ -1,4 +1,4 @@
-"""The page of the search: what it finds and why, without a trace."""
+"""The search page explains its results and leaves no trace in the stores."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def asked(visitor: Visitor, **form: str) -> str:
 
 
 def everything(service: Service) -> dict[str, Any]:
-    """All rows of all tables, and all that Redis holds."""
+    """Snapshot all rows of all tables and everything in Redis."""
     tables = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     rows = {
-        name: service.rows(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} AS t")  # noqa: S608 - its tables
+        name: service.rows(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} AS t")  # noqa: S608 - catalogue names
         for name in tables
     }
     held = {key: service.redis.dump(key) for key in service.redis.scan_iter()}
@@ -90,7 +90,7 @@ def test_nothing_is_changed_by_a_search_or_a_look(
 
 
 def test_a_caller_s_search_would_be_seen_by_that(api: Api) -> None:
-    """What the test above compares isn't blind."""
+    """The snapshot that the test above compares does change after a caller's search."""
     api.remember("Ann likes her tea green")
     before = everything(api.service)
     assert api.post("/v1/search", json={"query": "tea"}).status_code == 200

@@ -1,4 +1,4 @@
-"""The self-tests' page: lines over runs, speed against its target, what is flagged, and a run by hand."""
+"""The self-tests page: charts over runs, latency against its target, flagged memories, and a manual run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants side by side, by what waits of them."""
+"""The tenants page: tenants by age of their backlog, their figures, and search by name."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_tenants_are_an_admins_to_see(visit: Visit) -> None:
     assert "/ops/tenants" not in visit().page("/")
 
 
-# --- The function in the database ---
+# --- The database function ---
 
 
 def test_it_leaves_the_transactions_tenant_as_it_was(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""One plant for the folder, whole again before each test."""
+"""Fixtures: one plant shared by the folder and repaired before each test."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.faults.plant import Plant
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """All of them kill processes or measure time."""
+    """Mark every test as `alone`, because each one kills processes or measures time."""
     item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> int:
-    """How many rounds of chance; `make test-faults` has 60."""
+    """Number of random rounds; `make test-faults` runs 60."""
     return int(pytestconfig.getoption("rounds"))
 
 
@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def standing_plant() -> Iterator[Plant]:
-    """Servers, API, workers and beat for all tests that don't need their own."""
+    """Servers, API, workers and beat, shared by all tests that don't need their own."""
     path = Path(tempfile.mkdtemp(prefix="ebbing-faults-"))
     path.chmod(0o711)
     plant = Plant(path)
@@ -49,14 +49,14 @@ def standing_plant() -> Iterator[Plant]:
 
 @pytest.fixture
 def plant(standing_plant: Plant) -> Plant:
-    """The plant with everything running."""
+    """The shared plant with everything running."""
     standing_plant.mend()
     return standing_plant
 
 
 @pytest.fixture
 def callers(plant: Plant) -> Iterator[Callable[[int], list[Caller]]]:
-    """Makes clients of so many new tenants."""
+    """Factory for clients of this many new tenants."""
     made: list[Caller] = []
 
     def make(count: int) -> list[Caller]:

@@ -1,6 +1,6 @@
-"""The rule that every fault is judged by: what was accepted is stored or waits, once, and nothing else is.
+"""The invariant checked after every fault: each accepted memory is stored or pending exactly once, and nothing else is.
 
-Read from the database and from Redis themselves, not through the service.
+Reads the database and Redis directly, not through the service.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.waiting import until
 
 
 class Figures(NamedTuple):
-    """What became of the memories of some callers."""
+    """Final states of some callers' memories, counted."""
 
     accepted: int = 0
     stored: int = 0
@@ -32,7 +32,7 @@ class Figures(NamedTuple):
 
 
 class Books:
-    """The database and the queue, as an auditor sees them."""
+    """Direct read access to the database and the queue, for checks."""
 
     def __init__(self, database_url: str, redis_url: str) -> None:
         """Take the URL of a superuser, who sees all tenants' rows."""
@@ -40,10 +40,10 @@ class Books:
         self._redis_url = redis_url
 
     def wait_until_settled(self, callers: Sequence[Caller], *, scored: bool = False) -> None:
-        """Wait until nothing of these callers waits to be stored, indexed, embedded, and scored where that is asked.
+        """Wait until nothing of these callers is waiting to be stored, indexed, embedded and, if `scored`, scored.
 
-        Nobody waits for scores to find a memory, and their lane may come last. Fails when nothing has become less
-        for as long as `until` waits, and says what is left.
+        Memories are searchable before they are scored, and the scoring lane may come last. Fails with the remaining
+        work if the backlog hasn't shrunk for as long as `until` waits.
         """
         least = self._left(callers, scored=scored)
 
@@ -66,53 +66,53 @@ class Books:
         return {**self.waiting(caller), "stage, attempts, claimed, items": claims}
 
     def waiting(self, caller: Caller, *, scored: bool = True) -> dict[str, int]:
-        """What of a caller's waits: requests to be stored, and items of enrichment by stage, `score` if asked."""
+        """Count a caller's pending requests, and its pending items by stage; `score` only if `scored`."""
         with redis.Redis.from_url(self._redis_url) as queue:
             found = {"drain": queue.xlen(stream_key(caller.tenant_id))}
         rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
         return found | {str(stage): int(count) for stage, count in rows if scored or stage != SCORE}
 
     def is_claimed(self, caller: Caller, stage: str) -> bool:
-        """Whether a worker has any of a caller's items of this stage in hand."""
+        """Return true if a worker has claimed any of a caller's items of this stage."""
         claimed = "SELECT FROM tenant_work WHERE tenant_id = %s AND claimed_until > now() AND claim IS NOT NULL"
         return bool(self._rows(f"{claimed} AND stage = '{stage}'", caller))
 
     def entries(self, caller: Caller) -> list[str]:
-        """Ids of the caller's entries in its stream, oldest first."""
+        """Return the ids of the caller's stream entries, oldest first."""
         with redis.Redis.from_url(self._redis_url) as queue:
             return [entry_id.decode() for entry_id, _ in queue.xrange(stream_key(caller.tenant_id))]
 
     def stored(self, caller: Caller) -> set[str]:
-        """Ids of the memories that are there."""
+        """Return the ids of the caller's stored memories."""
         memories = self._rows("SELECT memory_id FROM memories WHERE tenant_id = %s", caller)
         return {str(memory_id) for (memory_id,) in memories}
 
     def sources(self, callers: Sequence[Caller]) -> set[str]:
-        """Who has judged what these callers' memories are worth."""
+        """Return the sources of these callers' salience values."""
         judged = "SELECT DISTINCT salience_source FROM memory_state WHERE tenant_id = %s"
         return {str(source) for caller in callers for (source,) in self._rows(judged, caller)}
 
     def is_to_be_rated(self, caller: Caller) -> bool:
-        """Whether any of a caller's memories waits for a model's rating."""
+        """Return true if any of a caller's memories waits for a model's rating."""
         return bool(self._rows("SELECT FROM rating_turns WHERE tenant_id = %s", caller))
 
     def is_put_off(self, caller: Caller) -> bool:
-        """Whether a caller's ratings wait for a provider that has failed."""
+        """Return true if a caller's ratings are in backoff after a provider failure."""
         put_off = "SELECT FROM rating_turns WHERE tenant_id = %s AND claim IS NULL AND claimed_until > now()"
         return bool(self._rows(put_off, caller))
 
     def forget_ratings(self) -> None:
-        """Let nothing be rated that other tests have left."""
+        """Delete pending ratings that other tests have left."""
         with psycopg.connect(self.database_url) as tx:
             tx.execute("DELETE FROM rating_turns")
 
     def end_put_off(self) -> None:
-        """Let ratings that a failed provider has put off be tried at once; a worker that rates keeps its lease."""
+        """End the backoff after provider failures, so that ratings are retried now; live workers keep their leases."""
         with psycopg.connect(self.database_url) as tx:
             tx.execute("UPDATE rating_turns SET claimed_until = now() WHERE claim IS NULL")
 
     def end_leases(self, callers: Sequence[Caller] = ()) -> None:
-        """End the leases on what is in hand of these callers, or of all, as if their workers had died a while ago."""
+        """Expire the leases of these callers' claimed work (of all without callers), as if the workers had died."""
         with redis.Redis.from_url(self._redis_url) as queue:
             held = [caller.tenant_id for caller in callers] or [each.decode() for each in queue.zrange(HELD, 0, -1)]
             for tenant_id in held:
@@ -126,7 +126,7 @@ class Books:
                     tx.execute(ended.encode())
 
     def lease_seconds(self, caller: Caller, stage: str) -> float:
-        """Return the longest time that a lease on what of a caller's is in hand still has; 0 where nothing is."""
+        """Return the longest time until a lease on the caller's claimed work expires; 0 without a claim."""
         if stage == "drain":
             with redis.Redis.from_url(self._redis_url) as queue:
                 seconds, microseconds = queue.time()
@@ -144,14 +144,14 @@ class Books:
         return [at for (at,) in found]
 
     def dead_letters(self, caller: Caller) -> list[tuple[str, str, int]]:
-        """Stage, reason and attempts of each."""
+        """Return stage, reason and attempts of each of the caller's dead letters."""
         found = self._rows(
             "SELECT stage, reason, attempts FROM dead_letters WHERE tenant_id = %s ORDER BY created_at", caller
         )
         return [(str(stage), str(reason), int(attempts)) for stage, reason, attempts in found]
 
     def check(self, callers: Sequence[Caller], dead_letters: int = 0) -> Figures:
-        """Hold what was accepted against what is there, tenant by tenant; fails where they differ."""
+        """Compare accepted memories with stored ones, tenant by tenant, and fail if they differ."""
         total = Figures()
         for caller in callers:
             found = self._figures(caller)
@@ -162,7 +162,7 @@ class Books:
         return total
 
     def check_backlog_is_nought(self) -> None:
-        """When nobody's request waits, the counts by which the door is guarded are exactly 0."""
+        """Check that the backlog counters that control admission are exactly 0 when no requests are pending."""
         with redis.Redis.from_url(self._redis_url) as queue:
             held = {name.decode(): int(count) for name, count in queue.hgetall(BACKLOG).items()}
         assert not any(held.values()), held

@@ -1,4 +1,4 @@
-"""Processes and what they have started, read from /proc."""
+"""Process trees, read from /proc."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process that are alive, oldest first."""
+    """Return the living direct children of a process, oldest first."""
     return sorted(child for child, (parent, state) in _all().items() if parent == pid and state != "Z")
 
 
 def descendants(pid: int) -> list[int]:
-    """Children, their children and so on."""
+    """Return all descendants of a process."""
     found = children(pid)
     return found + [further for child in found for further in descendants(child)]
 
 
 def kill(pid: int, forebear: int) -> bool:
-    """Kill a process at once, if it still descends from `forebear`, which is ours. False where it is gone."""
+    """Kill a process if it still descends from our process `forebear`; return false if it has ended."""
     if pid != forebear and pid not in descendants(forebear):
         return False
     with suppress(ProcessLookupError):
@@ -30,12 +30,12 @@ def kill(pid: int, forebear: int) -> bool:
 
 
 def _all() -> dict[int, tuple[int, str]]:
-    """Parent and state of every process."""
+    """Return parent and state of every process."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                # The name in brackets may hold anything; what follows the last bracket doesn't.
+                # The process name is in parentheses and may contain any character, so split after the last parenthesis.
                 state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
                 found[int(entry.name)] = (int(parent), state)
     return found

@@ -1,4 +1,4 @@
-"""One home run by a supervisor, as `ebbing run` does it, and the pids of all that lives in it."""
+"""A home run by a supervisor, as `ebbing run` does it, and the pids of its processes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child"
 
 
 class Household:
-    """The whole service of a home, with settings of its own."""
+    """The whole service of one home, with its own settings."""
 
     def __init__(self, home: Path, settings: dict[str, str]) -> None:
-        """Lay out; nothing is started."""
+        """Choose paths and a port without starting anything."""
         self.home = home
         self._settings = settings
         self._events = home / "events.jsonl"
@@ -38,7 +38,7 @@ class Household:
         self.starts = 0
 
     def start(self) -> None:
-        """Start the supervisor and wait until everything is up, as a service manager would, again where it fails."""
+        """Start the supervisor and wait until everything is up; retry if it exits, as a service manager would."""
         for _ in range(10):
             inherited = {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
             command = [sys.executable, "-m", "tests.faults.run_service", str(self.home), str(self._port)]
@@ -52,7 +52,7 @@ class Household:
         raise AssertionError(f"the supervisor doesn't start:\n{log_tail(self._log)}")
 
     def stop(self) -> None:
-        """Stop everything, cleanly if it can be."""
+        """Stop everything, gracefully if possible."""
         if self.supervisor is None or self.supervisor.returncode is not None:
             return
         self.supervisor.send_signal(signal.SIGTERM)
@@ -62,12 +62,12 @@ class Household:
         self.supervisor.wait()
 
     def books(self) -> Books:
-        """The books of the servers as they run now."""
+        """Return access to the servers that are running now."""
         urls = [line for line in self._lines() if line.event is None][-1]
         return Books(urls.owner_url, urls.redis_url)
 
     def kill(self, target: str, choice: int) -> bool:
-        """Kill one of `TARGETS`; of several, that of the `choice`. False where it isn't there just now."""
+        """Kill one of `TARGETS` (`choice` selects among several processes); return false if it isn't running."""
         if self.supervisor is None or self._has_ended():
             return False
         if target == "supervisor":
@@ -78,13 +78,13 @@ class Household:
         return pid is not None and family.kill(pid, self.supervisor.pid)
 
     def is_well(self) -> bool:
-        """Whether the API says that it and what it needs is ready."""
+        """Return true if `/readyz` reports the API and its dependencies as ready."""
         with suppress(httpx.TransportError):
             return httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200
         return False
 
     def overdue(self) -> int:
-        """How often a child that was started again wasn't ready in its time."""
+        """Count the restarts of a child that wasn't ready in time."""
         return sum(line.event is not None and line.event.what == What.OVERDUE for line in self._lines())
 
     @property
@@ -98,7 +98,7 @@ class Household:
         return any(line.event is not None and line.event.what == What.UP for line in self._own_lines())
 
     def pid(self, target: str, choice: int = 0) -> int | None:
-        """The process of one of `TARGETS`; None where it isn't there just now."""
+        """Return the process of one of `TARGETS`, or None if it isn't running."""
         kind, _, part = target.partition(" ")
         name = f"worker-{LANES[choice % len(LANES)]}" if kind == "celery" else kind
         main = self._mains().get(name)
@@ -108,7 +108,7 @@ class Household:
         return found[choice % len(found)] if found else None
 
     def _mains(self) -> dict[str, int]:
-        """Process of each child of the supervisor that runs, by name."""
+        """Return the process of each running child of the supervisor, by name."""
         mains: dict[str, int] = {}
         for event in (line.event for line in self._own_lines()):
             if event is not None and event.pid is not None:

@@ -1,4 +1,4 @@
-"""A client that doesn't give up: it repeats a request under the same key until it has an answer, and notes it."""
+"""A client that repeats each request under the same idempotency key until it is accepted, and records the ids."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.waiting import PATIENCE_SECONDS, until
 
 BATCH_MAX = 20
 THREADS = 4
-# One batch in so many has ids of the caller's own, which take another way into the database.
+# One batch in this many has external ids, which take another path into the database.
 KEYED_BATCHES = 8
 
 
 class Unexpected(Exception):
-    """An answer that no fault excuses."""
+    """A response that no fault excuses."""
 
 
 @dataclass
 class Caller:
-    """One tenant's client. `accepted` is what it was promised: text by id of each memory answered with 202."""
+    """One tenant's client. `accepted` maps the id of each memory answered with 202 to its text."""
 
     url: str
     tenant_id: str
@@ -37,7 +37,7 @@ class Caller:
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed} {self.tenant_id}")
-        # The environment's proxies are for others.
+        # The API is local: ignore proxies set in the environment.
         self.http = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {self.key}"},
@@ -49,7 +49,7 @@ class Caller:
         self.http.close()
 
     def batch(self, size: int | None = None) -> list[dict[str, Any]]:
-        """Memories that can be told from all others by a word of their own."""
+        """Build memories that each contain a unique word."""
         keyed = self.random.randrange(KEYED_BATCHES) == 0
         memories = []
         for _ in range(size or self.random.randint(1, BATCH_MAX)):
@@ -59,13 +59,13 @@ class Caller:
         return memories
 
     def send(self, memories: Sequence[dict[str, Any]] | None = None) -> list[str]:
-        """Send memories, over and over until they are accepted. Returns their ids."""
+        """Send memories repeatedly until they are accepted, and return their ids."""
         memories = self.batch() if memories is None else memories
         key = f"{self.random.getrandbits(80):020x}"
         return until(lambda: self.try_once(memories, key), lambda: f"an answer of 202: {dict(self.answers)}")
 
     def try_once(self, memories: Sequence[dict[str, Any]], key: str) -> list[str] | None:
-        """Send memories once. Returns their ids, or None when the client should come again."""
+        """Send memories once; return their ids, or None if the client should retry."""
         try:
             answer = self.http.post("/v1/memories", json=list(memories), headers={"Idempotency-Key": key})
         except httpx.TransportError as error:
@@ -81,7 +81,7 @@ class Caller:
         return ids
 
     def finds(self, memory_id: str) -> bool:
-        """Whether a search for the word of its own finds an accepted memory."""
+        """Return true if a search for its unique word finds an accepted memory."""
         word = self.accepted[memory_id].split()[3]
         answer = self.http.post("/v1/search", json={"query": word, "limit": 5})
         return answer.status_code == 200 and any(found["id"] == memory_id for found in answer.json()["results"])
@@ -89,7 +89,7 @@ class Caller:
 
 @contextmanager
 def load(callers: Sequence[Caller], pause_seconds: float = 0.01) -> Iterator[None]:
-    """Meanwhile, every caller sends batch after batch. Raises what one of them ran into."""
+    """Make every caller send batch after batch during the block; raise any error that a caller hits."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -109,7 +109,7 @@ def load(callers: Sequence[Caller], pause_seconds: float = 0.01) -> Iterator[Non
     finally:
         stop.set()
         for thread in threads:
-            thread.join(2 * PATIENCE_SECONDS)  # of a request and of its tries
+            thread.join(2 * PATIENCE_SECONDS)  # for a request and its retries
     if failures:
         raise failures[0]
     assert not any(thread.is_alive() for thread in threads)

@@ -1,4 +1,4 @@
-"""The service on servers that flush what they write, and the means to break it."""
+"""The service on servers that flush their writes, and ways to break it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COUNTED = {
 DATABASE = "ebbing"
 ROLE = "ebbing_service"
 ROLE_PASSWORD = "of-a-throw-away-server"
-# Where an armed process dies.
+# Failpoints at which an armed process dies.
 PLACES = (
     "api.before_accept",
     "api.after_accept",
@@ -57,13 +57,13 @@ WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1), "worker
 
 
 class Plant:
-    """PostgreSQL, Redis, the API, workers and beat, each to be killed by itself.
+    """PostgreSQL, Redis, the API, workers and beat, each of which can be killed separately.
 
-    The embedded servers are used whatever URLs the tests were given: nobody else's server is killed.
+    Always uses the embedded servers, even if the tests were given URLs, so that no other server is killed.
     """
 
     def __init__(self, home: Path) -> None:
-        """Lay everything out in a folder that the servers' users may enter; nothing is started."""
+        """Choose ports and paths in a folder that the servers' users may enter, without starting anything."""
         postgres_port, redis_port, api_port = free_ports(3)
         self.postgres = Postgres(home, postgres_port)
         self.redis = Redis(home, redis_port)
@@ -93,14 +93,14 @@ class Plant:
         )
 
     def set_up(self) -> None:
-        """Start the servers and make the database."""
+        """Start the servers and create the database."""
         for server in (self.postgres, self.redis):
             self.start_server(server)
         create_database(self.postgres.url, DATABASE, ROLE, ROLE_PASSWORD)
         upgrade(self.owner_url)
 
     def mend(self) -> None:
-        """Start whatever isn't running, and wait until all is well."""
+        """Start every process that isn't running, and wait until the service is ready."""
         for server in (self.postgres, self.redis):
             if server.name not in self.servers or has_ended(self.servers[server.name]):
                 self.start_server(server)
@@ -117,7 +117,7 @@ class Plant:
         self.processes.wait_until_answers("api", f"{self.url}/readyz")
 
     def start_server(self, server: Server) -> None:
-        """Start it; after a kill its children may hold what it needs for a moment more."""
+        """Start a server, retrying while children of a killed predecessor still hold its resources."""
 
         def has_started() -> bool:
             try:
@@ -131,22 +131,22 @@ class Plant:
         until(has_started, f"{server.name} starts")
 
     def kill_server(self, server: Server) -> None:
-        """Kill the server's main process alone, as an operator's kill -9 or the kernel would."""
+        """Kill only the server's main process, as `kill -9` or the kernel would."""
         process = self.servers[server.name]
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
     def arm(self, place: str) -> None:
-        """Have the next process that comes to this place die there, once."""
+        """Make the next process that reaches this failpoint die there, once."""
         self._mark(place).unlink()
 
     def died_at(self, place: str) -> float:
-        """When the process died that came to the armed place, in seconds since 1970; 0 while none has."""
+        """Return when a process died at the armed failpoint, in seconds since 1970; 0 if none has."""
         mark = self._mark(place)
         return mark.stat().st_mtime if mark.exists() else 0
 
     def _mark(self, place: str) -> Path:
-        """The file that disarms the place."""
+        """Return the file whose presence disarms the failpoint."""
         return self._marks / place
 
     def start_worker(self, name: str, **settings: str) -> None:
@@ -155,7 +155,7 @@ class Plant:
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """Hold a worker still meanwhile, so that another does its work."""
+        """Stop a worker with SIGSTOP during the block, so that another one does its work."""
         self.processes.signal_all_of(name, signal.SIGSTOP)
         try:
             yield
@@ -182,7 +182,7 @@ class Plant:
 
     @contextmanager
     def configured(self, name: str, **settings: str) -> Iterator[None]:
-        """Meanwhile, a worker has further settings."""
+        """Run a worker with further settings during the block."""
         self.processes.kill(name)
         self.start_worker(name, **settings)
         try:
@@ -192,12 +192,12 @@ class Plant:
             self.start_worker(name)
 
     def caller(self) -> Caller:
-        """A new tenant's client."""
+        """Create a tenant and return its client."""
         tenant_id, key = make_tenant(self.database_url, f"tenant {token_hex(6)}")
         return Caller(self.url, tenant_id, key)
 
     def readiness(self) -> dict[str, bool]:
-        """Which of what the service needs is well, by `/readyz`; empty when there is no answer."""
+        """Return the state of each dependency from `/readyz`; empty if there is no response."""
         with suppress(httpx.TransportError):
             answer = httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False)
             found = {str(one["name"]): bool(one["well"]) for one in answer.json()["dependencies"]}
@@ -206,12 +206,12 @@ class Plant:
         return {}
 
     def flush_redis(self, often: str) -> None:
-        """Have Redis flush its log `everysec` or `always`, until it is started again."""
+        """Make Redis flush its log `everysec` or `always`, until its next start."""
         with redis.Redis.from_url(self.redis.url) as server:
             server.config_set("appendfsync", often)
 
     def cut_connections(self) -> None:
-        """Have PostgreSQL drop every connection of the service."""
+        """Make PostgreSQL terminate every connection of the service."""
         with psycopg.connect(self.owner_url, autocommit=True) as server:
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [ROLE])
 

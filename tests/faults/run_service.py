@@ -1,8 +1,8 @@
-"""`ebbing run`, but what dies is started again however often, and each event is noted as a line of JSON.
+"""Run `ebbing run` with unlimited restarts, and append each event to a file as a line of JSON.
 
     python -m tests.faults.run_service HOME PORT EVENTS
 
-With each start come the URLs of its servers, which have new ports.
+Each start also records the URLs of its servers, whose ports are new.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENT = RestartPolicy(deaths_max=1_000_000)
 
 
 class Line(msgspec.Struct):
-    """What is noted: an event, or the URLs of a start, by which supervisor."""
+    """An event, or the server URLs of a start, with the supervisor's pid."""
 
     supervisor: int
     event: Event | None = None

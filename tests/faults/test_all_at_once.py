@@ -1,6 +1,6 @@
-"""All that moves, changes and removes memories at once, against one tenant: no deadlock, and every memory in one place.
+"""Run every operation that moves, changes or removes memories concurrently on one tenant.
 
-`--rounds` says for how many seconds.
+There must be no deadlock, and each memory must be in exactly one place. `--rounds` is the duration in seconds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WHERE tenant_id = %s AND tier <> 'deleted'
 
 
 class Crowd:
-    """Threads that each do one thing again and again, until time is up.
+    """Threads that each repeat one operation until the time is up.
 
     Attributes:
-        did: How often what was done.
-        failed: Errors that nothing waits for, and answers of 500 and more.
+        did: Number of runs by operation.
+        failed: Errors that no retry covers, and responses of 500 and above.
     """
 
     def __init__(self, api: Api, tenant: Tenant, ids: list[UUID], seconds: float) -> None:
@@ -74,7 +74,7 @@ class Crowd:
             try:
                 do(chance)
                 self.did[name] += 1
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test tells of it
+            except Exception as error:  # noqa: BLE001 - the test reports any error
                 if not isinstance(error, cold.SegmentLost) and not (
                     isinstance(error, EbbingError) and is_passing(error)
                 ):
@@ -83,7 +83,7 @@ class Crowd:
 
 @pytest.fixture
 def api(service: Service, tmp_path: Path) -> Iterator[Api]:
-    service.configure(database_pool_size=32)  # nobody waits for a connection until that fails
+    service.configure(database_pool_size=32)  # no request fails because the connection pool is exhausted
     service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
     cold_store.cache_clear()
     with Api(service) as started:
@@ -148,7 +148,7 @@ def test_all_at_once(api: Api, rounds: int) -> None:
     assert service.one(DEADLOCKS) == before
     places = service.rows(IN_PLACES, own)
     assert [row for row in places if row[2:] != (row[1] == "archived", row[1] == "cold")] == []
-    assert not any(counts.recount(own)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(own)), "the tenant's counts were wrong before the recount"
     found = audit.verify(own)
     assert (found.broken, found.finished) == (None, True)
     service.work()

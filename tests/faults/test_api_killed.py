@@ -1,4 +1,4 @@
-"""The API is killed while it takes a request in: the client can't know what became of it, and asks again."""
+"""The API is killed while it accepts a request: the client can't know the outcome, and retries."""
 
 from __future__ import annotations
 

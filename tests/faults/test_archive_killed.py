@@ -1,4 +1,4 @@
-"""Rounds of archiving, of uses that bring back, and of deletes, each killed somewhere: every memory is in one place."""
+"""Rounds of archiving, restoring uses and deletes, each killed at some point: every memory is in exactly one place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
     ids = remember(service, tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(MEMORIES)))
     ended = []
     for turn in range(2 * rounds):
-        what = chance.choice(list(PLACES)) if turn else "archive"  # in which one is killed: all are active yet
+        what = chance.choice(list(PLACES)) if turn else "archive"  # all are active: it can be killed
         some = chance.sample(ids, chance.randint(1, 4))
         if what == "archive":
             service.rows("UPDATE memory_state SET restored_at = NULL, access_count = 0 WHERE tier = 'active'")
@@ -39,4 +39,4 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
         attic.check(service, ids)
     assert set(ended) <= {-SIGKILL, 0}, seed
     assert -SIGKILL in ended, seed
-    assert not any(counts.recount(tenant_id)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(tenant_id)), "the tenant's counts were wrong before the recount"

@@ -1,7 +1,7 @@
-"""Rounds of moves, restores and upkeep of cold storage, each killed somewhere: nothing is ever lost or doubled.
+"""Rounds of moves, restores and upkeep of cold storage, each killed at some point: nothing is lost or duplicated.
 
-`--rounds` says how often; `make test-faults` has 60. The choice is by a seed, which a failure shows, and taken from
-EBBING_TEST_SEED where that is set.
+`--rounds` sets the number; `make test-faults` runs 60. The seed is shown on failure and can be set with
+EBBING_TEST_SEED.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
     before = chilled.rows(*ids)
     ended = []
     for turn in range(3 * rounds):
-        what = chance.choice(list(PLACES)) if turn else "move"  # in which one is killed: nothing is cold yet
+        what = chance.choice(list(PLACES)) if turn else "move"  # a round that can be killed, since nothing is cold yet
         some = chance.sample(ids, chance.randint(1, 4)) if what == "restore" else []
         ended.append(workers.ended(chance.choice(PLACES[what]), what, chilled.tenant_id, *some))
         chilled.whole(seed)
-        if chance.random() < 0.5:  # let what is active fade away again
+        if chance.random() < 0.5:  # let active memories fade again
             chilled.service.rows(
                 "UPDATE memory_state SET tier = 'archived', wanted_tier = 'cold', restored_at = NULL, "
                 "created_at = created_at, level = 0, access_count = 0, anchored_at = created_at, "

@@ -1,4 +1,4 @@
-"""Rounds of permanent deletes, each killed somewhere: a memory is whole or gone, and the audit knows which."""
+"""Rounds of permanent deletes, each killed at some point: a memory is complete or gone, and the audit count matches."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PLACES = ("compact.before_commit", "compact.after_commit", "cold.after_delete")
 
 
 def left(chilled: Chilled) -> list[UUID]:
-    """What is whole; each table that names memories has these and no others."""
+    """Return the complete memories, checking that every table that refers to memories has exactly these."""
     found = [
         {memory_id for (memory_id,) in chilled.service.rows(f"SELECT DISTINCT memory_id FROM {table}")}  # noqa: S608
         for table in NAMED
     ]
     assert all(each == found[0] for each in found), NAMED
-    assert chilled.keys()[1] == len(found[0]), "keys of records"
+    assert chilled.keys()[1] == len(found[0]), "one record key per memory"
     return sorted(found[0])
 
 
 def deleted(chilled: Chilled) -> int:
-    """How many memories the audit says were."""
+    """Return the number of deleted memories according to the audit log."""
     return int(chilled.service.one("SELECT coalesce(sum(items), 0) FROM audit WHERE action = 'memories_deleted'"))
 
 
@@ -49,7 +49,7 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
             used,
         )
         chilled.cool()
-        counts.recount(chilled.tenant_id)  # these came without a stream
+        counts.recount(chilled.tenant_id)  # these were inserted without the stream
         kept.update(used)
         there, known = set(left(chilled)), deleted(chilled)
         before = {memory_id: chilled.rows(memory_id) for memory_id in there}
@@ -74,4 +74,4 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
         pass
     assert len(chilled.objects()) == len(chilled.segments())
     assert audit.verify(chilled.tenant_id).broken is None
-    assert not any(counts.recount(chilled.tenant_id)), "the tenant's numbers were right all the while"
+    assert not any(counts.recount(chilled.tenant_id)), "the tenant's counts were wrong before the recount"

@@ -1,4 +1,4 @@
-"""F22 in rounds: erasures that are killed anywhere, while what they are of comes in, is edited, moved and restored."""
+"""F22 in rounds: erasures killed anywhere while matching memories are added, edited, moved and restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
     ended: list[int] = []
     for done in range(MOST_ROUNDS):
         if done >= max(rounds // 3, 2) and -SIGKILL in ended:
-            break  # an erasure that waits for what was sent is at few of the places, so a round may kill nobody
+            break  # an erasure waiting for pending entries passes few failpoints, so a round may kill nobody
         tenant_id = service.tenant().tenant_id
         ids = remember(service, tenant_id, *map(said, range(8)))
         fade(service, chance.sample(ids, 4))
@@ -48,7 +48,7 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
 
 
 def happen(service: Service, tenant_id: UUID, what: str, memory_id: UUID) -> None:
-    """Something else that happens to the same people's memories; what is hidden refuses it."""
+    """Run another operation on the same people's memories; it fails on hidden ones."""
     if what == "send":
         service.send(tenant_id, *map(said, range(2)))
     elif what == "archive":

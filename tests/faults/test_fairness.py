@@ -17,12 +17,12 @@ from tests.waiting import until
 
 FLOOD = 100_000
 REQUEST = 1000
-FLOODS_TURNS = 20  # at the defaults, of 5,000 memories each
+FLOODS_TURNS = 20  # at the default of 5,000 memories each
 TURN, BACKLOG = 100, 2000  # memories
 
 
 def turns_until(turn: Callable[[], object], happened: Callable[[], object], most: int = 10) -> int:
-    """How many turns it takes."""
+    """Return the number of turns until `happened` is true."""
     for number in range(1, most + 1):
         turn()
         if happened():
@@ -31,8 +31,8 @@ def turns_until(turn: Callable[[], object], happened: Callable[[], object], most
 
 
 def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None:
-    """F20: tenant A floods 100,000, and what is over its backlog is refused; tenant B sends 1."""
-    service.configure(tenant_backlog_entries=FLOOD // REQUEST, slice_seconds=1e-6)  # a slice is one turn
+    """F20: tenant A sends 100,000 memories, of which those over its backlog limit are refused; tenant B sends 1."""
+    service.configure(tenant_backlog_entries=FLOOD // REQUEST, slice_seconds=1e-6)  # one turn per slice
     flood = msgspec.json.encode([{"text": f"flood {n}"} for n in range(REQUEST)])
     with Api(service) as api:
         quiet = service.tenant()
@@ -44,7 +44,7 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None
         flooding = api.tenant.tenant_id
         assert turns_until(ingest.drain, lambda: service.texts(quiet.tenant_id)) == 2
         assert service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) == FLOOD / FLOODS_TURNS
-        assert api.post("/v1/memories", content=flood).status_code == 202, "it has room again"
+        assert api.post("/v1/memories", content=flood).status_code == 202, "the backlog is below its limit again"
 
         def waits(stage: str) -> bool:
             item = "SELECT FROM tenant_work WHERE tenant_id = %s AND stage = %s"
@@ -55,7 +55,7 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None
 
 
 def test_a_flood_of_many_tenants_costs_a_quiet_one_a_turn_each(service: Service) -> None:
-    """F20: nine tenants flood; the tenth is stored in the tenth turn, whatever they go on to send meanwhile."""
+    """F20: nine tenants flood; the tenth is stored in the tenth turn, however much the others keep sending."""
     service.configure(slice_seconds=1e-6, drain_rows=100)
     flooding = [service.tenant().tenant_id for _ in range(9)]
     for tenant_id in flooding:
@@ -74,7 +74,7 @@ def test_a_flood_of_many_tenants_costs_a_quiet_one_a_turn_each(service: Service)
 def test_a_quiet_tenants_memories_are_stored_before_floods_that_came_first(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
-    """F20, in the real processes: the others send a little while each flood still needs many turns."""
+    """F20, with real processes: quiet tenants send a little while each flood still needs many turns."""
     flooding, quiet = callers(3), callers(6)
     with plant.configured("worker-ingest", EBBING_DRAIN_ROWS=str(TURN)):
         with plant.paused("worker-ingest"):

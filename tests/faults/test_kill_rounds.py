@@ -1,7 +1,7 @@
-"""The service under load, while one of its processes after the other is killed at random moments.
+"""The service under load, while its processes are killed at random moments.
 
-`--rounds` says how often; `make test-faults` has 60. The choice is by a seed, which is printed, and taken from
-EBBING_TEST_SEED where that is set.
+`--rounds` sets the number of rounds; `make test-faults` runs 60. The seed is printed and can be set with
+EBBING_TEST_SEED.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.waiting import until
 
 SEED = "EBBING_TEST_SEED"
 TENANTS = 3
-# Between the batches of a tenant: less than all that the machine can take, so that recoveries can be told from crowds.
+# Pause between a tenant's batches: the load stays below capacity, so that recovery times don't measure congestion.
 PAUSE_SECONDS = 0.05
 SECOND_KILL_CHANCE = 0.25
 SAMPLE = 20
@@ -36,16 +36,16 @@ SETTINGS = {
     "EBBING_CLAIM_IDLE_SECONDS": "2",
     "EBBING_LEASE_SECONDS": "3",
     "EBBING_SHUTDOWN_SECONDS": "3",
-    "EBBING_DELIVERIES_MAX": "1000",  # random kills and expired leases must not make dead letters
+    "EBBING_DELIVERIES_MAX": "1000",  # random kills and expired leases must not create dead letters
 }
 AWAY = (psycopg.OperationalError, redis.RedisError)
 
 
 class Killing:
-    """Rounds of killing, and what came of each kind of victim."""
+    """Rounds of kills and the recovery times for each kind of victim."""
 
     def __init__(self, household: Household, probe: Caller, seed: int) -> None:
-        """Take a home that is up, and a caller of its own to find out when all is well again."""
+        """Take a running household, and a caller used only to detect recovery."""
         self.household = household
         self.probe = probe
         self.random = random.Random(seed)
@@ -53,8 +53,8 @@ class Killing:
         self.recoveries: dict[str, list[float]] = {target: [] for target in TARGETS}
 
     def round(self, number: int) -> None:
-        """Kill somebody, now and then somebody else right after, and wait until all is well again."""
-        # Every kind has its turn before any has the next.
+        """Kill one process, sometimes another one right after, and wait for recovery."""
+        # Every kind of victim is killed once before any is killed again.
         if number % len(TARGETS) == 0:
             self.order = self.random.sample(TARGETS, len(TARGETS))
         victim = self.order[number % len(TARGETS)]
@@ -74,7 +74,7 @@ class Killing:
             self.household.start()
 
     def _wait_until_well(self) -> None:
-        """Until a new memory is accepted, stored, indexed and embedded."""
+        """Wait until a new memory has been accepted, stored, indexed and embedded."""
         ids = self.probe.send()
         books = self.household.books()
 

@@ -1,4 +1,4 @@
-"""Merges, what makes them again and what undoes them, killed at each step: sources or summary, never neither."""
+"""Merges, their rebuilding and their undoing, killed at each step: sources or summary exist, never neither."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDO = ("undo.before_commit",)
 
 
 def sound(alike: Alike, ids: list[UUID]) -> None:
-    """All memories are active, or those that aren't have one summary; and every index and number agrees."""
+    """Check that each inactive memory has one summary, and that every index and count agrees."""
     alike.settle()
     away = alike.service.rows(
         "SELECT memory_id FROM memory_state WHERE tier = 'archived' AND memory_id = ANY (%s)", ids

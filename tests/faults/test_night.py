@@ -1,4 +1,4 @@
-"""M5 of the reliability notes: ingest doesn't wait for nights that look after many memories."""
+"""M5 of the reliability notes: ingest doesn't wait for nights that process many memories."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def nights(callers: list[Caller]) -> list[dict[str, Any]]:
 
 
 def is_night(callers: list[Caller]) -> bool:
-    """Return whether a night of one of these callers is unfinished."""
+    """Return true if a night of one of these callers is unfinished."""
     return any(run["finished_at"] is None for run in nights(callers))
 
 
 def test_ingest_goes_on_while_nights_over_many_memories_do_not(
     keeping: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
-    """Stop the night's worker in the middle of its work: ingest that needs its lane or its locks would never finish."""
+    """The night's worker is stopped midway: ingest that needed its lane or its locks would never finish."""
     caller, *sleepers = callers(1 + TENANTS)
     with psycopg.connect(keeping.owner_url) as owner:
         for sleeper in sleepers:

@@ -1,4 +1,4 @@
-"""Entries that no door would let in lie in the stream: each is set aside with its reason, in nobody's way."""
+"""Malformed entries written directly to the stream: each is set aside with its reason and blocks nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BODIES: Final = {
 
 
 def header(version: bytes = b"1") -> bytes:
-    """The header of an envelope as the door makes it, but for the version."""
+    """Build an envelope header as the door does, with any version."""
     base = new_base(time.time_ns() // 1_000_000, os.urandom(8))
     return version + bytes(pack(base, 1, "json", "past-the-door", "", b"")[3])[1:]
 
@@ -65,7 +65,7 @@ def test_poison_is_set_aside_and_its_neighbours_are_stored(
     plant: Plant, callers: Callable[[int], list[Caller]], queue: redis.Redis
 ) -> None:
     [caller] = callers(1)
-    with queue, plant.paused("worker-ingest"):  # so that all come in one turn
+    with queue, plant.paused("worker-ingest"):  # so that all arrive in one turn
         caller.send()
         for body, _ in BODIES.values():
             push(queue, caller.tenant_id, body)

@@ -1,4 +1,4 @@
-"""The provider of models is ill in every way: what isn't its business goes on, and the rest is made up for."""
+"""The model provider fails in every way: unrelated work continues, and missed work is made up for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ILLNESSES: Final[dict[str, dict[str, Any]]] = {
     "slow trickle": {"mode": "trickle"},
     "connection refused": {"mode": "refuse"},
 }
-# An answer that makes no sense may be the memory's own doing: it is left to the rules.
+# A malformed answer may be caused by the memory itself: the rules' score remains.
 NONSENSE: Final[dict[str, dict[str, Any]]] = {
     "garbage": {"mode": "garbage"},
     "wrong count": {"mode": "wrong_count"},
@@ -43,7 +43,7 @@ def fake() -> Iterator[FakeProvider]:
 
 @pytest.fixture
 def rating(plant: Plant, fake: FakeProvider) -> Iterator[Plant]:
-    """The plant with a provider, which is well at first."""
+    """The plant with a healthy provider."""
     fake.control.set()
     with plant.configured("worker-score", EBBING_OPENAI_BASE_URL=fake.url, **SETTINGS):
         plant.books.forget_ratings()
@@ -52,7 +52,7 @@ def rating(plant: Plant, fake: FakeProvider) -> Iterator[Plant]:
 
 @contextmanager
 def ill(fake: FakeProvider, illness: dict[str, Any]) -> Iterator[None]:
-    """Meanwhile the provider is ill."""
+    """Make the provider fail during the block."""
     fake.control.set(**illness)
     if illness["mode"] == "refuse":
         fake.refuse()
@@ -76,7 +76,7 @@ def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
         answers = caller.answers.copy()
         for _ in range(REQUESTS):
             caller.send(caller.batch(size=1))
-        assert caller.answers - answers == {"202": REQUESTS}, "each is accepted when it is sent first"
+        assert caller.answers - answers == {"202": REQUESTS}, "each request is accepted at the first attempt"
         rating.books.wait_until_settled([caller], scored=True)  # stored, indexed, embedded, and scored by the rules
         assert rating.books.sources([caller]) == {"heuristic"}
 
@@ -92,7 +92,7 @@ def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
 def test_nothing_that_a_request_waits_for_asks_the_provider(
     rating: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]]
 ) -> None:
-    """Stop the lane that rates, and let the provider hang: requests and the other lanes never call it."""
+    """The rating lane is stopped and the provider hangs: requests and the other lanes never call it."""
     [caller] = callers(1)
     rating.processes.kill("worker-score")
     calls = fake.calls
@@ -136,7 +136,7 @@ def test_a_worker_told_to_stop_while_a_model_doesnt_answer_ends_before_it_does_a
             caller.send(caller.batch(size=3))
             until(lambda: fake.calls > calls, "a model is asked")
             plant.processes.stop("worker-score")
-            assert not plant.books.is_put_off(caller), "it has waited until the call failed"
+            assert not plant.books.is_put_off(caller), "the worker waited for the call instead of stopping"
             plant.books.end_leases([caller])
         plant.start_worker("worker-score", **patient)
         until(lambda: plant.books.sources([caller]) == {"llm"}, "another rates")

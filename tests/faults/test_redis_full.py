@@ -1,4 +1,4 @@
-"""Redis runs out of memory: clients are told to come again, nothing is dropped for it, and it passes."""
+"""Redis runs out of memory: clients are asked to retry, nothing is dropped, and the service recovers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.faults.plant import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
 from tests.waiting import until
 
-# Like the default of 512 MiB to the default of a drain.
+# Same ratio to the drain size as the default limit of 512 MiB has.
 ROOM_BYTES = 32 * DRAIN_BYTES
-BULK = {"bulk": "x" * 15_000}  # kept as it is: neither indexed nor embedded
+BULK = {"bulk": "x" * 15_000}  # stored verbatim: neither indexed nor embedded
 
 
 @contextmanager
 def little_memory(plant: Plant, room_bytes: int = ROOM_BYTES) -> Iterator[redis.Redis]:
-    """Meanwhile, Redis may use little more than it does now, or less. Gives a client of it."""
+    """Limit Redis's memory during the block to its current use plus `room_bytes`; yield a client of it."""
     with redis.Redis.from_url(plant.redis.url) as server:
         before = server.config_get("maxmemory")["maxmemory"]
         server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + room_bytes)
@@ -32,7 +32,7 @@ def little_memory(plant: Plant, room_bytes: int = ROOM_BYTES) -> Iterator[redis.
 
 
 def fill(caller: Caller) -> None:
-    """Send large memories until the door is shut."""
+    """Send large memories until the API refuses them."""
     for _ in range(1000):
         memories = [memory | {"metadata": BULK} for memory in caller.batch(size=10)]
         if caller.try_once(memories, key=memories[0]["text"].split()[3]) is None:
@@ -70,7 +70,7 @@ def test_workers_that_take_a_nudge_while_redis_is_full_go_on_afterwards(
             full.enter_context(little_memory(plant, -ROOM_BYTES // 64))
             logs = [plant.processes.folder / "logs" / f"{name}.log" for name in ("worker-embed", "worker-score")]
             said = [log.stat().st_size for log in logs]
-        with suppress(AssertionError):  # a lane may have nothing to note for as long, and then all is well
+        with suppress(AssertionError):  # a healthy lane may log nothing for that long
             until(
                 lambda: all("OutOfMemoryError" in log.read_text()[at:] for log, at in zip(logs, said, strict=True)),
                 "each lane has met it",

@@ -1,4 +1,4 @@
-"""Redis and PostgreSQL are killed under load: what was promised holds, and all goes on by itself."""
+"""Redis and PostgreSQL are killed under load: accepted memories survive, and the service recovers by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MORE = 200
 
 
 def more_is_accepted(tenants: list[Caller], count: int = MORE) -> None:
-    """Wait until so many more memories have been accepted."""
+    """Wait until this many more memories have been accepted."""
     goal = sum(len(caller.accepted) for caller in tenants) + count
     until(lambda: sum(len(caller.accepted) for caller in tenants) >= goal, f"{count} more are accepted")
 
@@ -44,7 +44,9 @@ def test_nothing_accepted_is_lost_when_redis_is_killed(
     plant.books.wait_until_settled(tenants)
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
-    assert not [name for name in WORKERS if has_ended(plant.processes.running[name])], "workers connect again"
+    assert not [name for name in WORKERS if has_ended(plant.processes.running[name])], (
+        "workers reconnect instead of exiting"
+    )
 
 
 def test_memories_are_accepted_while_postgresql_is_away_and_stored_when_it_is_back(

@@ -1,4 +1,4 @@
-"""Workers are told to stop in the middle of their work, as in every deployment."""
+"""Workers are stopped in the middle of their work, as in every deployment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.faults.plant import WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
 from tests.waiting import until
 
-SLICE_SECONDS = 3600  # far more than the tests wait: a worker that ends hasn't waited for it
-# Stage: the worker in whose slices it is done.
+SLICE_SECONDS = 3600  # far longer than any test waits: a worker that stopped hasn't slept through it
+# Stage → the worker that processes it.
 SLICES: Final = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
 
 
@@ -39,7 +39,7 @@ def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and
     plant: Plant, callers: Callable[[int], list[Caller]], stage: str
 ) -> None:
     [caller] = callers(1)
-    sleep = f"{stage}.before@{caller.tenant_id}~{SLICE_SECONDS}"  # not in what others left
+    sleep = f"{stage}.before@{caller.tenant_id}~{SLICE_SECONDS}"  # excludes work left by other tests
     with plant.replaced(SLICES[stage], sleep) as slow:
         caller.send()
         until(lambda: plant.books.is_claimed(caller, stage), "it is in the middle of its slice")

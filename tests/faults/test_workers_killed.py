@@ -1,4 +1,4 @@
-"""Workers are killed at the places where a crash hurts most, and by what they are given to do."""
+"""Workers are killed where a crash does the most harm, and by the work they receive."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.waiting import until
 from workers.schedule import SAFETY_NETS
 
 TRIES: Final = 3
-# Tasks that beat sends to the lanes; they replace a nudge that died with its worker.
+# Tasks that beat sends to the lanes; they replace a nudge lost with its worker.
 NUDGES: Final = {DRAIN, INDEX, EMBED_MEMORIES, SCORE_MEMORIES}
 
-# Place: what it is on the way to do, and how long whoever dies there holds it.
+# Failpoint → the stage it is in, and the lease that a dead worker holds there.
 PLACES: Final = {
     "drain.before_store": ("drain", CLAIM_IDLE_SECONDS),
     "drain.before_commit": ("drain", CLAIM_IDLE_SECONDS),
@@ -47,7 +47,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
             until(lambda caller=caller, goal=goal: len(caller.accepted) > goal, "some are accepted")  # type: ignore[misc]
             plant.arm(place)
             until(lambda: plant.died_at(place), f"a worker dies at {place}")
-            assert plant.books.lease_seconds(caller, stage) <= held_seconds, "nobody waits longer for the dead"
+            assert plant.books.lease_seconds(caller, stage) <= held_seconds, "the dead worker's lease is too long"
         until(lambda caller=caller: not plant.books.waiting(caller).get(stage), f"{stage} is done")  # type: ignore[misc]
         plant.books.wait_until_settled([caller])
         plant.books.check([caller])
@@ -72,7 +72,7 @@ def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
         with plant.replaced("worker-ingest", f"drain.read@{entry_id}"):
             for _ in range(TRIES):
                 assert not plant.books.dead_letters(sick)
-                ids = well.send()  # nobody waits for what is in a dead worker's hand
+                ids = well.send()  # other tenants don't wait for a dead worker's claim
                 until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored")  # type: ignore[misc]
                 plant.books.end_leases([sick])
 
@@ -100,7 +100,7 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
             caller.send(caller.batch(size=1))
         for _ in range(TRIES):
             assert not any(map(plant.books.dead_letters, others))
-            well.send()  # nobody waits for what is in a dead worker's hand
+            well.send()  # other tenants don't wait for a dead worker's claim
             plant.books.wait_until_settled([well])
             plant.books.end_leases(others)
 
@@ -112,7 +112,7 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
         for stage, caller in sick.items():
             assert plant.books.dead_letters(caller) == [(stage, enrichment.KILLED, TRIES)]
         plant.books.wait_until_settled([well, *others])
-    plant.books.check(others, dead_letters=1)  # stored all the same
+    plant.books.check(others, dead_letters=1)  # stored nonetheless
     plant.books.check([well])
 
 

@@ -1,4 +1,4 @@
-"""A client of the HTTP API, as small as a newcomer's first one."""
+"""A minimal client of the HTTP API, as a newcomer might write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Accepted(msgspec.Struct):
-    """The answer to memories that were sent."""
+    """Response to accepted memories."""
 
     ids: list[str]
     request_id: str
@@ -22,7 +22,7 @@ class Accepted(msgspec.Struct):
 
 
 class Memory(msgspec.Struct):
-    """A memory as it is read, in the fields that these tests look at."""
+    """A memory as the API returns it, with the fields that these tests read."""
 
     id: str
     text: str
@@ -37,14 +37,14 @@ class Memory(msgspec.Struct):
 
 
 class Page(msgspec.Struct):
-    """Memories, newest first, and where the next page begins."""
+    """A page of memories, newest first, and the cursor of the next page."""
 
     memories: list[Memory]
     next_cursor: str | None
 
 
 class Found(msgspec.Struct):
-    """A result of a search."""
+    """A search result."""
 
     id: str
     text: str
@@ -53,7 +53,7 @@ class Found(msgspec.Struct):
 
 
 class Stats(msgspec.Struct):
-    """The numbers of a tenant."""
+    """A tenant's statistics."""
 
     memories: dict[str, int]
     pending: dict[str, int]
@@ -61,7 +61,7 @@ class Stats(msgspec.Struct):
 
 
 class Problem(msgspec.Struct):
-    """Why a request was refused (RFC 9457)."""
+    """The reason for a refused request (RFC 9457)."""
 
     type: str
     title: str
@@ -72,22 +72,22 @@ class Problem(msgspec.Struct):
 
 
 class Client:
-    """What a tenant can do with its API key."""
+    """Operations that a tenant's API key allows."""
 
     def __init__(self, url: str, key: str) -> None:
-        # The environment's proxies are for others: the API is on this machine.
+        # The API is local: ignore proxies set in the environment.
         self.http = httpx.Client(
             base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS, trust_env=False
         )
 
     def send(self, *memories: Given, **headers: str) -> httpx.Response:
-        """POST memories. Headers in Python's spelling: `idempotency_key="…"`, `prefer="wait=5"`."""
+        """Post memories. Headers use Python's spelling: `idempotency_key="…"`, `prefer="wait=5"`."""
         body = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.http.post("/v1/memories", json=body, headers=named)
 
     def remember(self, *memories: Given) -> list[str]:
-        """Send memories and wait until they can be found. Returns their ids, in the order given."""
+        """Send memories, wait until they are searchable, and return their ids in the order given."""
         answer = self.send(*memories, prefer="wait=300")
         assert answer.status_code == 200, answer.text
         return read(answer, Accepted).ids
@@ -99,7 +99,7 @@ class Client:
         return read(self.http.get("/v1/memories", params=query), Page)
 
     def search(self, query: str, **fields: Any) -> list[Found]:
-        """The best memories for a query, best first. Fields as the API has them: `limit`, `tags`, and so on."""
+        """Return the best memories for a query, best first. Fields are those of the API: `limit`, `tags`, and so on."""
         return read(self.http.post("/v1/search", json={"query": query, **fields}), _Results).results
 
     def edit(self, memory_id: str, **changes: Any) -> Memory:
@@ -117,13 +117,13 @@ class _Results(msgspec.Struct):
 
 
 def read(answer: httpx.Response, shape: type[T]) -> T:
-    """The body of an answer as a value of the shape; fails when the request was refused."""
+    """Decode a response into the given type; fails if the request was refused."""
     assert answer.is_success, f"{answer.status_code}: {answer.text}"
     return msgspec.json.decode(answer.content, type=shape)
 
 
 def refusal(answer: httpx.Response) -> Problem:
-    """The problem in the answer to a request that was refused."""
+    """Return the problem from the response to a refused request."""
     assert answer.is_error, answer.status_code
     assert answer.headers["content-type"] == "application/problem+json"
     return msgspec.json.decode(answer.content, type=Problem)

@@ -1,4 +1,4 @@
-"""One running service for the whole tutorial, and a tenant of its own for each test."""
+"""Fixtures: one running service for the whole tutorial, and a tenant for each test."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tests.processes import Processes
 from tests.servers import Servers
 from tests.waiting import PATIENCE_SECONDS
 
-# Other tests empty the first logical databases of the same Redis.
+# Other tests flush the first logical databases of the same Redis.
 FIRST_LOGICAL_DATABASE = 8
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """One worker of pytest-xdist runs them all, so that the service starts once."""
+    """Put all tests on one worker of pytest-xdist, so that the service starts once."""
     item.add_marker(pytest.mark.xdist_group("fundamentals"))
 
 
 @pytest.fixture(scope="session")
 def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Service]:
-    """The API, a worker for each lane and beat, started as in production."""
+    """The API, a worker for each lane, and beat, started as in production."""
     with ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="ebbing-fundamentals-"))
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -66,7 +66,7 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
         for lane in queues.LANES:
             processes.start(f"worker-{lane}", "worker", "--lane", lane, "--concurrency", "1")
         processes.start("beat", "beat")
-        # As `ebbing run` leaves it in its home: it may do everything.
+        # Like the key that `ebbing run` stores in its home: it has every scope.
         _, key = make_tenant(database_url, "operator", SCOPES)
         url = f"http://127.0.0.1:{port}"
         sender = undo.enter_context(Celery(broker=redis_url, set_as_current=False))

@@ -20,12 +20,12 @@ from tests.processes import Processes
 
 Row = tuple[Any, ...]
 
-# Requests of one tenant that may wait; few, so that a full queue is quickly shown.
+# Backlog limit per tenant, in requests; low, so that tests can fill the queue quickly.
 BACKLOG_ENTRIES = 5
 
 
 class Tenant(NamedTuple):
-    """A tenant as the operator gets it: its id, and the key that is shown only once."""
+    """A new tenant as returned to the operator: its id, and the key that is shown only once."""
 
     tenant_id: str
     api_key: str
@@ -33,7 +33,7 @@ class Tenant(NamedTuple):
 
 @dataclass
 class Service:
-    """The running service, and what an operator can do with it."""
+    """The running service, and operator actions on it."""
 
     url: str
     operator: Client
@@ -55,7 +55,7 @@ class Service:
 
     @contextmanager
     def paused(self, lane: str) -> Iterator[None]:
-        """Hold a lane's worker still meanwhile, as if it were very busy."""
+        """Stop a lane's worker during the block, as if it were very busy."""
         self.processes.signal_all_of(f"worker-{lane}", signal.SIGSTOP)
         try:
             yield
@@ -63,11 +63,11 @@ class Service:
             self.processes.signal_all_of(f"worker-{lane}", signal.SIGCONT)
 
     def tick(self) -> None:
-        """Look at the schedule now. Beat asks for it every few seconds."""
+        """Evaluate the schedule now, as beat requests every few seconds."""
         self.sender.send_task(queues.TICK, queue=queues.MAINTAIN)
 
     def rows(self, statement: sql.SQL, *values: object) -> list[Row]:
-        """Look into the database, where a chapter has no way to see through the API."""
+        """Query the database where the API doesn't expose a fact that a chapter needs."""
         with psycopg.connect(self.database_url) as tx:
             found = tx.execute(statement, values)
             return found.fetchall() if found.description else []

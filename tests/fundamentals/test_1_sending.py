@@ -1,8 +1,8 @@
 """Chapter 1: sending memories.
 
-A memory is something that an agent was told or has seen: a line of text, with whatever is known about it.
-Sending is quick because little happens: the service checks what came, puts it into a queue that survives a
-crash, and answers 202 with an id for each memory. Storing it and making it findable happens a moment later.
+A memory is a line of text that an agent was given or has observed, with any metadata known about it.
+Sending is fast because little happens: the service validates the request, puts it into a queue that survives
+a crash, and answers 202 with an id for each memory. A worker stores and indexes the memories a moment later.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_a_memory_can_be_read_while_it_still_waits(service: Service, ebbing: Cli
 def test_who_wants_to_wait_until_memories_can_be_found_says_so(ebbing: Client) -> None:
     answer = ebbing.send("The wifi password is on the fridge.", prefer="wait=300")
 
-    assert answer.status_code == 200  # instead of 202: everything is done
+    assert answer.status_code == 200  # instead of 202: processing is complete
     assert answer.headers["preference-applied"] == "wait=300"
     [memory_id] = read(answer, Accepted).ids
     assert ebbing.get(memory_id).status == "embedded"

@@ -1,8 +1,8 @@
-"""Chapter 2: what is stored.
+"""Chapter 2: storing memories.
 
-A worker takes what waits in the queue and stores it: each memory once, whatever happens on the way. What was
-said in a conversation keeps its order. A caller with ids of its own can give them as `external_id`: the same id
-again means the same memory.
+A worker takes pending requests from the queue and stores each memory exactly once, despite crashes and retries.
+Messages of a conversation stay in order. A caller with its own ids can send them as `external_id`: a repeated id
+refers to the same memory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_the_same_external_id_again_updates_the_memory(ebbing: Client) -> None:
     [again] = ebbing.remember({"text": "Ana lives in Faro.", "external_id": "ana-home"})
 
     assert ebbing.get(first).text == "Ana lives in Faro."
-    assert ebbing.get(again).id == first  # the id of the repeat leads to the memory that was there
+    assert ebbing.get(again).id == first  # the repeat's id resolves to the existing memory
     assert ebbing.stats().memories["active"] == 1
 
 

@@ -1,8 +1,8 @@
-"""Chapter 3: finding.
+"""Chapter 3: finding memories.
 
-A search needs nothing but words. The service looks for memories that share words with the query, the rarer the
-better, and for memories that mean something near it, and ranks both together. A line of a conversation is also
-found by what was said around it: the answer "Yes, twice" is about the question before it.
+A search needs only words. The service looks for memories that share words with the query (rare words count more)
+and for memories with a similar meaning, and ranks both together. A line of a conversation is also found by its
+context: the answer "Yes, twice" is about the question before it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ MEALS: list[Given] = [
         ({"subject": "ana"}, {0, 2}),
         ({"thread": "may"}, {0, 1}),
         ({"tags": ["food"]}, {0, 1}),
-        ({"tags": ["food", "hot"]}, {0}),  # all of them
-        ({"kinds": ["episodic", "semantic"]}, {0, 1}),  # any of them
+        ({"tags": ["food", "hot"]}, {0}),  # all tags must match
+        ({"kinds": ["episodic", "semantic"]}, {0, 1}),  # any kind may match
         ({"before": "2021-01-01T00:00:00Z"}, {2}),
         ({"after": "2021-01-01T00:00:00Z"}, {0, 1}),
     ],

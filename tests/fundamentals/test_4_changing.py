@@ -1,7 +1,7 @@
-"""Chapter 4: changing one's mind.
+"""Chapter 4: editing and deleting.
 
-A memory can be edited and deleted, and what was changed is true at once: when the answer is there, the next
-search is right. That includes the neighbours in a conversation, which are found by the words around them.
+Edits and deletes take effect immediately: once the response has arrived, the next search reflects the change. That
+includes neighbours in a conversation, which are indexed with the words around them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.waiting import until
 
 
 def words_of(ebbing: Client, query: str) -> dict[str, float]:
-    """What each memory found owes to the words of the query."""
+    """Return the share of each found memory's score that comes from the query's words, by id."""
     found = ebbing.search(query, explain=True)
     return {result.id: result.explain["words"] for result in found if result.explain and result.explain["words"] > 0}
 
@@ -29,7 +29,7 @@ def test_an_edit_is_true_for_the_next_search(ebbing: Client) -> None:
 def test_the_meaning_of_an_edited_memory_follows_a_moment_later(ebbing: Client) -> None:
     [memory_id] = ebbing.remember("We baked bread.")
 
-    assert ebbing.edit(memory_id, text="The car broke down.").status == "indexed"  # found by its words already
+    assert ebbing.edit(memory_id, text="The car broke down.").status == "indexed"  # already findable by its words
     until(lambda: ebbing.get(memory_id).status == "embedded", "the edited memory is embedded")
 
 
@@ -61,7 +61,7 @@ def test_a_deleted_memory_is_gone_from_every_read(ebbing: Client) -> None:
     assert refusal(ebbing.http.get(f"/v1/memories/{gone}")).status == 404
     assert [memory.id for memory in ebbing.page().memories] == [stays]
     assert [result.id for result in ebbing.search("the code of the door")] == [stays]
-    assert refusal(ebbing.delete(gone)).status == 404  # there is nothing to delete any more
+    assert refusal(ebbing.delete(gone)).status == 404  # already deleted
 
 
 def test_a_deleted_memory_takes_its_words_out_of_its_neighbours(ebbing: Client) -> None:

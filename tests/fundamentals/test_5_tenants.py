@@ -1,7 +1,7 @@
 """Chapter 5: tenants and their keys.
 
-Whoever uses the service does so as a tenant, and tenants never see each other: not in lists, not in searches,
-not by guessing ids. A tenant shows itself by an API key. Keys can be made for less than everything, and revoked.
+Every caller belongs to a tenant, and tenants never see each other's data: not in lists, not in searches, not by
+guessing ids. An API key identifies the tenant. Keys can be limited to some scopes, and revoked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Chapter 6: when it gets crowded, and when something is wrong.
+"""Chapter 6: backpressure and errors.
 
-The queue isn't endless. A tenant that sends more than can be stored is told so with 429 and when to come back;
-nothing that was accepted is dropped for it. What is wrong with a request is said by the field's name. And what
-got into the queue although it can't be stored is set aside as a dead letter: counted, kept, never in the way.
+The queue is bounded. A tenant that sends more than can be stored gets a 429 with the time to retry after; accepted
+memories are never dropped to make room. A refused request names the invalid field. An entry that reached the queue
+but can't be stored is set aside as a dead letter: counted, retained, and never blocking other entries.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_what_cant_be_stored_is_set_aside_and_counted_and_its_neighbours_are_sto
     service: Service, tenant: Tenant, ebbing: Client
 ) -> None:
     ebbing.remember("before")
-    push(service.redis, tenant.tenant_id, body=b"not json at all")  # past the door, which would refuse it
+    push(service.redis, tenant.tenant_id, body=b"not json at all")  # bypasses the door, which would refuse it
     ebbing.remember("after")
 
     until(lambda: ebbing.stats().dead_letters == 1, "the dead letter is counted")

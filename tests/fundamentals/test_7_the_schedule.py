@@ -1,8 +1,8 @@
 """Chapter 7: the schedule.
 
-Every night a tenant's memories are looked after, in steps that follow each other. When that is due stands in a row of
-each tenant, by the clock of its own time zone. Every few seconds a tick looks for rows that are due, and makes a run of
-each: a job, done once a date, however many ticks there are and however often its message comes.
+Every night a tenant's memories are maintained, in a fixed sequence of steps. Each tenant has a row with the next due
+time, in its own time zone. A tick every few seconds finds due rows and creates a run of each: a job that is done once
+per date, however many ticks there are and however often its message is delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NIGHT = "/v1/schedule/night"
 
 @pytest.fixture
 def keeper(service: Service, ebbing: Client) -> Client:
-    """The tenant's client, once the tenant has its row."""
+    """The tenant's client, after the tenant's schedule row has been created."""
     service.tick()
     until(lambda: scheduled(ebbing), "the tenant has its row")
     return ebbing
@@ -42,7 +42,7 @@ def runs(keeper: Client) -> list[dict[str, Any]]:
 
 
 def make_due(service: Service, tenant: Tenant) -> None:
-    """The tenant's last night was the day before yesterday, and there was none since."""
+    """Make the tenant's night due, as if the last one had run the day before yesterday."""
     statement = "UPDATE schedules SET next_run_at = now(), last_date = current_date - 2 WHERE tenant_id = %s"
     service.rows(sql.SQL(statement), tenant.tenant_id)
 
@@ -82,7 +82,7 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
     service: Service, tenant: Tenant, keeper: Client
 ) -> None:
     [memory_id] = keeper.remember("stored just now")
-    until(lambda: set(keeper.stats().pending.values()) == {0}, "nothing holds the memory any more")  # a sweep passes by
+    until(lambda: set(keeper.stats().pending.values()) == {0}, "nothing holds the memory any more")  # or sweep skips it
     due = sql.SQL("UPDATE memory_state SET next_due_at = '-infinity' WHERE tenant_id = %s")
     service.rows(due, tenant.tenant_id)
     month_ago = new_base(int((time.time() - 30 * 86_400) * 1000), b"8 random")
@@ -93,14 +93,14 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
 
     until(lambda: [run["status"] for run in runs(keeper)] == ["done"], "the night is over")
     counts = runs(keeper)[0]["counts"]
-    assert (counts["sweep"], counts["retention.ledger"]) == (1, 1)  # a memory looked at, a row deleted
+    assert (counts["sweep"], counts["retention.ledger"]) == (1, 1)  # one memory evaluated, one row deleted
     left = service.rows(sql.SQL("SELECT base FROM envelopes WHERE tenant_id = %s"), tenant.tenant_id)
     assert [str(base) for (base,) in left] == [memory_id]  # a request's first memory has the request's own id
-    assert keeper.get(memory_id).text == "stored just now"  # only the note that it came is purged, never a memory
+    assert keeper.get(memory_id).text == "stored just now"  # only the record of its arrival is purged, never a memory
 
 
 def test_an_erasure_and_an_export_wait_for_no_maintenance(service: Service, ebbing: Client) -> None:
-    """A person's rights have a lane of their own: the other one stands still meanwhile, as in a long consolidation."""
+    """Privacy requests have their own lane: they finish while the other lane is stopped, as by a long consolidation."""
     ebbing.send({"text": "Orla likes oysters", "subject": "orla"}, prefer="wait=5")
     ebbing.send({"text": "Pat likes pears", "subject": "pat"}, prefer="wait=5")
     with service.paused("maintain"):

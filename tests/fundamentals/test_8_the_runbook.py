@@ -1,7 +1,7 @@
-"""Chapter 8: when something is wrong.
+"""Chapter 8: operations with the runbook.
 
-An operator new to it has the runbook. Each of its headings has commands: they are run here as they stand there, by
-somebody who has found what the heading is about.
+Each heading of the runbook lists commands. These tests create the situation that a heading describes, and then run its
+commands verbatim.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BACKUP = "Backup and restore"
 REASON = re.compile(r"`(.*)`")
 BOATS = [f"the {colour} boat lies in the harbour and waits for rain" for colour in ("red", "blue", "old", "new")]
 
-# What their headings tell to be run, but those of a backup, which tests/privacy runs.
+# Commands by heading; tests/privacy runs those of "Backup and restore".
 RUN = {
     heading: commands
     for heading, part in SECTIONS.items()
@@ -43,14 +43,14 @@ RUN = {
 
 
 class Desk:
-    """An operator with a key that may do everything for one tenant, and what is noted meanwhile."""
+    """An operator with a key of every scope for one tenant, and the values of the runbook's variables."""
 
     def __init__(self, service: Service, client: Client, tenant_id: str, key: str) -> None:
         self.service, self.client, self.tenant_id, self.key = service, client, tenant_id, key
         self.noted: dict[str, str] = {}
 
     def run(self, *words: str) -> str:
-        """Run `ebbing WORDS`, with what is noted in place of `$NAMES`. Returns what it prints."""
+        """Run `ebbing WORDS` with noted values in place of `$NAMES`, and return its output."""
         given = [re.sub(r"\$(\w+)", lambda name: self.noted[name.group(1)], word) for word in words]
         settings.cache_clear()
         done = CliRunner().invoke(app, given, prog_name="ebbing")
@@ -67,7 +67,7 @@ class Desk:
         self.run("policy", "set", "--yes", *changes)
 
     def dead_letter(self, stage: str, reason: str) -> str:
-        """One that holds a request's entry, or names a stored memory, as its stage's do."""
+        """Insert a dead letter that holds a request's entry or refers to a stored memory, depending on the stage."""
         letter_id, base = uuid4(), new_base(1_700_000_000_000, uuid4().bytes[-RANDOM_BYTES:])
         entry: tuple[Any, ...] = ([], "1-1", b"1j" + base + b"request trace", b'[{"text": "a late heron"}]')
         if stage != "drain":
@@ -134,7 +134,7 @@ def a_person(desk: Desk) -> Callable[[], bool]:
 
 
 def an_erasure(desk: Desk) -> Callable[[], bool]:
-    """One that a hold keeps from ending."""
+    """Create an erasure that a hold blocks."""
     desk.client.remember({"text": "Orla owes ten pounds", "subject": "orla"})
     desk.noted["ERASURE_HOLD"] = desk.ask("hold", "place", "--subject", "orla", "--reason", "case 17", "--yes")["id"]
     asked = desk.ask("erase", "orla", "--kind", "gdpr", "--grace-days", "0", "--yes")
@@ -164,7 +164,7 @@ def status_of(desk: Desk) -> str:
     return str(found["status"])
 
 
-# By heading: what has happened, and how to see that it is mended.
+# Heading → function that creates the situation and returns a check that it is resolved.
 SCENES: dict[str, Callable[[Desk], Callable[[], bool]]] = {
     "Work lost": a_letter,
     "Night missed": a_job,
@@ -179,7 +179,7 @@ SCENES: dict[str, Callable[[Desk], Callable[[], bool]]] = {
 
 
 def of_a_reason(desk: Desk, reason: str, told: str) -> Callable[[], bool]:
-    """A letter of a reason at each stage that its heading names."""
+    """Create a dead letter with this reason for each stage that its heading names."""
     stages = re.findall(r"`(drain|index|embed|score|rate)`", told.partition(". ")[0]) or ["drain", "score"]
     for stage in stages:
         desk.dead_letter(stage, reason)
@@ -233,4 +233,4 @@ def test_a_policy_is_tried_on_recorded_searches(desk: Desk) -> None:
     assert "no proposal: 0 searches" in desk.run(*fit)
     desk.run(*withdraw)
     desk.run(*consent)
-    assert desk.ask("replay")["searches"] == 0, "consent that was withdrawn took the records along"
+    assert desk.ask("replay")["searches"] == 0, "withdrawing consent deleted the recorded searches"

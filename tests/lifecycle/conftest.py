@@ -1,4 +1,4 @@
-"""Cold storage of each test's own, so that memories are moved as the service moves them."""
+"""Fixtures: separate cold storage for each test, so that memories are moved by the service's own code."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where memories are kept, worked out a second time from the design alone: one memory after another, in plain floats.
+"""Reference model of tiers, written from the design alone: one memory at a time, in plain floats.
 
-Slow, and of nothing of the service but numbers. Moments are in days from any beginning.
+It is slow and shares only constants with the service, no code. Times are in days from an arbitrary origin.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KIND_RATES: Final = {"episodic": 1.0, "semantic": 0.7, "procedural": 0.5, "emoti
 
 @dataclass
 class Numbers:
-    """What a tenant may choose, with the design's defaults."""
+    """A tenant's configurable numbers, with the design's defaults."""
 
     profile: str = "spec"
     law: str = "quadratic"
@@ -65,7 +65,7 @@ class Numbers:
 
 @dataclass
 class Memory:
-    """A memory; `kind` is the caller's, `fades_as` may have been found out without it."""
+    """A memory; `kind` is set by the caller, `fades_as` may be inferred."""
 
     accepted: float
     salience: float = 0.0
@@ -84,7 +84,7 @@ class Memory:
     score: float = 1.0
 
     def __post_init__(self) -> None:
-        """Full strength, and never used."""
+        """Start with full strength and no uses."""
         self.used = self.anchor = self.accepted
 
 
@@ -92,26 +92,26 @@ class Memory:
 
 
 def importance(memory: Memory, now: float) -> float:
-    """Without a context: three weights, divided by their sum."""
+    """Return the importance without a context: three weighted terms, divided by the sum of their weights."""
     recent = math.exp(-0.05 * max(now - memory.used, 0))
     often = min(math.log(1 + memory.uses) / math.log(101), 1)
     return (0.25 * recent + 0.20 * often + 0.35 * memory.salience) / 0.80
 
 
 def strength(numbers: Numbers, memory: Memory, now: float) -> float:
-    """0 to 1; before its anchor it is as it was there."""
+    """Return the strength from 0 to 1; before the anchor it equals its value at the anchor."""
     return min(score(numbers, memory, now), 1)
 
 
 def score(numbers: Numbers, memory: Memory, now: float) -> float:
-    """What the profile says, which in mnemex may exceed 1."""
+    """Return the profile's raw score, which may exceed 1 in mnemex."""
     now = max(now, memory.anchor)
     shape = SHAPES[numbers.profile]
     return memory.score * shape(numbers, memory, now) / shape(numbers, memory, memory.anchor)
 
 
 def _spec(numbers: Numbers, memory: Memory, now: float) -> float:
-    """e^-R, the rate summed since the last use."""
+    """Return e^-R, with R the rate integrated since the last use."""
     age = max(now - memory.used, 0)
     constant = (0.20 * min(math.log(1 + memory.uses) / math.log(101), 1) + 0.35 * memory.salience) / 0.80
     recent = 0.25 / 0.80
@@ -161,17 +161,17 @@ def _cmm(numbers: Numbers, memory: Memory, now: float) -> float:
 SHAPES: Final[dict[str, Callable[[Numbers, Memory, float], float]]] = {"spec": _spec, "mnemex": _mnemex, "cmm": _cmm}
 
 
-# --- What happens to a memory ---
+# --- Events ---
 
 
 def settle(numbers: Numbers, memory: Memory, now: float) -> None:
-    """Before anything changes of what strength is made of: what has faded so far, has."""
+    """Fix the decay so far, before any input of strength changes."""
     memory.score = score(numbers, memory, now)
     memory.anchor = max(now, memory.anchor)
 
 
 def use(numbers: Numbers, memory: Memory, now: float) -> None:
-    """Once, now."""
+    """Use the memory once, now."""
     settle(numbers, memory, now)
     memory.uses += 1
     memory.used = now
@@ -183,7 +183,7 @@ def use(numbers: Numbers, memory: Memory, now: float) -> None:
 
 
 def restore(numbers: Numbers, memory: Memory, now: float) -> None:
-    """Back up: that counts as a use, strength is .45 at least, and the grace begins anew."""
+    """Restore to active: counts as a use, raises the strength to at least .45, and restarts the grace period."""
     use(numbers, memory, now)
     memory.score = max(memory.score, 0.45)
     memory.tier = "active"
@@ -194,7 +194,7 @@ def restore(numbers: Numbers, memory: Memory, now: float) -> None:
 
 
 def decide(numbers: Numbers, memory: Memory, now: float) -> tuple[str, str]:
-    """The tier that it shall be in, and the rule."""
+    """Return the tier that the memory should be in, and the deciding rule."""
     weight = importance(memory, now)
     if memory.holds:
         return memory.tier, "hold"
@@ -227,14 +227,14 @@ def decide(numbers: Numbers, memory: Memory, now: float) -> tuple[str, str]:
 
 
 def night(numbers: Numbers, memories: Sequence[Memory], now: float) -> None:
-    """Move every memory that has been accepted to where it shall be."""
+    """Move every accepted memory to the tier it should be in."""
     for memory in memories:
         if memory.tier != "deleted" and memory.accepted <= now:
             memory.tier, _ = decide(numbers, memory, now)
 
 
 def next_change(numbers: Numbers, memory: Memory, now: float, days: float, step: float = 1 / 4) -> float | None:
-    """When another place comes by itself, within so many days: found by looking four times a day, then halving."""
+    """Return when the tier next changes without any event, within `days`: sampled four times a day, then bisected."""
     before = decide(numbers, memory, now)[0]
     for turn in range(1, math.ceil(days / step) + 1):
         if decide(numbers, memory, now + turn * step)[0] == before:

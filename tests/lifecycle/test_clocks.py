@@ -1,4 +1,4 @@
-"""Clocks that jump, and hosts that are ahead: what fades is a function of stored times, and the database's alone."""
+"""Clocks that jump, and hosts with fast clocks: decay depends only on stored times and the database's clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROFILES = ("spec", "mnemex", "cmm")
 
 
 def tenant(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> tuple[Aged, Lived]:
-    """Memories of all ages that nights have looked after until yesterday."""
+    """Create memories of all ages whose nights have run until yesterday."""
     year = Year(300, profile, last=100)
     aged = Aged(service, monkeypatch, policy(year.numbers))
     lived = Lived(aged, year)
@@ -36,7 +36,7 @@ def tenant(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> t
 
 
 def look(aged: Aged, lived: Lived, day: float) -> list[int]:
-    """A night at a moment; where each memory is after it."""
+    """Run a night at a time and return each memory's tier afterwards."""
     aged.now = days(day)
     lived.night()
     return [int(tier) for tier in lived.tiers()]
@@ -51,12 +51,12 @@ def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
     due = sweep.preview(aged.tenant_id, days(NOON + HOURS), None, 1000).moves
     jumped = look(aged, lived, NOON + HOURS)
     moved = {lived.ids[place] for place in np.flatnonzero(np.array(before) != jumped)}
-    assert moved == {move.memory_id for move in due}, "what two hours bring, and nothing else"
+    assert moved == {move.memory_id for move in due}, "exactly the moves due within two hours"
     assert len(moved) < 10
     anchors = aged.anchors()
     for day in (NOON, NOON - HOURS, NOON + 1 / 24, NOON + HOURS):
-        assert look(aged, lived, day) == jumped, "what was done stays done, and nothing is done again"
-    assert aged.anchors() == anchors, "the clock has written nothing into the past"
+        assert look(aged, lived, day) == jumped, "no move is undone or repeated"
+    assert aged.anchors() == anchors, "no anchor was moved to the past"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -74,14 +74,14 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     aged.use(used)
     ahead = aged.strengths(*used)
     aged.now = days(NOON - HOURS)
-    assert aged.strengths(*used).tolist() == ahead.tolist(), "as at the use, until the clock has come there"
+    assert aged.strengths(*used).tolist() == ahead.tolist(), "unchanged until the clock reaches the time of the use"
     aged.use(others)
     aged.use(used)
     again = aged.strengths(*used)
     assert ((again >= ahead) & (again <= 1)).all()
     for memory_id in used:
         found = why.explain(aged.tenant_id, memory_id)
-        assert found.as_of == days(NOON + HOURS), "the moment of its last change"
+        assert found.as_of == days(NOON + HOURS), "never earlier than the last change"
         assert found.case.age_days >= 0
     before = lived.tiers()
     assert (before != look(aged, lived, NOON - HOURS)).sum() < 10
@@ -90,7 +90,7 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
 def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_not(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two tenants' lives end alike: one whose clock jumped about, one whose clock never did."""
+    """Two tenants end in the same state, although only one had a clock that jumped."""
     ends = []
     for jumps in ([0.0], [0.0, HOURS, -HOURS, HOURS, 0.0]):
         service.rows("TRUNCATE memories, memory_state, memory_events, holds, archived_memories, cold_memories")
@@ -102,7 +102,7 @@ def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_
     assert ends[0] == ends[1]
 
 
-# --- A host of the API that is ten minutes fast, or slow ---
+# --- An API host whose clock is ten minutes fast or slow ---
 
 
 @pytest.mark.parametrize("ahead_ms", [TEN_MINUTES_MS, -TEN_MINUTES_MS])
@@ -120,12 +120,12 @@ def test_a_memory_is_accepted_when_the_servers_say(service: Service, ahead_ms: i
 
 
 def test_no_clock_but_the_database_s_decides(service: Service, monkeypatch: pytest.MonkeyPatch, shop: Shop) -> None:
-    """The host's is two hours ahead; a use that says it came from the future counts as of now."""
+    """The host's clock is two hours fast; a use dated in the future counts as of now."""
     [used, other] = shop.stored("used", "other", age_days=20)
     monkeypatch.setattr(time, "time", lambda real=time.time: real() + 7200)
     told_at = shop.now()
     shop.used(Use(used, at=told_at + 600))
     assert told_at <= shop.row(used).accessed_at <= shop.now()
     found = why.explain(shop.tenant_id, other)
-    assert 0 <= found.case.age_days < 0.01, "since acceptance; the host says two hours"
+    assert 0 <= found.case.age_days < 0.01, "age counts from acceptance by the database's clock, not the host's"
     assert sweep.sweep(shop.tenant_id)[0] == 2

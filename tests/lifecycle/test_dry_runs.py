@@ -1,4 +1,4 @@
-"""What a dry run lists, a run at that moment then does, by the rule that the reference names; so do forecasts."""
+"""A run does exactly what its dry run for that time lists, by the rules that the reference names; so do forecasts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wanted(aged: Aged) -> dict[UUID, str]:
 
 
 def previewed(aged: Aged, day: float, limit: int, *, only_rebase: bool = False) -> tuple[list[Move], Counter[str]]:
-    """All pages of a dry run."""
+    """Return the moves and counts of all pages of a dry run."""
     moves: list[Move] = []
     counts: Counter[str] = Counter()
     after = None
@@ -43,7 +43,7 @@ def previewed(aged: Aged, day: float, limit: int, *, only_rebase: bool = False) 
 
 
 def run(aged: Aged, day: float, *, only_rebase: bool = False) -> tuple[dict[UUID, tuple[str, str]], Counter[str]]:
-    """A run, what it changed, and what it counted."""
+    """Run to the end and return its changes and counts."""
     state: dict[str, Any] = {}
     before, counts, finished = wanted(aged), Counter[str](), False
     while not finished:
@@ -56,7 +56,7 @@ def run(aged: Aged, day: float, *, only_rebase: bool = False) -> tuple[dict[UUID
 
 
 def lived(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until: int) -> tuple[Lived, Year]:
-    """A tenant whose nights run twice a month, and whose last weeks happened without one."""
+    """Create a tenant whose nights run twice a month and whose last weeks passed without one."""
     year = Year(MEMORIES, profile, last=until)
     aged = Aged(service, monkeypatch, policy(year.numbers))
     lived = Lived(aged, year)
@@ -64,7 +64,7 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until
     return lived, year
 
 
-# Day 125 is after a change of policy that no night has seen; on day 240 another one has come, and grace is longer.
+# On day 125, no night has seen the latest policy yet; on day 240, another policy with a longer grace period applies.
 @pytest.mark.parametrize(("profile", "until", "limit"), [("spec", 125, 7), ("spec", 240, 100), ("mnemex", 100, 1000)])
 @pytest.mark.parametrize("ahead", [0, 33])
 def test_a_run_does_what_its_dry_run_says(
@@ -73,8 +73,8 @@ def test_a_run_does_what_its_dry_run_says(
     found, year = lived(service, monkeypatch, profile, until)
     moment = until + NIGHT + ahead
     moves, counted = previewed(found.aged, moment, limit)
-    assert moves, "else nothing is shown"
-    assert previewed(found.aged, moment, 1_000)[0] == moves, "whatever the pages"
+    assert moves, "no moves: the test proves nothing"
+    assert previewed(found.aged, moment, 1_000)[0] == moves, "pagination doesn't change the result"
     found.aged.now = days(moment)
     changed, counts = run(found.aged, moment)
     assert {move.memory_id: (move.before, move.after) for move in moves} == changed
@@ -84,7 +84,7 @@ def test_a_run_does_what_its_dry_run_says(
         memory = year.lived[places[move.memory_id]]
         memory.tier = DECAY_TIERS[int(found.tiers()[places[move.memory_id]])]
         assert (move.after, move.rule) == reference.decide(year.numbers_now, memory, moment)
-    assert previewed(found.aged, moment, limit)[0] == [], "and nothing is left to do"
+    assert previewed(found.aged, moment, limit)[0] == [], "a second dry run lists nothing"
 
 
 def test_a_rebase_does_what_its_dry_run_says(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_rebase_does_what_its_dry_run_says(service: Service, monkeypatch: pyte
 
 
 def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holds, labels and graces among them, and a policy that is yet to begin."""
+    """Covers holds, labels, grace periods, and a policy that isn't in force yet."""
     found, year = lived(service, monkeypatch, "spec", 110)
     aged, before = found.aged, year.numbers_now
     aged.now = days(110 + NIGHT)
@@ -138,4 +138,6 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     for memory, tier in zip(here, nights_until_then, strict=True):
         memory.tier = tier
     assert all(told(day) == decided(harsher, 110 + day) for day in (16, 23, 30))
-    assert len({tuple(told(day).values()) for day in (15, 16, 30)}) == 3, "else nothing is shown"
+    assert len({tuple(told(day).values()) for day in (15, 16, 30)}) == 3, (
+        "forecasts don't differ: the test proves nothing"
+    )

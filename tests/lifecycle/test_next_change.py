@@ -1,4 +1,4 @@
-"""What is said to come next of a memory is what the reference finds by looking at every quarter of a day."""
+"""The predicted next change of a memory equals the one the reference finds by sampling every quarter of a day."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> Explaine
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm"])
 def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
-    """Of memories of all kinds, labels and uses, held ones, restored ones, in every tier."""
+    """Covers memories of all kinds, labels and uses, held and restored ones, in every tier."""
     year = Year(300, profile, last=30)
     aged = Aged(service, monkeypatch, policy(year.numbers))
     lived = Lived(aged, year)
@@ -56,7 +56,7 @@ def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest
         assert found.change is not None
         assert abs(found.change_at - days(expected)) < timedelta(milliseconds=5)
         assert (found.change.tier, found.change.rule) == reference.decide(year.numbers, memory, expected + SECOND)
-    assert told > 5, "else nothing is shown"
+    assert told > 5, "too few changes: the test proves little"
 
 
 @pytest.mark.parametrize("curve", ["exponential", "power_law", "soft_floor"])

@@ -1,4 +1,4 @@
-"""What the dry run of a night lists, step by step, the night of that moment then does: in all tiers."""
+"""A night does exactly what its dry run for that time lists, step by step, in all tiers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOVING = ("sweep", "expire", "archive", "cold", "delete")
 
 
 def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: int) -> Lived:
-    """Memories in all tiers, with holds and labels; a while has passed since the last night."""
+    """Create memories in all tiers, with holds and labels, some time after the last night."""
     year = Year(400, last=until)
     found = Lived(Aged(service, monkeypatch, policy(year.numbers)), year)
     found.through(lambda day: int(day % 15 == 0 and day <= last), until)
@@ -33,7 +33,7 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: i
 def told(
     aged: Aged, day: float, limit: int
 ) -> tuple[list[tuple[str, Move]], dict[str, Counter[str]], dict[str, str | None]]:
-    """All pages of a dry run."""
+    """Return moves, counts and notes of all pages of a dry run."""
     changes: list[tuple[str, Move]] = []
     counts: dict[str, Counter[str]] = {}
     notes: dict[str, str | None] = {}
@@ -52,12 +52,12 @@ def told(
 
 
 def rows(aged: Aged) -> tuple[dict[UUID, str], dict[UUID, str]]:
-    """Where each memory is, and where decay wants it."""
+    """Return each memory's tier, and the tier that decay wants for it."""
     found = aged.service.rows("SELECT memory_id, tier, wanted_tier FROM memory_state")
     return {memory_id: tier for memory_id, tier, _ in found}, {memory_id: wanted for memory_id, _, wanted in found}
 
 
-# On day 125, a policy has begun that no night has seen.
+# On day 125, no night has seen the latest policy yet.
 @pytest.mark.parametrize(
     ("until", "last", "ahead", "key"), [(125, 105, 0, True), (110, 110, 33, True), (125, 90, 0, False)]
 )
@@ -70,14 +70,14 @@ def test_a_night_does_what_its_dry_run_says(
         service.configure()
     aged, moment = found.aged, until + NIGHT + ahead
     changes, counts, notes = told(aged, moment, 7)
-    assert told(aged, moment, 1000) == (changes, counts, notes), "whatever the pages"
+    assert told(aged, moment, 1000) == (changes, counts, notes), "pagination doesn't change the result"
     assert list(notes) == list(steps.STEPS)
     assert {name for name, note in notes.items() if note is None} == {*MOVING} - (set() if key else {"cold"})
     tiers, _ = rows(aged)
     before = dict(tiers)
     for name, move in changes:
-        if name != "sweep":  # that moves nothing
-            assert tiers[move.memory_id] == move.before, "where the step before has left it"
+        if name != "sweep":  # the sweep moves nothing
+            assert tiers[move.memory_id] == move.before, "the tier in which the previous step left it"
             tiers[move.memory_id] = move.after
     aged.now = days(moment)
     did = nights.run(aged.tenant_id, days(moment))
@@ -90,7 +90,7 @@ def test_a_night_does_what_its_dry_run_says(
         assert did[f"{name}.{tier}"] == counts[name][tier]
     assert {tier: did[f"sweep.{tier}"] for tier in DECAY_TIERS if did[f"sweep.{tier}"]} == counts["sweep"]
     assert all(move.rule == "decay" and move.why for _, move in changes)
-    assert told(aged, moment, 7)[0] == [], "and nothing is left to do"
+    assert told(aged, moment, 7)[0] == [], "a second dry run lists nothing"
 
 
 def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(

@@ -1,4 +1,4 @@
-"""A year of memories: the service keeps each where a plain reference does, however its nights run."""
+"""Over a simulated year the service puts every memory where the reference does, however irregularly nights run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_night(_: int) -> int:
 
 
 def badly(day: int) -> int:
-    """Weeks are missed, every third night runs twice."""
+    """Skip nights for weeks, and run every third night twice."""
     return 0 if any(first <= day < last for first, last in QUIET) else 2 if day % 3 == 0 else 1
 
 
@@ -48,16 +48,16 @@ def test_the_reference_has_the_defaults_of_the_policy() -> None:
 
 
 def test_a_year_leads_through_all_tiers_and_back() -> None:
-    """Else the tests below proved nothing."""
+    """Otherwise the tests below would prove nothing."""
     tiers = year(SOME).tiers
     steps = np.diff(tiers, axis=0)
     assert (np.bincount(tiers[-1], minlength=4) >= SOME // 100).all()
-    assert (steps < 0).sum() > SOME // 10, "restored"
+    assert (steps < 0).sum() > SOME // 10, "enough memories were restored"
     assert (steps > 0).sum() > SOME // 2
 
 
 def test_none_falls_back_within_the_grace_after_its_restore() -> None:
-    """Of the reference, which the service equals on every night."""
+    """Checks the reference, which the service matches on every night."""
     found = year(SOME)
     restores = [each for each in found.happenings if each.what == "restore"]
     assert restores
@@ -71,18 +71,18 @@ def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         real(numbers, memory, now)
         memory.restored = -np.inf
 
-    real, with_it = reference.restore, year(SOME).tiers  # kept for other tests: computed before the change
+    real, with_it = reference.restore, year(SOME).tiers  # cached for other tests, so computed before the change
     monkeypatch.setattr(reference, "restore", restore)
     assert (Year(SOME).tiers != with_it).any()
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover  # other tests lead there; tracing would double its time
+@pytest.mark.no_cover  # covered by other tests; tracing would double its time
 @pytest.mark.parametrize(("runs", "memories"), [(badly, MEMORIES), (every_night, SOME)])
 def test_memories_are_where_the_reference_has_them(
     service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int], memories: int
 ) -> None:
-    """As the service itself moves and restores them; what was deleted is nowhere."""
+    """Moves and restores are made by the service itself; deleted memories have no row."""
     found = year(memories)
     assert lived(service, monkeypatch, found).through(runs) == []
     left = service.one("SELECT count(*) FROM memories")
@@ -91,7 +91,7 @@ def test_memories_are_where_the_reference_has_them(
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover  # other tests lead there; tracing would double its time
+@pytest.mark.no_cover  # covered by other tests; tracing would double its time
 @pytest.mark.parametrize("profile", ["mnemex", "cmm"])
 def test_so_they_are_in_other_profiles(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
     assert lived(service, monkeypatch, year(SOME, profile)).through(badly) == []

@@ -1,4 +1,4 @@
-"""A year of a tenant: generated memories and what happens to them, lived by the reference and by the service."""
+"""A simulated year of a tenant: generated memories and events, applied to the reference and to the service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.services.aged import Aged, days
 NIGHT: Final = 2 / 24
 NIGHTS: Final = [day + NIGHT for day in range(366)]
 QUIET: Final = ((40, 61), (150, 171), (290, 320))
-"""Weeks in which nothing happens, so that it shall not matter whether the night runs."""
+"""Periods (first day, end) without events, in which skipped nights must make no difference."""
 _TAGS: Final = ((), (), (), (), (), (), ("holiday",), ("decision",), ("promise", "holiday"))
 _CATEGORIES: Final = ((), (), (), (), (), (), ("work",), ("consent",))
 _KINDS: Final = (None, None, None, None, "episodic", "episodic", "semantic", "emotional", "procedural", "system")
@@ -46,11 +46,11 @@ _HARSH: Final[dict[str, dict[str, Any]]] = {
         "deleted_salience_below": 0.4,
     },
 }
-"""What changes on day 120: weak memories are protected by the importance that is left, and by nothing else."""
+"""Changes of day 120, after which only the remaining importance protects weak memories."""
 
 
 def policy(numbers: Numbers) -> Policy:
-    """The same numbers as a policy has them."""
+    """Convert the reference's numbers to a policy."""
     parameters: dict[str, dict[str, Any]] = {
         "spec": {"law": numbers.law, "base_per_day": numbers.base_per_day},
         "mnemex": {"half_life_days": numbers.half_life_days},
@@ -76,13 +76,13 @@ def policy(numbers: Numbers) -> Policy:
             uses_above=numbers.uses_above,
             salience_above=numbers.salience_above,
         ),
-        privacy=Privacy(work_days=None),  # expiry has a reference of its own
+        privacy=Privacy(work_days=None),  # expiry has its own reference
     )
 
 
 @dataclass(frozen=True)
 class Happening:
-    """What happens to some memories, by their places, at a moment."""
+    """An event for some memories, given by position, at a time."""
 
     day: float
     what: str
@@ -91,18 +91,18 @@ class Happening:
 
 
 class Year:
-    """What happens in a year, and what the reference makes of it.
+    """The events of a year, and the reference's state after each night.
 
     Attributes:
-        given: The memories as they are accepted, some before the year begins.
-        happenings: In the order of time.
-        tiers: Where the reference has each memory after each of `NIGHTS`, shape (nights, memories).
+        given: The memories as accepted, some before the year begins.
+        happenings: The events in order of time.
+        tiers: Tier index of each memory after each of `NIGHTS`, shape (nights, memories).
         lived: The reference's memories at the end.
-        numbers_now: The policy at the end.
+        numbers_now: The numbers in force at the end.
     """
 
     def __init__(self, memories: int, profile: str = "spec", seed: int = 1, last: int = 365) -> None:
-        """Generate it and live through it, up to the night of a day."""
+        """Generate memories and simulate them up to the night of day `last`."""
         self._chance = random.Random(seed)
         self.numbers = Numbers(profile=profile, salience_above=0.95, deleted_salience_below=0.8)
         self.given = [self._memory() for _ in range(memories)]
@@ -133,7 +133,7 @@ class Year:
         )
 
     def _live(self, day: int) -> None:
-        """What happens on a day, an hour after the other, each a little later than on the hour."""
+        """Apply a day's events about an hour apart, each slightly after the full hour."""
         chance, count = self._chance, len(self.lived)
         there = [place for place, memory in enumerate(self.lived) if memory.accepted < day and memory.tier != "deleted"]
         some = [place for place in there if place % 97 == 0 or chance.random() < 0.005]
@@ -201,7 +201,7 @@ class Lived:
     """The same year in the service."""
 
     def __init__(self, aged: Aged, year: Year) -> None:
-        """Write the memories' rows."""
+        """Insert the memories' rows."""
         self.aged, self.year = aged, year
         given = year.given
         self.ids = aged.remember(
@@ -220,14 +220,14 @@ class Lived:
         )
 
     def through(self, runs: Callable[[int], int], last: int = 365) -> list[int]:
-        """Live through the year.
+        """Apply the year's events and nights.
 
         Args:
-            runs: How often the night of a day runs.
-            last: The day whose night is the last.
+            runs: Returns how often a day's night runs.
+            last: The last day whose night runs.
 
         Returns:
-            The days after whose nights some memory is elsewhere than where the reference has it.
+            The days after whose nights some memory is in another tier than in the reference.
         """
         happenings, wrong = iter(self.year.happenings), []
         following = next(happenings, None)
@@ -244,18 +244,18 @@ class Lived:
         return wrong
 
     def tiers(self) -> Any:
-        """Where each memory is, as places in `DECAY_TIERS`; what is nowhere was deleted."""
+        """Return each memory's tier as an index into `DECAY_TIERS`; memories without a row were deleted."""
         [(ids, tiers)] = self.aged.service.rows(
             "SELECT coalesce(string_agg(uuid_send(memory_id), '' ORDER BY memory_id), ''), "
             "coalesce(string_agg(substr(tier, 2, 1), '' ORDER BY memory_id), '') FROM memory_state"
         )
         found = np.full(len(self.ids), DECAY_TIERS.index("deleted"), np.int8)
-        places = np.frombuffer(ids, ">u4")[3::4] - self.ids[0].int % 2**32  # `Aged` counts them on
+        places = np.frombuffer(ids, ">u4")[3::4] - self.ids[0].int % 2**32  # `Aged` numbers them consecutively
         found[places] = ["".join(tier[1] for tier in DECAY_TIERS).index(tier) for tier in tiers]
         return found
 
     def night(self) -> None:
-        """All that moves memories in a night, now."""
+        """Run every step of a night that moves memories, now."""
         for name in ("sweep", "archive", "cold", "delete"):
             state: dict[str, Any] = {}
             finished = False
@@ -265,9 +265,9 @@ class Lived:
                 state, finished = step.state, step.finished
 
     def _restore(self, ids: Sequence[UUID]) -> None:
-        """From the archive at once, from cold storage out of its segments.
+        """Restore from the archive directly, and from cold storage out of its segments.
 
-        What would have gone there, had a night run, is lifted all the same, as by the reference.
+        Memories that a night would have moved there are restored too, as in the reference.
         """
         tenant_id = self.aged.tenant_id
         with database.tenant(tenant_id) as tx:

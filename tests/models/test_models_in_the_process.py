@@ -1,4 +1,4 @@
-"""Embedders in the process with real models: prefixes, batches, limits, and the way from a memory to a search."""
+"""In-process embedders with real models: prefixes, batches, limits, and the path from a memory to a search."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def folder(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def e5(folder: Path) -> Path:
-    """The same model under a name whose family has prefixes."""
+    """Path of the model under a name whose family uses prefixes."""
     link = folder.parent / "e5-tiny"
     link.symlink_to(folder)
     return link
@@ -126,7 +126,7 @@ def test_another_prefix_of_memories_is_another_space(kind: str, folder: Path) ->
     assert len(names) == 3
     assert f"{kind}:{folder}+{PASSAGE_VERSION}" in names
     queries = {local_models.load(kind, str(folder), query_prefix=prefix).model for prefix in ("", "a ")}
-    assert len(queries) == 1, "no stored vector depends on it"
+    assert len(queries) == 1, "the query prefix doesn't affect stored vectors"
 
 
 # --- Vectors ---
@@ -151,7 +151,7 @@ def test_a_batch_runs_in_parts_of_texts_alike_in_length(kind: str, folder: Path)
     assert [len(run) for run in runs] == [BATCH, BATCH, 70 - 2 * BATCH]
     lengths = [len(text) for run in runs for text in run]
     assert lengths == sorted(lengths)
-    assert same(together, alone), "padding changes nothing, and each memory gets its own vector back"
+    assert same(together, alone), "padding changes no vector, and the order is preserved"
 
 
 def test_a_model_reads_the_beginning_of_a_long_memory(kind: str, folder: Path) -> None:
@@ -159,8 +159,8 @@ def test_a_model_reads_the_beginning_of_a_long_memory(kind: str, folder: Path) -
     assert model.reads_tokens == tiny.READS
     within, beyond = "cello " * (tiny.READS - 2), "cello " * tiny.READS
     long, longer, other = model.embed_memories(memories(within, beyond + "soup " * 9000, within[:-6] + "soup"))
-    assert same(long, longer), "what comes after the limit isn't read"
-    assert not same(long, other), "the last token within it is"
+    assert same(long, longer), "tokens after the limit are ignored"
+    assert not same(long, other), "the last token within the limit counts"
 
 
 def test_turns_before_a_memory_never_crowd_it_out(kind: str, folder: Path) -> None:
@@ -195,7 +195,7 @@ def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
 
 
 def watch_runs(model: LocalModel) -> list[list[str]]:
-    """The texts of each run that a model does from now on."""
+    """Return a list that collects the texts of each subsequent run of the model."""
     runs: list[list[str]] = []
     documents = model._loaded.documents
 
@@ -222,7 +222,7 @@ def test_a_model_of_fastembed_uses_the_threads_that_are_set(tmp_path: Path) -> N
 
 
 class Watched:
-    """A class whose objects' sessions are asked for their threads."""
+    """A proxy for a class that records the thread settings of its instances' sessions."""
 
     def __init__(self, kind: type, made: list[int | None]) -> None:
         self._kind = kind
@@ -299,7 +299,7 @@ def test_a_claim_holds_no_more_than_a_slow_model_can_do_in_its_time(
     using.send(using.tenant().tenant_id, *(f"soup {n}" for n in range(130)))
     ingest.drain()
     assert enrichment.embed() == 130
-    assert sizes == [enrichment.SLOW_EMBED_ROWS, 30], "one request's memories are one item, which is divided"
+    assert sizes == [enrichment.SLOW_EMBED_ROWS, 30], "the memories of one request are one item, which is split"
 
 
 def test_a_tenant_moves_to_the_model_and_keeps_being_found(using: Service, kind: str, e5: Path) -> None:

@@ -1,7 +1,7 @@
-"""Embedding models of a few kilobytes, written into a folder: nothing is downloaded.
+"""Embedding models of a few kilobytes, written into a folder without downloads.
 
-Their vocabulary is a few words and all letters. Words of one group have the same vector, as a trained model has near
-ones: so a search finds a memory by its meaning that shares no word with the query.
+Their vocabulary is a few words and all letters. Words of a group share a vector, as a trained model gives them similar
+ones: a search can find a memory by meaning although it shares no word with the query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 WIDTH: Final = 32
 READS: Final = 48
-"""Tokens of a text that the models read."""
+"""Maximum number of tokens that the models read."""
 GROUPS: Final = (
     ("cello", "violoncello", "instrument"),
     ("soup", "broth"),
@@ -35,7 +35,7 @@ VOCABULARY: Final = [*SPECIAL, *PIECES, *(word for group in GROUPS for word in g
 
 
 def vectors() -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    """The vector of each token; the same for the words of a group, shorter for pieces, so that words count."""
+    """Return the vector of each token: equal within a group of words, shorter for pieces so that words dominate."""
     rng = np.random.default_rng(7)
     matrix = rng.normal(size=(len(VOCABULARY), WIDTH)).astype(np.float32)
     matrix[: len(SPECIAL) + len(PIECES)] *= 0.1
@@ -47,7 +47,7 @@ def vectors() -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
 
 def write_tokenizer(folder: Path) -> None:
     words = models.WordPiece({token: n for n, token in enumerate(VOCABULARY)}, unk_token="[UNK]")
-    tokenizer: Any = Tokenizer(words)  # its setters take what its types forbid
+    tokenizer: Any = Tokenizer(words)  # its setters accept more than its types allow
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
@@ -59,7 +59,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_onnx(folder: Path) -> None:
-    """A model that looks its tokens up, in the layout that `fastembed` reads."""
+    """Write a model that looks up token vectors, in the layout that `fastembed` reads."""
     folder.mkdir(parents=True)
     write_tokenizer(folder)
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [None, None])
@@ -73,7 +73,7 @@ def write_onnx(folder: Path) -> None:
 
 
 def write_bert(folder: Path, prompts: dict[str, str] | None = None) -> None:
-    """A BERT of two layers with chance weights but for those of its tokens, in the layout of sentence-transformers."""
+    """Write a two-layer BERT with random weights except for its tokens', in the layout of sentence-transformers."""
     torch: Any = pytest.importorskip("torch", reason="sentence-transformers isn't installed: make test-models")
     packages: Any = pytest.importorskip("sentence_transformers")
     modules: Any = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
@@ -99,7 +99,7 @@ def write_bert(folder: Path, prompts: dict[str, str] | None = None) -> None:
 
 
 def write(kind: str, folder: Path) -> Path:
-    """A model for an embedder of this kind. Skips the test where its package isn't installed."""
+    """Write a model for an embedder of this kind; skip the test if its package isn't installed."""
     if kind == "sentence-transformers":
         write_bert(folder)
     else:

@@ -1,4 +1,4 @@
-"""A service that is dumped, harmed and restored, by the commands of ops/runbook.md as they stand there."""
+"""A service that is dumped, damaged and restored by the verbatim commands of ops/runbook.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEWEST_OF_KEYS = "0025"
 
 
 class Drill:
-    """A service whose data is dumped, loses a person, and is restored from before."""
+    """A service that is dumped, then erases a person, and is then restored from the dump."""
 
     def __init__(self, service: Service, servers_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.service, self.monkeypatch, self.folder = service, monkeypatch, folder
@@ -56,7 +56,7 @@ class Drill:
         service.work()
 
     def run(self, program: str, **more: str) -> None:
-        """Run the lines of the runbook that begin with a program."""
+        """Run the runbook's lines that begin with this program."""
         lines = [line for line in RUNBOOK.read_text().splitlines() if line.startswith(f"{program} ")]
         assert lines
         programs = postgres_programs(None, self.folder)
@@ -70,13 +70,13 @@ class Drill:
         shutil.copytree(self.folder / "cold", self.folder / "copy", dirs_exist_ok=True)
 
     def dump_keys(self) -> None:
-        """The key store alone, as its last dump is the newest."""
+        """Dump the key store only, so that its dump is newer than the data's."""
         kept = (self.folder / "data.dump").read_bytes()
         self.run("pg_dump", EBBING_OWNER_DATABASE_URL=self.service.database_url)
         (self.folder / "data.dump").write_bytes(kept)
 
     def restore(self, server_url: str | None = None) -> None:
-        """Restore what is dumped into another database, on an empty server if given, and let the service use that."""
+        """Restore the dumps into another database (on an empty server if given), and switch the service to it."""
         name = f"restored_{token_hex(6)}"
         url = urlunsplit(urlsplit(server_url or self.servers_url)._replace(path=f"/{name}"))
         if server_url is None:
@@ -92,19 +92,19 @@ class Drill:
         self.service = Service(url, self.service.redis_url, self.service.redis, self.monkeypatch)
 
     def restore_down_and_up(self, revision: str) -> None:
-        """Restore all that is dumped now, and let its schema go back to a revision and on again."""
+        """Restore a current dump, then downgrade the schema to a revision and upgrade it again."""
         self.dump()
         self.restore()
         migrate.downgrade(self.service.database_url, revision)
         migrate.upgrade(self.service.database_url)
 
     def let_data_be_of(self, revision: str, *statements: str) -> None:
-        """Undo in the data what came after a revision; its keys stay of after it.
+        """Revert the data's schema to a revision while the keys remain newer.
 
-        The statements undo the revisions that changed the keys too, up to `NEWEST_OF_KEYS`; later ones are downgraded.
+        The statements revert the revisions that also changed the keys, up to `NEWEST_OF_KEYS`; the rest are downgraded.
         """
         migrate.downgrade(self.service.database_url, NEWEST_OF_KEYS)
-        for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - of tests
+        for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - constants
             self.service.rows(statement)
 
     def erase(self, **scope: Any) -> None:
@@ -112,11 +112,11 @@ class Drill:
         self.work()
 
     def work(self) -> None:
-        """Carry out every job that is due."""
+        """Run every due job."""
         worked(self.service, UNFINISHED)
 
     def drain(self) -> None:
-        """What the worker of the lane `ingest` does on a nudge."""
+        """Run the drain task in a new process, as a worker of the lane `ingest` does on a nudge."""
         program = "from workers.tasks.ingest import drain; drain.apply(throw=True)"
         subprocess.run([sys.executable, "-c", program], cwd=RUNBOOK.parents[1], check=True, timeout=PATIENCE_SECONDS)
 

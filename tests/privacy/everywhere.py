@@ -1,4 +1,4 @@
-"""A person of whom every store has something: a word that came in about them by every way there is."""
+"""A person with data in every store: a marker word enters through every interface."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LONG = f"{WORD} once told me at length what there is to know. " * 30
 
 
 class Everywhere:
-    """A person of whom every store has something, beside another who stays."""
+    """A person with data in every store, beside another person who stays."""
 
     def __init__(self, api: Api, fake: FakeProvider, folder: Path) -> None:
         self.api, self.fake, self.folder = api, fake, folder
@@ -47,14 +47,14 @@ class Everywhere:
         self.alike = Alike(self.service, tenant_id=self.tenant_id)
 
     def about(self, text: str, **more: Any) -> dict[str, Any]:
-        """A memory with the word in every place."""
+        """Build a memory with the word in every field."""
         named = {name: f"{WORD} {name}" for name in ("thread", "speaker")}
         listed = {name: [f"{WORD} {name}"] for name in ("tags", "categories", "entities")}
         metadata = {f"{WORD} key": f"{WORD} value"}
         return {"text": text, "subject": SUBJECT, "metadata": metadata, **named, **listed, **more}
 
     def begin(self) -> None:
-        """Send the word, and see it stored, indexed, embedded, scored and rated."""
+        """Send the word and process it until it is stored, indexed, embedded, scored and rated."""
         api = self.api
         assert api.put("/v1/policy", json={"policy": {"record_searches": True}}).is_success
         headers = {"idempotency-key": WORD}
@@ -75,7 +75,7 @@ class Everywhere:
             pass
 
     def fill(self) -> None:
-        """Let it come into every store that there is."""
+        """Bring the word into every store."""
         self.update()
         self.use()
         self.move()
@@ -85,14 +85,14 @@ class Everywhere:
         self.export()
 
     def update(self) -> None:
-        """Another version of a memory, by its external id and by hand."""
+        """Update a memory by its external id and another one by hand."""
         again = self.about(f"{WORD} likes sage tea", external_id=f"{WORD} id", salience=0.9)
         self.api.remember(again)
         self.api.patch(f"/v1/memories/{self.ids[1]}", json={"text": f"{WORD} by hand", "tags": [WORD]})
         self.service.work()
 
     def use(self) -> None:
-        """Searches, recalls, uses, links and reviews."""
+        """Search, recall, use, link and review memories."""
         api, ids = self.api, [str(each) for each in self.ids]
         query = {"query": WORD, "explain": True, "subject": SUBJECT}
         assert WORD in api.post("/v1/search", json=query).text
@@ -101,7 +101,7 @@ class Everywhere:
         turn = {"mode": "cmm", "session": f"{WORD} talk", "turn": 1}
         answer = api.post("/v1/search", json=query | turn | {"query": f"{WORD} likes sage tea"})
         assert WORD in answer.text, answer.text
-        assert [key for key in self.service.redis.scan_iter() if b"priming" in key], "what the turn has found"
+        assert [key for key in self.service.redis.scan_iter() if b"priming" in key], "the recall's priming state"
         assert api.post("/v1/recall", json={"messages": [{"role": "user", "content": WORD}]}).is_success
         given = {"memories": ids[:2], "session": WORD, "context_tags": [f"{WORD} tags"]}
         assert api.post("/v1/observations", json=given).is_success
@@ -114,7 +114,7 @@ class Everywhere:
         self.service.work()
 
     def summarise(self) -> None:
-        """Two summaries as a night makes them: one by a model, one of the memories' own sentences."""
+        """Create two summaries as a night does: one by a model, one extractive."""
         self.sources: list[UUID] = []
         for topic in BY_MODEL, EXTRACTED:
             texts = [topic.format(colour) for colour in ("red", "blue", "old", "new", "flat", "green")]
@@ -133,16 +133,16 @@ class Everywhere:
         ]
 
     def with_provider(self) -> None:
-        """Let models be asked."""
+        """Enable the model provider."""
         self.service.configure(openai_base_url=self.fake.url)
 
     def without_provider(self) -> None:
-        """Let none be asked any more."""
+        """Disable the model provider."""
         self.service.monkeypatch.delenv("EBBING_OPENAI_BASE_URL")
         settings.cache_clear()
 
     def supersede(self) -> None:
-        """One that takes the place of another; and of one that isn't there yet, whose name waits."""
+        """Supersede an existing memory, and a missing one whose external id stays pending."""
         names = [f"{WORD} id", f"{WORD} is never sent"]
         self.service.send(self.tenant_id, self.about(f"{WORD} likes no tea any more", supersedes=names))
         self.service.work()
@@ -150,7 +150,7 @@ class Everywhere:
         assert found == [("active",), ("waiting",)]
 
     def test(self) -> None:
-        """A run of self-tests of all kinds, with questions by a model."""
+        """Run self-tests of all kinds, with questions from a model."""
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, {}, {}, None, 0)
         while not (step := self_tests.step(job)).finished:
             job = replace(job, state=step.state)
@@ -159,7 +159,7 @@ class Everywhere:
         assert self.service.one("SELECT count(*) FROM self_tests WHERE by_model") > 0
 
     def export(self) -> None:
-        """Exports of both kinds: fetched, over, and not made yet."""
+        """Create exports of both kinds: downloaded, expired, and not yet built."""
         for kind in ("access", "portable", "access", "portable"):
             asked = {"subject": SUBJECT, "kind": kind, "law": "gdpr", "reason": f"{WORD} asked by mail"}
             answer = self.api.post("/v1/privacy/exports", json=asked)
@@ -178,7 +178,7 @@ class Everywhere:
                 assert exports.carry_on(self.tenant_id, over, {}, 0).counts == {"expired": 2}
 
     def move(self) -> None:
-        """One of them to the archive, one to cold storage."""
+        """Move one memory to the archive and one to cold storage."""
         cool, archived = self.ids[2], self.ids[3]
         for each in (cool, archived):
             attic.fade(self.service, [each], days=200)
@@ -189,7 +189,7 @@ class Everywhere:
         assert attic.tiers(self.service, [cool, archived]) == ["cold", "archived"]
 
     def erase(self, **scope: Any) -> None:
-        """Ask for the erasure of the person unless something else is said, and carry it out."""
+        """Request an erasure (of the person, unless a scope is given) and carry it out."""
         asked = {"kind": "gdpr", "grace_days": 0, "reason": f"{WORD} asked by mail"} | (scope or {"subject": SUBJECT})
         answer = self.api.post("/v1/privacy/erasures", json=asked)
         assert answer.is_success, answer.text
@@ -199,11 +199,11 @@ class Everywhere:
         assert done.status == "verified", self.service.rows("SELECT kind, status, error, log FROM jobs")
 
     def work(self) -> None:
-        """Carry out every job that is due."""
+        """Run every due job."""
         worked(self.service, UNFINISHED)
 
     def left(self) -> dict[str, list[str]]:
-        """Where the word still is."""
+        """Return the places that still contain the word, by store."""
         found = {
             "tables": traces.in_tables(self.service, WORD),
             "redis": traces.in_redis(self.service.redis, WORD),
@@ -223,7 +223,7 @@ PATHS = (
 
 @pytest.fixture
 def someone(service: Service, tmp_path: Path) -> Iterator[Everywhere]:
-    """Who is stored and in the indexes, and nowhere else."""
+    """A person who is stored and indexed, but in no other store."""
     with provider() as fake:
         service.configure(openai_base_url=fake.url, summary_model="summer", llm_concurrency=1)
         service.configure(cold_url=tmp_path.as_uri(), master_key=MASTER_KEY)

@@ -1,4 +1,4 @@
-"""Points of acceptance that no other test shows: what a person, an auditor or a regulator would try."""
+"""Acceptance criteria that no other test covers, from the view of a person, an auditor or a regulator."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_call_and_they_are_in_no_search_and_no_recall(api: Api) -> None:
     assert kept in answers[0]
     assert not any(theirs in answer for answer in answers)
     there = api.service.one("SELECT count(*) FROM memories WHERE subject = 'ann'")
-    assert there == 1, "nothing was deleted yet: it could still be cancelled"
+    assert there == 1, "hidden but not deleted, since the erasure can be cancelled"
 
 
 @pytest.mark.acceptance(3)
@@ -114,7 +114,7 @@ def test_another_look_is_taken_by_itself_with_its_own_time(house: Household, mon
     asked = house.ask(0, subject="ann")
     house.work()
     done = erasures.get(house.tenant_id, asked.erasure_id)
-    assert looked == [None], "once, when no step was left to do"
+    assert looked == [None], "verified once, after the last step"
     assert done.verified_at is not None
     assert done.verified_at > max(datetime.fromisoformat(each["at"]) for each in done.executed)
 
@@ -154,7 +154,7 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
         while rate.rate():
             pass
         assert fake.calls > 0
-        service.configure(openai_base_url="http://127.0.0.2:9/v1")  # another from now on; the first knows what it knows
+        service.configure(openai_base_url="http://127.0.0.2:9/v1")  # a new provider; the first has its data
         told = {each.tenant_id: recipients(service, each.tenant_id) for each in (tenant, other)}
     cold_store.cache_clear()
     assert set(told[tenant.tenant_id]) == {"127.0.0.1", "elsewhere"}

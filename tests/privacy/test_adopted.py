@@ -1,4 +1,4 @@
-"""Deletions of before they were erasures: hidden rows that nobody had set out to erase, until a night adopts them."""
+"""Deletions that predate erasures: hidden rows without an erasure, until a night creates one for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 
 class Past:
-    """A tenant with memories that were deleted in the former way."""
+    """A tenant with memories that were deleted the old way."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -37,7 +37,7 @@ class Past:
         service.work()
 
     def delete(self, ids: Sequence[UUID], days_ago: int) -> None:
-        """What `DELETE` did then: the memory out of the indexes, its row hidden for good."""
+        """Delete as `DELETE` once did: remove the memories from the indexes and hide their rows forever."""
         with database.tenant(self.tenant_id) as tx, tenant_counts.changing(tx, self.tenant_id, ids):
             embeddings.remove(tx, self.tenant_id, ids)
             words.remove(tx, self.tenant_id, ids)
@@ -46,7 +46,7 @@ class Past:
             tx.execute(_MARK_DELETED, {"ids": list(ids), "days": days_ago})
 
     def night(self, as_of: datetime | None = None) -> dict[str, int]:
-        """The night's step of erasures. Returns its counts."""
+        """Run the erasure step of a night and return its counts."""
         state: dict[str, Any] = {}
         counts: dict[str, int] = {}
         for _ in range(1000):
@@ -89,7 +89,7 @@ def test_what_was_deleted_lately_has_its_grace(past: Past) -> None:
     [adopted] = erasures.page(past.tenant_id, None, None, 10)
     assert (adopted.status, adopted.kind, adopted.requested_by) == ("grace", "user", "system")
     assert abs(adopted.erase_after - datetime.now(UTC) - 20 * DAY) < DAY
-    assert "adopted" not in past.night(), "once is enough"
+    assert "adopted" not in past.night(), "adopted only once"
     past.night(datetime.now(UTC) + 21 * DAY)
     assert past.left() == set(past.ids[1:])
 

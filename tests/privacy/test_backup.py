@@ -1,4 +1,4 @@
-"""A backup by ops/runbook.md is the whole of it: restored on a server that has nothing, all is as it was."""
+"""A backup made by ops/runbook.md is complete: restored on an empty server, everything is as before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUM = sql.SQL("SELECT count(*), md5(string_agg(row::text, '' ORDER BY row::text)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that servers of another user may enter; what lies in it sets its own modes."""
+    """A folder that servers of another user may enter; subfolders set their own modes."""
     path = Path(tempfile.mkdtemp(prefix="ebbing-backup-"))
     path.chmod(0o755)
     yield path
@@ -45,7 +45,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def empty_server(folder: Path) -> Iterator[str]:
-    """URL of a server that has never heard of us."""
+    """URL of a new, empty server."""
     home = folder / "postgres"
     home.mkdir()
     server = Postgres(home, free_ports(1)[0], ServerOptions(durable=False, data_root=folder / "data"))
@@ -56,7 +56,7 @@ def empty_server(folder: Path) -> Iterator[str]:
 
 
 def contents(service: Service) -> dict[str, tuple[int, str]]:
-    """Rows of every table, the keys' too, and a sum over all that is in them."""
+    """Return row count and checksum of every table, those of the key store included."""
     with psycopg.connect(service.database_url) as owner:
         names = owner.execute(TABLES).fetchall()
         found = {name: owner.execute(SUM.format(sql.Identifier(*name))).fetchone() for name in names}
@@ -64,7 +64,7 @@ def contents(service: Service) -> dict[str, tuple[int, str]]:
 
 
 def strengths(service: Service, tenant_id: Any) -> list[tuple[Any, ...]]:
-    """What a search finds at a moment to come, with score and strength."""
+    """Search as of a future time and return ids, scores and strengths."""
     wanted = SearchRequest(query="Bob tea Ann Wroclaw", as_of=days(500), reinforce=False)
     found = search.find(tenant_id, wanted).results
     return [(each.id, each.score, each.strength) for each in found]

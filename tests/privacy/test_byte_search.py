@@ -1,4 +1,4 @@
-"""Point 7: a word that came in about a person by every way there is, is nowhere once the person is erased."""
+"""Point 7: a word that entered about a person through every interface is nowhere after the person's erasure."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.Capt
     before = everywhere.left()
     held = {"memories", "memory_words", "words", "merges", "supersessions", "exports", "archived_memories"}
     held.add("recorded_searches")
-    assert {f"public.{table}" for table in held} <= set(before["tables"]), "else the test would prove nothing"
+    assert {f"public.{table}" for table in held} <= set(before["tables"]), (
+        "the word isn't everywhere: the test proves nothing"
+    )
     assert {path.partition("/")[0] for path in before["cold storage"]} == {"segments", "exports"}
     cued = "SELECT count(*) FROM scores WHERE array_to_string(inferred_cues, ' ') LIKE %s AND cue_stems <> '{}'"
-    assert everywhere.service.one(cued, f"%{WORD}%") > 0, "cues of a model are among what is erased"
+    assert everywhere.service.one(cued, f"%{WORD}%") > 0, "no cues of a model: the test proves nothing"
     theirs = everywhere.service.rows("SELECT memory_id FROM memories WHERE subject = %s", SUBJECT)
     everywhere.erase(**({"ids": [str(memory_id) for (memory_id,) in theirs]} if by == "ids" else {}))
     assert everywhere.left() == {}
     out, err = capfd.readouterr()
-    assert WORD not in (out + err).lower(), "the log"
+    assert WORD not in (out + err).lower(), "the log contains the word"
 
 
 @pytest.mark.acceptance(9)
 @pytest.mark.parametrize("by_model", [True, False])
 def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: Everywhere, by_model: bool) -> None:
-    """Point 9, with a summary that a run of consolidation has made."""
+    """Point 9, with a summary made by a consolidation run."""
     about = {True: f"boat of {WORD.title()}", False: "boat"}
     texts = [
         f"the {colour} {about[place < 4]} lies in the harbour and waits for rain"
@@ -68,7 +70,7 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
     asked = Asked(Meant(memory_ids=theirs), "gdpr", 7)
     erasure = erasures.request(someone.tenant_id, asked, "key")
     worked(someone.service)
-    assert someone.api.get(f"/v1/memories/{summary}").is_success, "it is made again of the rest"
+    assert someone.api.get(f"/v1/memories/{summary}").is_success, "the summary is rebuilt from the other sources"
     assert WORD not in someone.service.one(told)
     assert WORD not in someone.service.one("SELECT words::text FROM memory_words WHERE memory_id = %s", summary)
     someone.work()
@@ -125,7 +127,7 @@ def test_neighbours_keep_nothing_of_it_in_their_meaning(everywhere: Everywhere) 
 def test_what_waited_in_the_queue_and_was_tried_again_is_gone_too(someone: Everywhere) -> None:
     waiting = someone.about(f"{WORD} waits")
     someone.service.send(someone.tenant_id, waiting)
-    assert traces.in_redis(someone.service.redis, WORD), "it is in the stream"
+    assert traces.in_redis(someone.service.redis, WORD), "the entry is in the stream"
     someone.erase()
     assert someone.left() == {}
 
@@ -133,7 +135,7 @@ def test_what_waited_in_the_queue_and_was_tried_again_is_gone_too(someone: Every
 def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
     someone: Everywhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delayed retry: it was read, PostgreSQL or Redis was away, and it waits to be read again."""
+    """A delayed retry: the entry was read, PostgreSQL or Redis failed, and it waits to be read again."""
     someone.service.send(someone.tenant_id, someone.about(f"{WORD} is tried again"))
 
     def away(*_: object, **__: object) -> None:
@@ -143,7 +145,7 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
         patch.setattr(ingest, "_store_together", away)
         with pytest.raises(RedisError):
             ingest.drain()
-    assert traces.in_redis(someone.service.redis, WORD), "it is still in the stream"
+    assert traces.in_redis(someone.service.redis, WORD), "the entry is still in the stream"
     someone.erase()
     assert someone.left() == {}
 
@@ -177,17 +179,17 @@ def test_a_cancelled_erasure_and_an_earlier_deletion_name_nobody(someone: Everyw
 
 @pytest.mark.acceptance(7)
 def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Everywhere) -> None:
-    """Deleted rows go by vacuum, and samples of columns by the runbook's statement and a new analysis."""
+    """Vacuum removes deleted rows; the runbook's statement and a new analysis remove column samples."""
     rows = someone.service.rows
-    rows(FORGET_SAMPLES)  # an empty table would keep those of an earlier test
+    rows(FORGET_SAMPLES)  # an empty table would retain samples from an earlier test
     rows("ANALYZE")
-    assert sampled(someone), "a sample of who the memories are about"
+    assert sampled(someone), "no column sample with the subject: the test proves nothing"
     rows("CHECKPOINT")
-    assert in_files(someone), "else the test would prove nothing"
+    assert in_files(someone), "not in the files: the test proves nothing"
     someone.erase()
 
     def is_gone() -> bool:
-        """Clean up once, which autovacuum's older snapshot can make incomplete, and look."""
+        """Clean up once and check; an older snapshot of autovacuum can make the cleanup incomplete."""
         for statement in (FORGET_SAMPLES, "ANALYZE", "VACUUM FULL", "CHECKPOINT"):
             rows(statement)
         return not sampled(someone) and not in_files(someone)
@@ -205,7 +207,7 @@ def test_an_empty_table_keeps_its_sample_until_the_runbooks_statement_deletes_it
         service.rows("ANALYZE public.emptied")
         service.rows("DELETE FROM public.emptied")
         service.rows("ANALYZE public.emptied")
-        assert "emptied" in sampled(someone), "what the report and the runbook warn of"
+        assert "emptied" in sampled(someone), "the sample survives, as the report and the runbook warn"
         assert f"{FORGET_SAMPLES};\nANALYZE;" in RUNBOOK.read_text()
         service.rows(FORGET_SAMPLES)
         service.rows("ANALYZE public.emptied")
@@ -215,13 +217,13 @@ def test_an_empty_table_keeps_its_sample_until_the_runbooks_statement_deletes_it
 
 
 def sampled(of: Everywhere) -> list[str]:
-    """Names of the tables and indexes whose samples of columns hold the word."""
+    """Return the tables and indexes whose column samples contain the word."""
     statement = "SELECT DISTINCT tablename FROM pg_stats WHERE schemaname = 'public' AND pg_stats::text LIKE %s"
     return [name for (name,) in of.service.rows(statement, f"%{WORD}%")]
 
 
 def snapshots(of: Everywhere) -> list[tuple[object, ...]]:
-    """Sessions of this database whose snapshot keeps deleted rows from vacuum, the oldest first."""
+    """Return sessions of this database whose snapshot prevents vacuum from removing deleted rows, oldest first."""
     return of.service.rows(
         "SELECT pid, backend_type, state, backend_xmin::text FROM pg_stat_activity "
         "WHERE datname = current_database() AND backend_xmin IS NOT NULL ORDER BY age(backend_xmin) DESC"
@@ -229,7 +231,7 @@ def snapshots(of: Everywhere) -> list[tuple[object, ...]]:
 
 
 def in_files(of: Everywhere) -> list[str]:
-    """Names of the database's files that hold the word, as it was or folded; what is compressed can't be seen."""
+    """Return the database files that contain the word, as written or folded; compressed values can't be searched."""
     statement = (
         "SELECT coalesce(pg_filenode_relation(0, substring(name FROM '^[0-9]+')::oid)::text, name) "
         "FROM (SELECT 'base/' || oid || '/' AS folder FROM pg_database WHERE datname = current_database()) AS ours "
@@ -240,8 +242,8 @@ def in_files(of: Everywhere) -> list[str]:
 
 
 def test_nothing_comes_back_by_itself(everywhere: Everywhere) -> None:
-    """Nights, sweeps, retries and whatever waits afterwards."""
-    from app.services.night import night  # noqa: PLC0415 - it loads every step of a night
+    """Nights, sweeps, retries and pending work run after the erasure."""
+    from app.services.night import night  # noqa: PLC0415 - slow: imports every step of a night
 
     everywhere.erase()
     jobs.create(everywhere.tenant_id, night.KIND, {"as_of": _now()}, lone=True)

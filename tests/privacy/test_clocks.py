@@ -1,4 +1,4 @@
-"""By when a request must be done, and until when it can be cancelled."""
+"""Deadlines of privacy requests, and the time until which they can be cancelled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_grace_may_be_nought_and_no_more_than_the_most(law: Law) -> None:
 
 @pytest.mark.acceptance(3)
 @given(
-    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - the strategy's own
+    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - the strategy adds UTC
     st.sampled_from(LAWS),
     st.integers(0, 14),
 )

@@ -1,6 +1,6 @@
-"""An older dump comes back without the legal holds placed since: nothing that they have kept is erased by the replay.
+"""After restoring a dump older than some legal holds, the replay erases nothing that these holds protect.
 
-The commands are those of ops/runbook.md, run as they stand there.
+The commands are those of ops/runbook.md, run verbatim.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def kept(drill: Drill) -> list[UUID]:
 
 
 def texts(drill: Drill) -> list[str]:
-    """The hot ones that are there, hidden or not."""
+    """Return the texts of hot memories, hidden or not."""
     return [text for (text,) in drill.service.rows("SELECT text FROM memories WHERE text <> %s ORDER BY 1", COLD)]
 
 
@@ -78,7 +78,7 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
 
 @pytest.mark.acceptance(12)
 def test_what_was_erased_before_a_hold_was_placed_goes_again(drill: Drill) -> None:
-    """The hold was on those who came afterwards."""
+    """The hold covered only data that arrived after the erasure."""
     drill.dump()
     drill.erase(subject="ann")
     hold = place(drill, subject="ann")
@@ -129,7 +129,7 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     hold = place(drill, subject="ann")
     restore(drill)
     assert [one.hold_id for one in replays.replay()] == [hold.hold_id]
-    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if it had been broken off at the very end
+    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if the replay had been interrupted at the very end
     assert "erasures" in drill.unwell()
     assert list(replays.replay()) == []
     assert drill.unwell() == {}
@@ -171,7 +171,7 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     assert [(one.hold_id, one.memories, one.outcome) for one in replays.due()] == [(hold.hold_id, 2, "unreleased")]
     assert replayed() == [(hold.hold_id, 2, "unreleased")]
     assert drill.unwell() == {}
-    assert kept(drill) == [hold.hold_id], "another restore finds it too"
+    assert kept(drill) == [hold.hold_id], "the hold is in the key store for another restore"
     holds.release(drill.tenant_id, hold.hold_id, "key")
     assert kept(drill) == []
     assert drill.unwell() == {}
@@ -232,7 +232,7 @@ def test_what_was_in_force_when_the_schema_changed_is_kept(drill: Drill) -> None
 
 
 def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: Drill) -> None:
-    """Its keys are of after it."""
+    """The keys are newer than the schema change."""
     known = place(drill, subject="bob")
     drill.dump()
     hold = place(drill, subject="ann")

@@ -1,4 +1,4 @@
-"""Recorded searches are erased with the persons they found, listed in exports, and stay erased after a restore."""
+"""Recorded searches are erased with the people they found, are part of exports, and stay erased after a restore."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def api(service: Service) -> Iterator[Api]:
 
 @pytest.fixture
 def consenting(api: Api) -> dict[str, str]:
-    """Ids of memories of a tenant that records its searches, by name."""
+    """Ids, by name, of memories of a tenant that records its searches."""
     assert api.put("/v1/policy", json={"policy": {"record_searches": True}}).is_success
     ids = api.remember(
         {"text": "Ann rows an old boat", "subject": f"ann {PRIVATE}", "thread": f"talk {PRIVATE}"},
@@ -61,7 +61,7 @@ def find(api: Api, query: str, **more: Any) -> None:
 
 
 def erase(api: Api, **scope: Any) -> dict[str, Any]:
-    """Erase at once. Returns the report."""
+    """Erase immediately and return the report."""
     asked = api.post("/v1/privacy/erasures", json={"kind": "gdpr", "grace_days": 0, **scope})
     assert asked.is_success, asked.text
     worked(api.service, UNFINISHED)
@@ -150,7 +150,7 @@ def test_an_access_export_lists_times_and_ids(api: Api, consenting: dict[str, st
 
 
 def exported(api: Api, subject: str) -> list[dict[str, Any]]:
-    """Return the recorded searches in an access export of a person, by time."""
+    """Return the recorded searches in a person's access export, by time."""
     asked = api.post("/v1/privacy/exports", json={"subject": subject, "kind": "access", "law": "gdpr"})
     assert asked.status_code == 202, asked.text
     worked(api.service, UNFINISHED)
@@ -180,7 +180,9 @@ def test_records_of_an_erased_person_do_not_come_back_with_an_older_copy(drill: 
     memories.edit(drill.tenant_id, moved, MemoryPatch(subject="eve"))
     drill.service.work()
     before = drill.service.one(COUNT)
-    assert drill.service.one("SELECT count(*) FROM memories WHERE subject = 'dora'") == 0, "a filter alone names her"
+    assert drill.service.one("SELECT count(*) FROM memories WHERE subject = 'dora'") == 0, (
+        "she is named only by a recorded filter"
+    )
     drill.dump()
     drill.erase(subject="ann")
     drill.erase(subject="dora")

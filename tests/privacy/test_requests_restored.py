@@ -1,6 +1,6 @@
-"""An older dump comes back, and with it somebody who had asked to be erased: they are hidden again, with their dates.
+"""After restoring an older dump, people who had requested erasure are hidden again, with the original dates.
 
-The commands are those of ops/runbook.md, run as they stand there.
+The commands are those of ops/runbook.md, run verbatim.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def in_keys(service: Service, word: str) -> list[str]:
 
 
 def restore(drill: Drill) -> None:
-    """Restore the older data beside the newest keys."""
+    """Restore the older data together with the newest keys."""
     drill.dump_keys()
     drill.restore()
 
@@ -90,7 +90,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     ends = "SELECT not_before FROM jobs WHERE kind = 'erase'"
     assert drill.service.rows(ends) == [(asked.erase_after,)]
     worked(drill.service, HIDING)
-    assert drill.people() == ["ann", "bob"], "its grace isn't over"
+    assert drill.people() == ["ann", "bob"], "the grace period isn't over"
     drill.work()
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
@@ -153,7 +153,7 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     restore(drill)
     assert [one.erasure_id for one in replays.replay()] == [asked.erasure_id]
     audited = drill.service.one("SELECT count(*) FROM audit")
-    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if it had been broken off at the very end
+    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if the replay had been interrupted at the very end
     assert "erasures" in drill.unwell()
     assert list(replays.replay()) == []
     assert drill.unwell() == {}
@@ -203,7 +203,7 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     assert [(one.erasure_id, one.memories, one.outcome) for one in replays.replay()] == [(asked.erasure_id, 2, "open")]
     assert drill.unwell() == {}
     assert shown(drill.service) == ["bob"]
-    assert kept(drill.service) == [asked.erasure_id], "another restore finds it too"
+    assert kept(drill.service) == [asked.erasure_id], "the request is in the key store for another restore"
     erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
     assert shown(drill.service) == ["ann", "bob"]
     assert kept(drill.service) == []
@@ -214,7 +214,7 @@ def test_what_has_begun_is_in_the_ledger_alone(drill: Drill) -> None:
     drill.dump()
     asked = ask(drill, subject="ann", grace_days=0)
     erasing._start(drill.tenant_id, asked.erasure_id)
-    assert kept(drill.service) == [asked.erasure_id], "the ledger hasn't it yet"
+    assert kept(drill.service) == [asked.erasure_id], "not yet in the ledger"
     drill.dump_keys()
     keys = (drill.folder / "keys.dump").read_bytes()
     drill.work()
@@ -283,7 +283,7 @@ def test_an_older_key_store_gets_what_is_open_and_loses_what_is_over(drill: Dril
 
 
 def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) -> None:
-    """The mark, which all share, is locked at the commit and not before."""
+    """The mark that all tenants share is locked only at the commit."""
     other = drill.service.tenant().tenant_id
     with database.tenant(drill.tenant_id) as tx:
         held.lock_shared(tx, drill.tenant_id)
@@ -320,7 +320,7 @@ def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
 
 
 def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: Drill) -> None:
-    """Its keys are of after it."""
+    """The keys are newer than the schema change."""
     known = ask(drill, subject="bob")
     drill.dump()
     asked = ask(drill, subject="ann")

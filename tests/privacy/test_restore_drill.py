@@ -1,6 +1,6 @@
-"""Points 12 and 13 (F23): an older dump comes back, and with it a person who was erased, whom nobody sees.
+"""Points 12 and 13 (F23): after restoring an older dump, erased people are not visible to anyone.
 
-The commands are those of ops/runbook.md, run as they stand there.
+The commands are those of ops/runbook.md, run verbatim.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
-    assert drill.people() == ["ann", "bob"], "the older copy has them both"
+    assert drill.people() == ["ann", "bob"], "the older copy contains both"
 
     with Api(drill.service) as api:
         ready = api.get("/readyz", key=None)
@@ -58,7 +58,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
 
         drill.service.send(drill.tenant_id, "a heron stood there")
         drill.drain()
-        assert "a heron stood there" not in drill.service.texts(drill.tenant_id), "the drain waits"
+        assert "a heron stood there" not in drill.service.texts(drill.tenant_id), "no drain before the replay"
 
         [expected] = replays.due()
         assert (expected.memories, expected.outcome) == (2, "due")
@@ -67,7 +67,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         assert (done.memories, done.outcome) == (2, "erased")
 
         assert api.get("/readyz", key=None).status_code == 200
-        assert api.request("GET", "/v1/memories", key="any").status_code == 401, "a key is asked for again"
+        assert api.request("GET", "/v1/memories", key="any").status_code == 401, "keys are checked again"
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
     found = search.find(drill.tenant_id, SearchRequest(query="Ann Wroclaw", reinforce=False)).results
@@ -79,7 +79,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
 
 @pytest.mark.acceptance(12)
 def test_a_service_under_which_the_database_is_exchanged_answers_nothing_of_it(drill: Drill) -> None:
-    """What it reads first, on the connection that it has just opened, is withheld too."""
+    """Even the first read on a newly opened connection is withheld."""
     made = drill.service.tenant()
     key = made.key
     drill.service.rows("UPDATE api_keys SET tenant_id = %s WHERE key_id = %s", drill.tenant_id, made.key_id)
@@ -108,7 +108,7 @@ def test_the_cold_text_of_who_was_erased_stays_closed_in_old_copies(drill: Drill
     drill.dump_keys()
     drill.restore()
     [old] = (drill.folder / "copy").rglob("segments/*/*")
-    assert traces.opened(drill.tenant_id, old.read_bytes()) == [], "even before the replay"
+    assert traces.opened(drill.tenant_id, old.read_bytes()) == [], "unreadable even before the replay"
     key_ids = [key for (key,) in drill.service.rows("SELECT key_id FROM cold_memories")]
     with database.tenant(drill.tenant_id) as tx:
         assert key_store.opened(tx, drill.tenant_id, key_ids) == {}
@@ -206,7 +206,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     assert drill.people() == ["ann", "bob"]
     assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
     outcomes = [done.outcome for done in replays.replay()]
-    assert outcomes == ["held", "unreleased"], "the hold is back with the copy"
+    assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
     holds.release(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]

@@ -1,4 +1,4 @@
-"""When memories expire is what a plain reading of the rules, one memory at a time, says."""
+"""Expiry times match a plain implementation of the rules, one memory at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.none() | SURE, st.
 
 
 def reference(memory: Memory) -> float:
-    """Days after which it expires; the rules of ops/decisions/0026, one after another."""
+    """Return the days until the memory expires, by the rules of ops/decisions/0026 in order."""
     of = memory.given or memory.found
     shortest = min((LIMITS[name] for name in of if name in LIMITS), default=None)
     table = max((SENSITIVITIES[name] for name in of), default=0.0)

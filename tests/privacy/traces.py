@@ -1,4 +1,4 @@
-"""Where a word still is: every table and index of the database, every key of Redis, every object of cold storage."""
+"""Find a word in every table and index of the database, every key of Redis, and every object of cold storage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMAS = ("public", "ebbing_keys")
 
 
 def in_tables(service: Service, word: str) -> list[str]:
-    """Tables with the word in any column, bytes and vectors of words included."""
+    """Return the tables that contain the word in any column, including bytes and vectors of words."""
     found = service.rows(
         "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables WHERE schemaname = ANY (%s) ORDER BY 1",
         list(SCHEMAS),
@@ -30,7 +30,7 @@ def in_tables(service: Service, word: str) -> list[str]:
         table
         for (table,) in found
         if service.one(
-            f"SELECT EXISTS (SELECT FROM {table} AS one WHERE one::text ILIKE %s OR one::text LIKE %s)",  # noqa: S608 - a table's name
+            f"SELECT EXISTS (SELECT FROM {table} AS one WHERE one::text ILIKE %s OR one::text LIKE %s)",  # noqa: S608 - a table name
             like,
             as_bytes,
         )
@@ -38,7 +38,7 @@ def in_tables(service: Service, word: str) -> list[str]:
 
 
 def in_redis(client: redis.Redis, word: str) -> list[str]:
-    """Keys with the word in their name or in anything that they hold."""
+    """Return the keys that contain the word in their name or value."""
     wanted = word.encode().lower()
     return [name.decode() for name in client.scan_iter() if any(wanted in each.lower() for each in _held(client, name))]
 
@@ -67,7 +67,7 @@ def _held(client: redis.Redis, name: bytes) -> Iterator[bytes]:
 
 
 def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
-    """Objects that have the word as they are, or once decrypted with any key that is still held."""
+    """Return the objects that contain the word, as stored or decrypted with any key that still exists."""
     wanted, found = word.encode(), []
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         data, name = path.read_bytes(), path.relative_to(folder).as_posix()
@@ -78,7 +78,7 @@ def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
 
 
 def exported(tenant_id: UUID, name: str, data: bytes) -> list[bytes]:
-    """What of a part of an export can still be read."""
+    """Return the parts of an export that can still be decrypted."""
     _, _, named, number = name.split("/")
     export_id = UUID(named)
     with database.tenant(tenant_id) as tx:
@@ -87,7 +87,7 @@ def exported(tenant_id: UUID, name: str, data: bytes) -> list[bytes]:
 
 
 def opened(tenant_id: UUID, data: bytes) -> list[bytes]:
-    """What of a segment can still be read."""
+    """Return the parts of a segment that can still be decrypted."""
     entries = segment.decode(tenant_id, data)
     with database.tenant(tenant_id) as tx:
         keys = key_store.opened(tx, tenant_id, [entry.key_id for entry in entries])

@@ -1,4 +1,4 @@
-"""Run the provider by itself until told to stop: `python -m tests.provider --port 8099`."""
+"""Run the provider standalone until interrupted: `python -m tests.provider --port 8099`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the provider does next, and what it was asked so far."""
+"""The provider's next behaviour, and a record of its calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILURES = {
     "bad_request": (400, None, "Invalid request"),
     "too_long_input": (400, "context_length_exceeded", "This model's maximum context length is 8192 tokens"),
 }
-# Ways to treat a connection, and ways to spoil an answer that is otherwise right.
+# Ways to treat a connection, and ways to corrupt an otherwise valid response.
 CONNECTIONS = frozenset(
     {"hang", "refuse", "reset", "redirect", "trickle", "trickle_head", "garbage", "html", "long", "compressed"}
 )
@@ -74,15 +74,15 @@ SPOILS = frozenset(
 
 @dataclass
 class Control:
-    """What the provider does next.
+    """Settings for the provider's next responses.
 
     Attributes:
         mode: `ok`, or one of `FAILURES`, `CONNECTIONS` and `SPOILS`.
-        times: For how many calls; None for all that come. Then it is `ok` again.
+        times: Number of calls with this mode before `ok` again; None for no end.
         retry_after: Value of the header of a failure; None for none.
-        latency_ms: How long every answer takes at least.
-        only: `chat` or `embeddings`, where only those calls are to fail.
-        poison: The mode is for calls alone whose body holds this word.
+        latency_ms: Minimum duration of every response.
+        only: `chat` or `embeddings`, to make only those calls fail.
+        poison: Apply the mode only to calls whose body contains this word.
     """
 
     mode: str = "ok"
@@ -101,7 +101,7 @@ class Control:
     SETTABLE = ("mode", "times", "retry_after", "latency_ms", "only", "poison")
 
     def set(self, **given: Any) -> None:
-        """Take these; what isn't named is as at the start."""
+        """Set these fields and reset all others to their defaults."""
         unknown = set(given) - set(self.SETTABLE)
         mode = given.get("mode", "ok")
         if unknown or mode not in {"ok", *FAILURES, *CONNECTIONS, *SPOILS}:
@@ -114,7 +114,7 @@ class Control:
             self.changed = threading.Event()
 
     def take(self, path: str, body: bytes, headers: dict[str, str]) -> str:
-        """Note a call and say how it is to be treated."""
+        """Record a call and return the mode for it."""
         purpose = "chat" if path == CHAT else "embeddings"
         with self.lock:
             self.calls[purpose] += 1

@@ -1,4 +1,4 @@
-"""What the model behind the provider makes of texts: the same always, and sensible enough to show."""
+"""Deterministic text model behind the provider, plausible enough for a demonstration."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ CUES = {
     "penicillin": ["prescribe", "antibiotics"],
     "knee": ["skiing", "stairs"],
 }
-"""What brings a memory with this word to mind."""
+"""Cues for memories that contain this word."""
 SENSITIVITY = {"health": 10, "financial": 10, "credentials": 10, "pii": 7, "work": 3, "casual": 1}
 
 
@@ -114,7 +114,7 @@ def tokens(text: str) -> int:
 
 
 def vector(text: str, dimensions: int) -> list[float]:
-    """A unit vector: the sum of its words' own, so that texts that share words are near."""
+    """Return a unit vector: the sum of the words' vectors, so that texts with common words are near each other."""
     words = [word for word in WORD.findall(text.lower()) if word not in SMALL] or [text]
     sums = [sum(numbers) for numbers in zip(*(_word(word, dimensions) for word in words), strict=True)]
     length = math.hypot(*sums)
@@ -128,30 +128,30 @@ def _word(word: str, dimensions: int) -> tuple[float, ...]:
 
 
 def memories(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The memories of the delimited block in the last message of a chat, a reranker's with the query before them.
+    """Return the memories in the delimited block of a chat's last message; for a reranker, the query comes first.
 
-    None where there is no block.
+    Empty without a block.
     """
     found = BLOCK.search(chat[-1]["content"])
     return [json.loads(line) for line in found["lines"].split("\n")] if found else []
 
 
 def liking(query: str, passage: dict[str, Any]) -> dict[str, Any]:
-    """How well a passage serves a query: the share of its words that the query has too."""
+    """Rate a passage for a query: the share of its words that also occur in the query."""
     said = set(WORD.findall(passage["text"].lower())) - SMALL
     shared = said & set(WORD.findall(query.lower()))
     return {"id": passage["id"], "score": round(len(shared) / max(len(said), 1), 2)}
 
 
 def question(memory: dict[str, Any]) -> dict[str, Any]:
-    """A question about a memory: its second half, after words that it hasn't."""
+    """Build a question from the second half of a memory, prefixed with words that the memory lacks."""
     said = [word for word in WORD.findall(memory["memory"].lower()) if word not in SMALL]
     half = " ".join(said[len(said) // 2 :])
     return {"id": memory["id"], "question": f"Could somebody perhaps remember anything about {half}?"}
 
 
 def outdated(new: dict[str, Any]) -> dict[str, Any]:
-    """Which earlier memories a new one outdates: those of as many words, of which the last alone differs."""
+    """Return the earlier memories that a new one outdates: those that differ only in the last word."""
     *frame, value = WORD.findall(new["text"].lower())
     found = []
     for earlier in new["earlier"]:
@@ -162,7 +162,7 @@ def outdated(new: dict[str, Any]) -> dict[str, Any]:
 
 
 def score(memory: dict[str, Any]) -> dict[str, Any]:
-    """One memory's part of an answer."""
+    """Return one memory's part of a response."""
     text = memory["text"]
     words = WORD.findall(text.lower())
     said = set(words)
@@ -188,7 +188,7 @@ def score(memory: dict[str, Any]) -> dict[str, Any]:
 
 
 def cues(said: set[str]) -> list[str]:
-    """Cues for a memory of these words: those of `CUES`; for any other, talk about its longest word."""
+    """Return the cues for a memory's words: those of `CUES`, otherwise a phrase about its longest word."""
     known = [cue for word, found in CUES.items() if word in said for cue in found]
     longest = max(said, key=lambda word: (len(word), word), default="")
     return known or [f"talk about {longest[:40]}"] * bool(longest)

@@ -1,11 +1,11 @@
-"""A provider of models on the loopback, by OpenAI's protocol, that answers the same always and fails when told to.
+"""A deterministic model provider on the loopback interface, by OpenAI's protocol, that fails on request.
 
-`with provider() as fake:` gives one to a test; `python -m tests.provider --port 8099` runs one by itself. What it
-does next is in `fake.control`, and may be changed at any time, also by `POST /control` with the same names:
+`with provider() as fake:` starts one for a test; `python -m tests.provider --port 8099` runs one standalone. Its next
+behaviour is set in `fake.control` at any time, or by `POST /control` with the same names:
 
     {"mode": "rate_limit", "times": 2, "retry_after": "1", "latency_ms": 50, "only": "chat"}
 
-`refuse` takes `seconds` there, since nobody could tell it to listen again.
+`refuse` takes `seconds` there, since a closed port can't receive the request to listen again.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class FakeProvider:
 
     @property
     def calls(self) -> int:
-        """Calls so far, of any kind."""
+        """Number of calls so far, of any kind."""
         return self.control.calls.total()
 
     def listen(self) -> None:
-        """Take connections, on the same port as before."""
+        """Accept connections, on the previous port after a pause."""
         self._server = server = _Server(self, self._port)
         self._port = server.server_port
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
 
     def refuse(self) -> None:
-        """Close the port and all connections: whoever connects is refused, until `listen`."""
+        """Close the port and all connections; new ones are refused until `listen`."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -69,12 +69,12 @@ class FakeProvider:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop permanently."""
         self.control.set()
         self.refuse()
 
     def refuse_for(self, seconds: float) -> None:
-        """Refuse connections for a while; returns at once."""
+        """Refuse connections for some seconds; return immediately."""
 
         def away() -> None:
             self.refuse()
@@ -95,7 +95,7 @@ class FakeProvider:
 
 @contextmanager
 def provider(port: int = 0) -> Iterator[FakeProvider]:
-    """A provider that listens while the block runs."""
+    """Yield a provider that listens during the block."""
     fake = FakeProvider(port)
     try:
         yield fake
@@ -112,7 +112,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients leave in the middle here."""
+        """Suppress errors: clients often disconnect early here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         return answer(json.loads(self.body), mode)
 
     def _fail(self, status: int, code: str | None, message: str) -> None:
-        """As a careless provider does it: with a piece of what was sent."""
+        """Fail like a careless provider, echoing a piece of the request."""
         echo = f"{message}: {self.body.decode(errors='replace')}"
         error = {"message": echo, "type": "error", "param": None, "code": code}
         asked = self.control.retry_after
@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
         self.close_connection = True
 
-    _refuse = _reset  # by the mode alone the port stays open, so that `/control` can be reached
+    _refuse = _reset  # the mode alone leaves the port open, so that `/control` stays reachable
 
     def _redirect(self) -> None:
         self._answer(307, {}, {"Location": f"http://localhost:{self.server.server_port}{self.path}"})
@@ -236,4 +236,4 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress logging."""

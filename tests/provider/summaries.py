@@ -1,4 +1,4 @@
-"""Summaries by the model behind the provider: sentences of each memory in turn, told in the third person; or lies."""
+"""Summaries from the fake model: sentences of each memory in turn, in the third person, or false statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TELLING = re.compile(r"\d|https?:|\b(?:not?|never|allergic|[A-Z][a-z]+)\b|n't\b"
 
 
 def answer(messages: list[dict[str, Any]], lines: list[dict[str, Any]], mode: str) -> str:
-    """The answer as text; in a mode that isn't `ok`, spoiled in that way."""
+    """Return the response text; in a mode other than `ok`, corrupted accordingly."""
     found = LENGTHS.search(messages[-1]["content"])
     most = int(found[2]) if found else 0
     kept = _kept(lines, most)
@@ -30,7 +30,7 @@ def answer(messages: list[dict[str, Any]], lines: list[dict[str, Any]], mode: st
 
 
 def _kept(lines: list[dict[str, Any]], most: int) -> list[str]:
-    """The most telling sentences that fit, in order."""
+    """Return the most informative sentences that fit, in their original order."""
     every = [
         (place, line.get("speaker"), sentence[0].strip())
         for place, line in enumerate(lines)
@@ -78,6 +78,6 @@ def _spoiled(said: dict[str, Any], most: int, mode: str) -> dict[str, Any]:
 
 
 def _denied(line: str) -> str:
-    """The line with the other meaning."""
+    """Negate the line, or remove its negation."""
     bare = re.sub(r"\b(?:not|never|no) |n't\b", "", line)
     return bare if bare != line else re.sub(r"\b(?:is|was|are|has|have|had|do|did|will|can|I)\b", r"\g<0> not", line)

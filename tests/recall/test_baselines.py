@@ -1,4 +1,4 @@
-"""The baselines rank by nothing but the texts; recalls are asked as the plan says."""
+"""The baselines rank by text alone, and recalls are sent as the plan specifies."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_persons_name_is_part_of_the_text_and_a_roles_is_not(name: str) -> Non
 
 
 def test_length_counts_more_for_the_larger_b() -> None:
-    """A long line loses to a short one at b = .75, and comes nearer to it at b = .4."""
+    """A long line loses to a short one at b = .75, and comes closer to it at b = .4."""
     long = "brakes brakes " + " ".join(f"filler{n}" for n in range(40))
     lines = (memory("long", long), memory("short", "brakes squeal"), memory("other", "a dog sleeps"))
     assert Ranker("bm25-b0.75", lines).search("brakes", 1) == ["short"]
@@ -71,7 +71,7 @@ def test_only_the_first_300_characters_count_for_the_short_mean() -> None:
 
 
 class _Requests(Service):
-    """A service that answers every recall with its first memory, and keeps the requests."""
+    """Stub of a service that answers every recall with its first memory and records the requests."""
 
     def __init__(self) -> None:
         self.bodies: list[Mapping[str, Any]] = []

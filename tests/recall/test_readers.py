@@ -1,4 +1,4 @@
-"""Each shape of dataset becomes the same conversations, whoever published it."""
+"""Readers convert each dataset's format into a common structure of conversations."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def beam(folder: Path, questions: dict[str, list[dict[str, Any]]], *more: dict[s
 
 
 def instance(name: str = "q1", **changes: object) -> dict[str, Any]:
-    """An instance of LongMemEval whose second session in the file is the earlier one."""
+    """Build an instance of LongMemEval whose second session in the file is the earlier one."""
     return {
         "question_id": name,
         "question_type": "knowledge-update",
@@ -260,7 +260,7 @@ def test_an_instance_of_longmemeval_is_a_conversation_by_its_dates(tmp_path: Pat
         datetime(2023, 5, 19, 10, tzinfo=UTC),
         datetime(2023, 5, 20, 2, 21, tzinfo=UTC),
     ]
-    # The same session twice in a history is two threads.
+    # A session that occurs twice in a history becomes two threads.
     assert len({memory.session for memory in found.memories}) == 3
     assert [memory.role for memory in found.memories] == ["user", "user", "assistant", "user"]
     assert [question.category for question in found.questions] == ["knowledge-update"]
@@ -281,7 +281,7 @@ def test_the_evidence_falls_back_to_the_answer_sessions_and_abstentions_have_non
 
 
 def test_instances_are_read_one_at_a_time(tmp_path: Path) -> None:
-    """The second instance is broken: the first comes all the same, so the file wasn't read to its end."""
+    """The second instance is malformed: the first is still yielded, so the file wasn't read to its end."""
     path = tmp_path / "m.json"
     path.write_text(f"[{json.dumps(instance('q1'))}, {json.dumps(instance('q2'))[:-20]}")
     instances = iter(longmemeval.read(path))

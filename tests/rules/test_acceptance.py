@@ -1,4 +1,4 @@
-"""Each of the points by which privacy is accepted has a test that names it."""
+"""Each acceptance criterion of privacy has a test marked with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POINTS = range(1, 21)
 
 
 def points(node: ast.FunctionDef) -> Iterator[object]:
-    """The points that a test is marked with."""
+    """Return the criteria that a test is marked with."""
     for each in node.decorator_list:
         match each:
             case ast.Call(func=ast.Attribute(attr="acceptance"), args=[ast.Constant(value=point)]):
@@ -19,7 +19,7 @@ def points(node: ast.FunctionDef) -> Iterator[object]:
 
 
 def marked() -> dict[object, list[str]]:
-    """Tests by the points that they are marked with."""
+    """Return tests by the criteria that they are marked with."""
     found: dict[object, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         text = path.read_text(encoding="utf8")

@@ -1,4 +1,4 @@
-"""Imports point one way: architecture.md's arrows, as the contracts in pyproject.toml."""
+"""Imports point in one direction: the arrows of architecture.md match the contracts in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ def test_the_domain_never_reads_a_clock() -> None:
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if clock.search(line)
     ]
-    assert readers == [], "`now` is an argument"
+    assert readers == [], "pass `now` as an argument"

@@ -1,4 +1,4 @@
-"""The audit says `clean` only of what it has looked up."""
+"""The dependency audit reports `clean` only for packages that it has looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers: what the checks find, and that our own files pass."""
+"""Container checks: what they detect, and that our own files pass."""
 
 from __future__ import annotations
 
@@ -99,6 +99,6 @@ def test_what_is_mounted_lies_in_the_project() -> None:
 
 
 def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:
-    """Else somebody would have to read the compose file to know what to fill in."""
+    """Otherwise operators would have to read the compose file to know which variables to set."""
     asked = set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text()))
     assert asked <= set(re.findall(r"^(?:# )?([A-Z_]+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What the documents tell people to type exists, and generated pages are the ones the code makes."""
+"""Commands in the documentation exist, and generated pages match the code."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DOCUMENTS = [
     *(ROOT / "ops" / f"{name}.md" for name in ("deployment", "privacy", "runbook")),
 ]
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)
-# Of compose: what is told to one service. An option's own word stands between some of them.
+# Compose commands that target a service. An option's value can precede the service's name.
 TO_A_SERVICE = {"exec", "logs", "restart", "stop"}
 
 
 def inline(program: str) -> Iterator[tuple[str, list[str]]]:
-    """The same of what stands within a line, as `ebbing doctor` does here."""
+    """Yield commands from inline code, such as `ebbing doctor` here, with their document."""
     for document in DOCUMENTS:
         text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
         for line in re.findall(rf"`({program} [^`]+)`", text):
@@ -42,7 +42,7 @@ def inline(program: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def commands(*programs: str) -> Iterator[tuple[str, list[str]]]:
-    """Every command of the documents' shell blocks that is one of these programs, with its document."""
+    """Yield every command of the documents' shell blocks that runs one of these programs, with its document."""
     for document in DOCUMENTS:
         for words in documents.commands(document.read_text()):
             if words[0] in programs:
@@ -50,7 +50,7 @@ def commands(*programs: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _resolve(words: list[str]) -> tuple[list[str], set[str], list[str]]:
-    """The names of the command that `ebbing words…` runs, its options, and the words left for it."""
+    """Return the command names that `ebbing words…` runs, its options, and the remaining words."""
     command = typer.main.get_command(cli)
     known = _options(command)
     names: list[str] = []
@@ -68,7 +68,7 @@ def _resolve(words: list[str]) -> tuple[list[str], set[str], list[str]]:
 
 
 def _first_word(command: TyperGroup, words: list[str]) -> int | None:
-    """Where the first word stands that is neither an option nor an option's value."""
+    """Return the index of the first word that is neither an option nor an option's value."""
     taking = {
         name for parameter in command.params if not getattr(parameter, "is_flag", True) for name in parameter.opts
     }
@@ -200,7 +200,7 @@ def test_every_path_that_a_document_names_exists() -> None:
 def test_every_file_of_the_contributors_table_exists() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("|") and "`app/" in line]
-    assert len(rows) >= 20, "questions that a newcomer asks"
+    assert len(rows) >= 20, "the table covers too few questions"
     for row in rows:
         folder = ROOT
         for path in re.findall(r"`([\w./-]+\.py)`", row):

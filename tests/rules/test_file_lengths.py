@@ -1,4 +1,4 @@
-"""A file that grows past its limit holds two things."""
+"""A file that exceeds its length limit has two responsibilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What never gets into the tree."""
+"""Content that must never enter the tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / "ops" / "locks").glob("*.txt"))
 
-# split, so that this file doesn't find itself
+# split, so that this file doesn't match itself
 UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImplemented" + "Error")
 INDEX = re.compile("index" + "-url|trusted" + "-host|files[.]python" + "hosted|pypi[.]org/" + "simple")
 SQL = re.compile(
@@ -23,7 +23,7 @@ SQL = re.compile(
 
 
 def lines(*folders: str) -> Iterator[tuple[str, str]]:
-    """Every line of the Python files in the folders, with its place."""
+    """Yield every line of the Python files in the folders, with its location."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for number, line in enumerate(path.read_text().splitlines(), start=1):
@@ -31,9 +31,9 @@ def lines(*folders: str) -> Iterator[tuple[str, str]]:
 
 
 def tracked() -> list[Path]:
-    """The files that git holds, or all that it would, where there is a repository."""
+    """Return the files that git tracks or would track, if there is a repository."""
     done = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - whichever git there is
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git from PATH
         cwd=ROOT,
         capture_output=True,
         text=True,

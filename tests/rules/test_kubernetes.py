@@ -1,4 +1,4 @@
-"""Kubernetes' manifests: what the checks find, that our own pass, and that each lane has what it needs."""
+"""Kubernetes manifests: what the checks detect, that our own pass, and that each lane has its settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRITTEN = manifests()
 
 
 def changed(before: str, after: str, *, file: str) -> Files:
-    """Our manifests, with every `before` in one of them, as JSON, made an `after`."""
+    """Return our manifests with every `before` in the JSON of one file replaced by `after`."""
     files = copy.deepcopy(WRITTEN)
     text = json.dumps(files[file])
     assert before in text

@@ -1,4 +1,4 @@
-"""Lists of labels are those of what they name."""
+"""Label values declared for metrics match the names in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each queue has one lane, each task one queue, and the schedule names only tasks that exist."""
+"""Each queue has one lane, each task one queue, and the schedule names only existing tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.schedule import SAFETY_NETS, beat_entries
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# in a process of its own: the application takes its broker's address when it is imported
+# in a separate process: the application reads its broker's address at import time
 REGISTERED = """
 import json
 from workers.celery_app import celery
@@ -29,7 +29,7 @@ print(json.dumps({"tasks": tasks, "queues": [q.name for q in celery.conf.task_qu
 
 
 class Application(msgspec.Struct):
-    """What the workers' Celery application knows."""
+    """Queues, tasks and schedule of the workers' Celery application."""
 
     tasks: dict[str, str]
     queues: list[str]
@@ -81,7 +81,7 @@ def test_a_safety_net_expires_before_the_next() -> None:
 
 
 def test_no_task_can_outlive_the_visibility_timeout(celery: Application) -> None:
-    assert 0 < celery.limit < celery.visibility, "a task that runs longer is started a second time"
+    assert 0 < celery.limit < celery.visibility, "a task that runs longer would be delivered again"
 
 
 def test_workers_read_json_alone(celery: Application) -> None:

@@ -1,4 +1,4 @@
-"""The runbook has a heading for every alert and every reason of a dead letter, and none for what isn't there."""
+"""The runbook has a heading for every alert and every dead-letter reason, and no obsolete ones."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests import documents
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ops" / "runbook.md").read_text()
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"
-# Who writes dead letters; somebody else's reasons would have to be added below.
+# Modules that write dead letters; add any other module whose reasons must be covered.
 WRITERS = {"dead_letters.py", "enrichment.py", "ingest.py", "rate.py", "reembed.py"}
 
 
 def headings(part: str) -> list[str]:
-    """The headings below one of the page's parts."""
+    """Return the headings within one part of the page."""
     [found] = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", TEXT, flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"^### (.*)$", found, flags=re.MULTILINE)
 
 
 def phrases() -> Iterator[str]:
-    """Fixed reasons in the code: what is raised of malformed entries, and what is bound to the name `reason`."""
+    """Yield fixed reasons in the code: arguments of `Malformed`, and constants assigned to `reason`."""
     for path in [ROOT / "app" / "domain" / "ingest" / "envelope.py", *(ROOT / "app" / "services").rglob("*.py")]:
         if path.name not in {*WRITERS, "envelope.py"}:
             continue
@@ -42,7 +42,7 @@ def phrases() -> Iterator[str]:
 
 def test_each_reason_of_a_dead_letter_has_a_heading() -> None:
     by_models = {each.value for each in Reason if ProviderFailed(each).treatment.verdict is Verdict.DEAD_LETTER}
-    of_bodies = {"Unreadable", "Invalid"}  # by the names of the errors, when an entry is read
+    of_bodies = {"Unreadable", "Invalid"}  # class names of the errors raised when an entry is decoded
     expected = {KILLED, *phrases(), *by_models, *of_bodies}
     assert len(expected) == 9
     assert {each.strip("`") for each in headings("Dead letters") if each.startswith("`")} == expected

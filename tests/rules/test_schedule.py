@@ -1,4 +1,4 @@
-"""What the schedule names can be run: one wrong name would stop the tick for every tenant."""
+"""Every name in the schedule can be run: a wrong one would stop the tick for all tenants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts with a known salience are what their guide says: enough of them, varied, and two halves alike."""
+"""The labelled texts are as their guide says: numerous, varied, and split into two similar halves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABELLED_NEEDS = {"id", "text", "kind", *CRITERIA, "half"}
 LABELLED_MAY = {"speaker", "thread", "note"}
 HOSTILE_NEEDS = {"id", "text", "twin", "way", "wants"}
 BANDS = (0.0, 0.35, 0.55, 1.01)
-"""Low, middling, high: from one bound to below the next."""
+"""Bounds of the low, middle and high band, each including its lower bound."""
 
 # words that are common in one of these languages and rare in the others
 WORDS = {
@@ -51,12 +51,12 @@ def salience(item: dict[str, Any]) -> float:
 
 
 def shares(items: list[dict[str, Any]]) -> list[float]:
-    """The part of the items in each band."""
+    """Return the fraction of items in each band."""
     return [sum(low <= salience(item) < high for item in items) / len(items) for low, high in pairwise(BANDS)]
 
 
 def language(text: str) -> str:
-    """The language by its commonest words; English where none of the others has more."""
+    """Guess the language from its commonest words; English unless another language has more."""
     if KANA.search(text):
         return "Japanese"
     words = Counter(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower()))

@@ -1,4 +1,4 @@
-"""The rules of salience: what raises a criterion, what doesn't, and how well they rank the labelled texts."""
+"""The rules of salience: what raises a criterion, what doesn't, and their rank correlation with the labelled texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.domain.salience import Criteria, Evidence, Judgement, judge, salience
 HERE = Path(__file__).parent
 CRITERIA = Criteria._fields
 SHIFT_UP = 0.10
-"""How much a hostile text may gain on its harmless twin."""
+"""Largest allowed gain of a hostile text over its harmless twin."""
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def judged(text: str, **known: Any) -> Judgement:
 
 
 def ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Places in order, equal values sharing the mean of theirs."""
+    """Return ranks, with ties sharing their mean rank."""
     _, place, count = np.unique(values.round(9), return_inverse=True, return_counts=True)
     last = count.cumsum()
     shared: np.ndarray[Any, np.dtype[np.float64]] = ((last - count + last - 1) / 2)[place]
@@ -44,7 +44,7 @@ def ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.d
 
 
 def rank_correlations(items: list[dict[str, Any]], *, with_kind: bool) -> dict[str, float]:
-    """Spearman's, of each criterion and of the sum, between the rules and the labels."""
+    """Return Spearman's correlation between rules and labels, for each criterion and the sum."""
     evidence = [Evidence(item["text"], item.get("speaker"), item["kind"] if with_kind else None) for item in items]
     ours = np.array([judgement.criteria for judgement in judge(evidence)])
     theirs = np.array([[float(item[name]) for name in CRITERIA] for item in items])
@@ -53,7 +53,7 @@ def rank_correlations(items: list[dict[str, Any]], *, with_kind: bool) -> dict[s
     return {name: float(np.corrcoef(ranks(a), ranks(b))[0, 1]) for name, (a, b) in columns.items()}
 
 
-# --- stories ---
+# --- Stories ---
 
 
 def test_a_death_in_the_family_weighs_more_than_lunch() -> None:
@@ -194,7 +194,7 @@ def test_a_near_copy_and_worn_words_are_not_new() -> None:
     assert new == judged(text)
 
 
-# --- kinds, entities, uncertainty ---
+# --- Kinds, entities, uncertainty ---
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_the_rules_cannot_read_is_uncertain() -> None:
         assert judged(text).uncertainty > known
 
 
-# --- any text ---
+# --- Any text ---
 
 
 @given(
@@ -276,11 +276,11 @@ def test_the_longest_text_is_judged_soon(part: str) -> None:
     text = (part * 32_768)[:32_768]
     began = time.process_time()
     assert 0 <= judged(text).salience <= 1
-    # A hundredth of it is usual; a pattern that goes back over what it has read takes many seconds.
+    # A hundredth of this is typical; a backtracking pattern takes many seconds.
     assert time.process_time() - began < 2
 
 
-# --- claims of importance ---
+# --- Claims of importance ---
 
 
 @pytest.mark.parametrize("speaker", [None, "user"])
@@ -307,7 +307,7 @@ def test_a_claim_added_to_a_text_adds_next_to_nothing(claim: str) -> None:
     assert judged(f"{text} {claim}").salience <= judged(text).salience + 0.05
 
 
-# --- against the labels ---
+# --- Against the labels ---
 
 
 @pytest.mark.parametrize(
@@ -330,10 +330,10 @@ def test_the_rules_rank_the_texts_they_were_built_on(with_kind: bool, floors: di
     ],
 )
 def test_the_rules_rank_the_texts_they_have_never_seen(with_kind: bool, floors: dict[str, float]) -> None:
-    # scored once, when the rules were done: .761 .760 .765 .835, sum .836; with kinds .779 .754 .771 .838, sum .832;
-    # and again when they had learnt what lasts and what is over tomorrow, of which the
-    # guide's calm private facts are few: .762 .748 .761 .822, sum .834; with kinds .778 .747 .768 .825, sum .829.
-    # Nobody may look at these texts to raise it: who changes the rules for another reason sets the new floor
+    # Scored once, when the rules were done: .761 .760 .765 .835, sum .836; with kinds .779 .754 .771 .838, sum .832;
+    # and again after adding durable and short-lived content, of which the guide's calm
+    # private facts have little: .762 .748 .761 .822, sum .834; with kinds .778 .747 .768 .825, sum .829.
+    # Don't tune the rules on these texts: a change made for another reason sets the new floor.
     reached = rank_correlations(half("check"), with_kind=with_kind)
     assert {name: value for name, value in reached.items() if value < floors[name]} == {}
 
@@ -344,7 +344,7 @@ def test_the_rank_correlation_is_spearman_s() -> None:
     assert math.isclose(np.corrcoef(ranks(np.array([1.0, 2, 3])), ranks(np.array([1.0, 9, 4])))[0, 1], 0.5)
 
 
-# --- what lasts ---
+# --- Durable content ---
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_how_somebody_lives_weighs_more_than_what_is_over_tomorrow(lasts: str, o
 
 
 def test_the_rules_are_on_the_scale_of_the_labels() -> None:
-    """So a threshold means the same whether rules or a model rate: no curve is needed between them."""
+    """A threshold therefore means the same whether rules or a model rate, without a curve between them."""
     items = half("dev")
     ours = [each.salience for each in judge([Evidence(i["text"], i.get("speaker"), i["kind"]) for i in items])]
     theirs = [sum(item[name] for name in CRITERIA) / 40 for item in items]

@@ -1,4 +1,4 @@
-"""What others put on the broker: a worker reads JSON, and nothing else is ever loaded."""
+"""Hostile messages on the broker: a worker reads only JSON and deserialises nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUE = "ebbing:{s0}:celery:ingest"
 
 
 class Bomb:
-    """Makes a file when it is unpickled."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class Bomb:
 
 
 def message(content_type: str, body: bytes) -> str:
-    """A message as Celery puts it into a queue, with a body of any kind."""
+    """Build a Celery queue message with an arbitrary body."""
     delivery = {"exchange": "ingest", "routing_key": "ingest"}
     return json.dumps(
         {
@@ -66,7 +66,7 @@ def test_pickle_and_yaml_are_never_loaded_and_the_worker_goes_on(service: Servic
     log = tmp_path / "worker.log"
 
     def is_stored() -> bool:
-        """Send another nudge once the queue is empty, as beat does: a nudge expires while a slow worker starts."""
+        """Send another nudge once the queue is empty, as beat does: nudges can expire while a slow worker starts."""
         if not service.redis.llen(QUEUE):
             queues.enqueue(queues.DRAIN)
         return bool(service.texts(tenant.tenant_id))
@@ -89,7 +89,7 @@ def test_pickle_and_yaml_are_never_loaded_and_the_worker_goes_on(service: Servic
 
 
 def test_a_bomb_would_go_off_where_pickle_is_loaded(tmp_path: Path) -> None:
-    """Else the test above proved nothing."""
+    """Otherwise the test above would prove nothing."""
     trap = tmp_path / "loaded"
     pickle.loads(pickle.dumps(Bomb(trap))).close()  # noqa: S301 - our own
     assert trap.exists()

@@ -1,4 +1,4 @@
-"""Functions that run with the rights of another role: each for the transaction's own tenant alone."""
+"""Functions that run with another role's rights work only for the transaction's own tenant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN: dict[str, Any] = {"wanted": "'common'", "lexemes": ["'common'"], "scores"
 
 
 def matching(tenant: UUID | None, **given: object) -> set[UUID]:
-    """What the function gives in a tenant's transaction, or in none."""
+    """Call the function in a tenant's transaction, or in one without a tenant, and return the ids."""
     with database.shared() if tenant is None else database.tenant(tenant) as tx:
         return set(tx.execute(MATCHING, GIVEN | given).scalars())
 

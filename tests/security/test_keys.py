@@ -1,4 +1,4 @@
-"""Keys at rest and in use: never stored, refused at once, revoked within seconds, all without a difference to see."""
+"""API keys at rest and in use: never stored, refused immediately, revoked within seconds; refusals are identical."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVOKED_WITHIN_SECONDS = 5
 
 
 class Clock:
-    """The clock by which the API knows how old what it has looked up is; it stands still."""
+    """A stopped clock for the API's key cache."""
 
     now = 1000.0
 
@@ -45,9 +45,9 @@ def api(service: Service) -> Iterator[Api]:
 
 
 def dump(service: Service) -> str:
-    """Every value of every table, as text."""
+    """Return every value of every table as text."""
     tables = service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-    statements = [f"SELECT t::text FROM {table} AS t" for (table,) in tables]  # noqa: S608 - names of the catalogue
+    statements = [f"SELECT t::text FROM {table} AS t" for (table,) in tables]  # noqa: S608 - names from the catalogue
     return "\n".join(str(row) for statement in statements for row in service.rows(statement))
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_id_and_a_wrong_secret_look_alike(api: Api, monkeypatch: pyte
     assert [answer.status_code for answer in answers] == [401, 401]
     first, second = ({**answer.json(), "request_id": ""} for answer in answers)
     assert first == second
-    assert len(compared) == 2, "both are compared"
+    assert len(compared) == 2, "an unknown id takes as many comparisons"
 
 
 def test_digests_are_compared_in_constant_time() -> None:

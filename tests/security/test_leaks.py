@@ -1,4 +1,4 @@
-"""A canary through every way in: it comes out in no log, no metric, no message, and no answer but its own."""
+"""A canary sent through every interface appears in no log, metric or message, and only in its own responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_SECONDS, until
 ROOT = Path(__file__).resolve().parents[2]
 CANARY = "canary-6a1f"
 
-# The work of all lanes in one process, that logs as a worker does; what fails is the memory's own fault.
+# Process the work of all lanes in one process that logs as a worker does; failures are caused by the memory.
 WORK = """
 import logging, sys
 from app import logs
@@ -56,7 +56,7 @@ except ValueError:
 print("all done", file=sys.stderr)
 """
 
-# The API with a route and a door that fail with the memory in their message.
+# The API with a route and a door that raise errors containing the memory.
 BROKEN = """
 import sys
 from app.clients.redis.stream import Door
@@ -74,7 +74,7 @@ main()
 
 @pytest.fixture
 def server(service: Service, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """URL and log of an API process whose edits fail with a message that has the canary in it."""
+    """URL and log of an API process whose edits fail with a message that contains the canary."""
     [port] = free_ports(1)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("EBBING_TEST_")}
     log = tmp_path / "api.log"
@@ -107,7 +107,7 @@ def server(service: Service, tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def knock(url: str, tenant: Tenant) -> list[httpx.Response]:
-    """Requests with the canary in every place, good and bad."""
+    """Send valid and invalid requests with the canary in every place."""
     full = {
         "text": f"{CANARY} text",
         **{name: f"{CANARY} {name}" for name in ("subject", "thread", "speaker", "external_id")},

@@ -1,4 +1,4 @@
-"""Tenants are kept apart by the database itself: policies, roles, grants, and any order of two tenants' work."""
+"""The database itself separates tenants: policies, roles, grants, and interleaved transactions of two tenants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from app.store.core import database
 from tests.service import Service
 
-# Ids, times and numbers, no content: any worker may look for work here.
+# Ids, times and numbers without content: any worker may look for work in these tables.
 SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
     *("rating_turns", "usage", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
@@ -26,8 +26,8 @@ DRAIN_MAY = {
     "memories": {"INSERT"},
     "memory_state": {"INSERT"},
     "dead_letters": {"SELECT", "INSERT"},  # one column, see below
-    "scores": {"SELECT"},  # likewise
-    "self_test_runs": {"SELECT"},  # numbers alone
+    "scores": {"SELECT"},  # one column, see below
+    "self_test_runs": {"SELECT"},  # numbers only
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
     "erasures": {"SELECT"},
@@ -38,13 +38,13 @@ DRAIN_MAY = {
 
 
 def named(schema: str, table: str) -> str:
-    """A table's name, with its schema where that is the key store's."""
+    """Return the SQL for a table's name, with its schema for the key store."""
     return f"CASE {schema} WHEN 'public' THEN {table} ELSE {schema} || '.' || {table} END"
 
 
 @pytest.fixture
 def guarded(service: Service) -> list[str]:
-    """The tables that hold rows of tenants."""
+    """Names of the tables that hold tenants' rows."""
     found = service.rows(
         f"SELECT {named('table_schema', 'table_name')} FROM information_schema.columns "  # noqa: S608 - constants
         "WHERE table_schema IN ('public', 'ebbing_keys') AND column_name = 'tenant_id' "
@@ -117,7 +117,7 @@ def test_the_service_owns_nothing(service: Service) -> None:
 
 
 def grants(service: Service, role: str) -> dict[str, set[str]]:
-    """What a role may do with each table, its columns' grants included."""
+    """Return the privileges of a role by table, column grants included."""
     table = named("table_schema", "table_name")
     found = service.rows(
         f"SELECT {table}, privilege_type FROM information_schema.table_privileges "  # noqa: S608 - constants
@@ -169,7 +169,7 @@ ROW = {
     "memory_id": "00000000-0000-0000-0000-000000000002",
 }
 
-# Tables that a memory comes into by what happens to it later.
+# Tables that get rows for a memory after it was stored.
 HISTORY = (
     ("memory_events", "at, kind", "now(), 'use'"),
     ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
@@ -188,7 +188,7 @@ HISTORY = (
     ),
 )
 
-# What belongs to no memory alone.
+# Tables whose rows don't belong to one memory.
 OTHERS = (
     (
         "merges",
@@ -272,7 +272,7 @@ def filled(service: Service) -> Service:
 
 def test_without_a_tenant_there_are_no_rows(filled: Service, guarded: list[str]) -> None:
     for table in guarded:
-        rows = f"SELECT count(*) FROM {table}"  # noqa: S608 - a name out of the catalogue
+        rows = f"SELECT count(*) FROM {table}"  # noqa: S608 - a name from the catalogue
         assert filled.one(rows) > 0, f"the test puts nothing into {table}"
         with database.shared() as tx:
             assert tx.execute(text(rows)).scalar() == 0, table

@@ -1,4 +1,4 @@
-"""Baselines: each night they keep as many memories as they may, and what is dropped doesn't come back."""
+"""The baselines retain as many memories each night as allowed, and dropped memories don't return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a year's last day says of a way of forgetting."""
+"""Metrics of a forgetting policy on a year's last day."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_out_of_reach_doesn_t_count_there() -> None:
     found = measures(YEAR, 0, {}, [[], [3], [2]], [[1], [], []], {0, 1})
     assert (found.found_in_reach, found.found_in_all_tiers) == (0.5, 1)
     assert found.wrongly_deleted == 1
-    assert answered(YEAR, [[0], [3], []]) == {1}, "what no longer holds is no answer"
+    assert answered(YEAR, [[0], [3], []]) == {1}, "an outdated fact is no answer"
 
 
 @pytest.mark.parametrize(("hits", "outdated"), [([0, 1], 1.0), ([1, 0], 0.0), ([1], 0.0)])

@@ -1,4 +1,4 @@
-"""A short year in the real database, and the tenants that live through it."""
+"""A short simulated year in the real database, for each of its tenants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quick(service: Service) -> Service:
 
 
 def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty-eight days pass and no model is asked, though there is one in the settings."""
+    """Twenty-eight days pass without any call to a model, although one is configured."""
     monkeypatch.setattr(simulation, "RANKED", 20)
     year = generate(60, 28, seed=5)
     told: list[float] = []
@@ -38,7 +38,7 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     assert own.sizes[0] == 0
     assert own.measures.active_set <= own.sizes[-1] < found.keep_all.measures.active_set == 60
     assert all(one.measures.active_set <= own.sizes[-1] + 60 // 28 + 4 for one in others)
-    assert own.measures.kept == 1, "nothing is deleted before its ninetieth day"
+    assert own.measures.kept == 1, "no memory is deleted within ninety days"
     tenant_id = found.tenants["spec"]
     rows = quick.rows(
         "SELECT created_at FROM memories WHERE tenant_id = %s AND made_by = 'caller' ORDER BY created_at", tenant_id
@@ -56,7 +56,7 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
-    """All but one of what is said about boats becomes one text, which tells of Ghent and not of each colour."""
+    """All but one of the statements about boats become one text, which mentions Ghent but not each colour."""
     boats = ["The boat of Ghent lies in the harbour and waits there for 40 sailors, and for rain"]
     boats += [f"The {colour} boat lies in the harbour and waits for rain" for colour in ("red", "blue", "old", "new")]
     said = [Said(1, "Ann", text, place if place < 2 else None) for place, text in enumerate(boats)]
@@ -105,7 +105,7 @@ def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(serv
 
 
 def test_labels_don_t_leak(service: Service) -> None:
-    """What the service is told of a memory is what anybody would have heard."""
+    """The service receives only what a listener would have heard, none of the labels."""
     year = generate(50, 28, seed=5)
     found = Simulation(year)
     rows = service.rows(

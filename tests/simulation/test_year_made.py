@@ -1,4 +1,4 @@
-"""The simulated year: what matters is labelled, asked for in other words, and made again by the same seed."""
+"""The simulated year: important facts are labelled, queries rephrase them, and a seed reproduces everything."""
 
 from __future__ import annotations
 

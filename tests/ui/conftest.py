@@ -1,4 +1,4 @@
-"""The whole service with something in it, and a browser that looks at its pages: `make test-ui`."""
+"""Fixtures: the whole service with content, and a browser that opens its pages (`make test-ui`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WIDTHS = {"desk": 1200, "phone": 390}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Only with `--ui`: the browser's driver isn't among what the other tests need."""
+    """Collect only with `--ui`, since the browser's driver isn't among the other tests' dependencies."""
     return None if config.getoption("ui") else True
 
 
 @pytest.fixture(scope="session")
 def household(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """The service, run as `ebbing run` does it, with a tenant that has something of everything."""
+    """The service, run as by `ebbing run`, with a tenant that has content on every page."""
     from tests.faults.household import Household  # noqa: PLC0415 - see above
     from tests.ui.content import fill  # noqa: PLC0415
 
@@ -37,7 +37,7 @@ def household(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
     """Chromium."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only there after `make test-ui` has installed it
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - installed by `make test-ui`
 
     with sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=os.environ["EBBING_TEST_BROWSER"], args=["--no-sandbox"])
@@ -47,7 +47,7 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture
 def look(household: object, browser: object) -> Iterator[Callable[..., Look]]:
-    """Opens a page of the browser, logged in; at the end, it must have had nothing to complain of."""
+    """Function that opens a logged-in browser page; the teardown checks that the browser reported no problems."""
     opened: list[Look] = []
 
     def at(theme: str = "light", width: str = "desk") -> Look:

@@ -1,4 +1,4 @@
-"""Something of everything, so that no page is empty: memories, a night, merges, letters, requests, holds."""
+"""Content for every page: memories, a night, merges, dead letters, privacy requests, holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ABOUT: Final = (
 
 
 def fill(household: Household) -> None:
-    """Put it in, through the API where there is a way, and wait until it is stored."""
+    """Create the content, through the API where possible, and wait until it is stored."""
     key = (household.home / "api-key").read_text().strip()
     with httpx.Client(
         base_url=household.url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS, trust_env=False
@@ -36,7 +36,7 @@ def fill(household: Household) -> None:
 
 
 def send(http: httpx.Client) -> None:
-    """All of it."""
+    """Send all the content that the API accepts."""
     said = [
         {"text": text, "subject": PEOPLE[place % 2], "thread": SCRIPT, "tags": [SCRIPT], "metadata": {"x": SCRIPT}}
         for place, text in enumerate(ABOUT)
@@ -58,7 +58,7 @@ def send(http: httpx.Client) -> None:
 
 
 def letter(household: Household) -> None:
-    """Two dead letters, of the only tenant."""
+    """Insert two dead letters for the only tenant."""
     with psycopg.connect(household.books().database_url, autocommit=True) as tx:
         tx.execute(
             "INSERT INTO dead_letters (tenant_id, letter_id, stage, reason, attempts, memories, memory_ids) "
@@ -68,6 +68,6 @@ def letter(household: Household) -> None:
 
 
 def ok(answer: httpx.Response) -> Any:
-    """What was answered, which must be of success."""
+    """Return the body of a response, which must be a success."""
     assert answer.is_success, answer.text
     return answer.json()

@@ -1,4 +1,4 @@
-"""A page of the browser: logged in, and with an ear for everything that it complains of."""
+"""A logged-in browser page that records every problem the browser reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ document.addEventListener("securitypolicyviolation", function (event) {
 
 
 class Look:
-    """Somebody with a browser and a key of every scope."""
+    """A visitor with a browser and a key of every scope."""
 
     def __init__(self, household: Any, browser: Any, theme: str, width: int) -> None:
         """Log in."""
@@ -46,17 +46,17 @@ class Look:
         dialog.dismiss()
 
     def go(self, path: str) -> None:
-        """To a page, by its path below /ops."""
+        """Open a page by its path below /ops."""
         self.page.goto(f"{self.url}{path}")
         self.page.wait_for_load_state("load")
         self.page.wait_for_timeout(150)
 
     def menu(self) -> list[str]:
-        """Paths of the pages in the menu, below /ops."""
+        """Return the paths of the pages in the menu, below /ops."""
         return self._paths("nav a")
 
     def links(self) -> list[str]:
-        """Paths of all pages that this one leads to, below /ops, files left out."""
+        """Return the paths below /ops of all pages that this one links to, except files."""
         return [path for path in self._paths("main a") if "/static/" not in path and "/file" not in path]
 
     def _paths(self, selector: str) -> list[str]:
@@ -66,32 +66,32 @@ class Look:
         return list(dict.fromkeys(path or "/" for path in paths))
 
     def picture(self, name: str) -> Path:
-        """Take one of the whole page."""
+        """Take a screenshot of the whole page."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         place = PICTURES / f"{re.sub(r'[^a-z]+', '-', name).strip('-') or 'now'}-{self._name}.png"
         self.page.screenshot(path=place, full_page=True)
         return place
 
     def too_wide(self) -> int:
-        """How many pixels the page is wider than the screen."""
+        """Return by how many pixels the page is wider than the screen."""
         width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 
     def barriers(self) -> list[str]:
-        """What axe-core finds on the page."""
-        from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - only there after `make test-ui`
+        """Return the violations that axe-core finds on the page."""
+        from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - installed by `make test-ui`
 
         found = Axe().run(self.page).response["violations"]
         return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
 
     def says(self, words: str) -> None:
-        """Wait until the page shows these words."""
+        """Wait until the page shows this text."""
         self.page.get_by_text(words).first.wait_for()
 
     def says_no_more(self, words: str) -> None:
-        """Wait until the page doesn't show these words."""
+        """Wait until the page no longer shows this text."""
         self.page.get_by_text(words).first.wait_for(state="detached")
 
     def close(self) -> None:
-        """Close it."""
+        """Close the page."""
         self._context.close()

@@ -1,4 +1,4 @@
-"""Every page, in both themes and at phone width: no complaint of the browser's, nothing in a reader's way."""
+"""Every page in both themes and at phone width: no browser errors, no accessibility violations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_page_can_be_used_by_everybody(household: Any, look: Callable[...,
     waiting = [*eye.menu(), *eye.links()]
     while waiting and len(seen) < MOST_PAGES:
         path = waiting.pop(0)
-        kind = path.partition("?")[0].rpartition("/")[0] if path.count("-") >= 4 else path  # one page of a kind
+        kind = path.partition("?")[0].rpartition("/")[0] if path.count("-") >= 4 else path  # one page of each kind
         if kind in seen:
             continue
         eye.go(path)
@@ -65,7 +65,7 @@ def test_a_long_name_leaves_room_for_what_stands_beside_it(look: Callable[..., L
     eye.go("/tenants")
     row = eye.page.locator("tr", has_text="WWWW").bounding_box()
     button = eye.page.get_by_role("button", name="View").bounding_box()
-    assert row["height"] < 500  # wrapped, and not a letter a line
+    assert row["height"] < 500  # wrapped, but not one letter per line
     if width == "desk":
         assert button["x"] + button["width"] <= WIDTHS[width]
 
@@ -99,7 +99,7 @@ def test_the_theme_is_kept(look: Callable[..., Look]) -> None:
 
 
 def test_every_action_asks_and_says_what_it_did(household: Any, look: Callable[..., Look]) -> None:
-    """Each kind of form on the pages of the menu is sent once, with a reason."""
+    """Each kind of form on the menu's pages is submitted once, with a reason."""
     letter(household)
     eye = look()
     done: set[str] = set()
@@ -117,23 +117,23 @@ def test_every_action_asks_and_says_what_it_did(household: Any, look: Callable[.
                 break
             place, kind = left[0]
             done.add(kind)
-            if kind.endswith("/file"):  # it is saved, and the page stays
+            if kind.endswith("/file"):  # the browser saves a file and stays on the page
                 with eye.page.expect_download() as saved:
                     act(eye, forms.nth(place))
                 assert saved.value.suggested_filename.endswith(".zip")
                 continue
             act(eye, forms.nth(place))
-            eye.page.locator(".done").wait_for()  # just one
+            eye.page.locator(".done").wait_for()  # exactly one
     assert "/ops/schedule/night/run" in done
 
 
 def kind_of(action: str) -> str:
-    """What a form does, whatever it does it to."""
+    """Return the action of a form, regardless of its target."""
     return "/".join(part for part in action.split("/") if part.count("-") < 4)
 
 
 def act(eye: Look, form: Any) -> None:
-    """Open a form, fill in what it needs, and send it."""
+    """Open a form, fill in its required fields, and submit it."""
     form.locator("xpath=ancestor::details[1]").locator("summary").first.click()
     for field in form.locator("input[required], textarea[required]").all():
         if not field.input_value():

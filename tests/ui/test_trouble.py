@@ -1,4 +1,4 @@
-"""The first page names what is broken, and drops the finding once it works again."""
+"""The overview page names a failing component and removes the finding once it works again."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_a_store_that_is_away_is_said(household: Any, look: Callable[..., Look])
             eye.says(words)
             eye.picture(f"{target}-away")
         eye.says_no_more(words)
-        eye.complaints.clear()  # answers of 503 while it was away
+        eye.complaints.clear()  # 503 responses during the outage
 
 
 @contextmanager
 def held_still(household: Any, target: str) -> Iterator[None]:
-    """Processes that run, but do nothing."""
+    """Suspend processes with SIGSTOP during the block."""
     main = household.pid(target)
     pids = [main, *family.descendants(main)]
     for pid in pids:
@@ -59,7 +59,7 @@ def held_still(household: Any, target: str) -> Iterator[None]:
 
 @contextmanager
 def gone(household: Any, target: str) -> Iterator[None]:
-    """A process that is dead, while nobody starts it again."""
+    """Kill a process and keep the supervisor from restarting it during the block."""
     supervisor = household.supervisor.pid
     os.kill(supervisor, signal.SIGSTOP)
     try:

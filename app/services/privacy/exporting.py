@@ -150,7 +150,9 @@ def _undo_overwritten(tx: database.Transaction, tenant_id: UUID, export: Export,
     """Set the progress back to before the parts that this worker has overwritten, so that they are written again."""
     kept = len(export.parts)
     if len(now.parts) > kept and now.parts[:kept] == export.parts:
-        rows.record_progress(tx, tenant_id, export.export_id, place=export.place, parts=export.parts, counts=export.counts)
+        rows.record_progress(
+            tx, tenant_id, export.export_id, place=export.place, parts=export.parts, counts=export.counts
+        )
 
 
 def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> None:

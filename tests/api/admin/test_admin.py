@@ -1,4 +1,4 @@
-"""`/v1/admin`: tenants and keys, over HTTP."""
+"""`/v1/admin`: managing tenants and keys over HTTP."""
 
 from __future__ import annotations
 

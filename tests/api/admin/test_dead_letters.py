@@ -1,4 +1,4 @@
-"""`/v1/admin/dead-letters`: metadata alone, for the own tenant, or for any with the scope `admin`."""
+"""`/v1/admin/dead-letters` returns metadata only: the caller's own letters, or any tenant's with the scope `admin`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = {
 
 
 def poison(api: Api, tenant: Tenant | None = None) -> str:
-    """The id of a new letter of an entry that isn't JSON."""
+    """Create a dead letter from an entry that isn't JSON, and return its id."""
     tenant_id = (tenant or api.tenant).tenant_id
     api.service.post(tenant_id, f"no JSON: {SECRET}".encode())
     ingest.drain()
@@ -170,7 +170,7 @@ def test_another_tenants_letters_need_the_scope_admin(api: Api) -> None:
         assert api.get(path, **named).status_code == 403
         assert api.get(path, key=api.admin.key, **named).status_code == 200
     assert listed(api, tenant_id=str(api.tenant.tenant_id)) == []
-    assert api.get(PATH, key=api.admin.key).json()["dead_letters"] == [], "the own tenant's, where none is named"
+    assert api.get(PATH, key=api.admin.key).json()["dead_letters"] == [], "the caller's own tenant is the default"
     for path, given in (
         (f"{PATH}/{letter_id}/discard", {"json": {"reason": "x"}}),
         (f"{PATH}/replay", {"json": {"reason": "Unreadable"}}),

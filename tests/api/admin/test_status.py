@@ -1,4 +1,4 @@
-"""Liveness, readiness, metrics, numbers; and the shape of problems on paths that don't exist."""
+"""Liveness, readiness, metrics and stats, and problem responses for unknown paths."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_known_key_is_trusted_while_postgresql_is_away(api: Api) -> None:
 
 
 def families(api: Api) -> dict[str, dict[tuple[str, ...], float]]:
-    """Samples by the name and then by the values of their labels."""
+    """Return samples by metric name and then by label values."""
     answer = api.get("/metrics", key=None)
     assert answer.headers["content-type"].startswith("text/plain")
     return {
@@ -99,7 +99,7 @@ def test_every_metric_is_there_from_the_first_scrape_on(api: Api) -> None:
     assert found["ebbing_lane_oldest_age_seconds"].keys() == found["ebbing_lane_depth"].keys()
     assert found["ebbing_stores_reachable"] == {(): 1}
     assert found["ebbing_privacy_open"] == dict.fromkeys(((nature,) for nature in get_args(Nature)), 0)
-    assert found["ebbing_privacy_min_days_left"] == {(): inf}, "an alert of less than 7 stays quiet"
+    assert found["ebbing_privacy_min_days_left"] == {(): inf}, "infinity doesn't trigger the alert below 7 days"
     for name in ("ebbing_erasure_residual_rows", "ebbing_erasure_rewrites_late"):
         assert found[name] == {(): 0}
 
@@ -169,7 +169,7 @@ def test_the_numbers_of_a_tenant_have_the_promised_shape(api: Api) -> None:
     assert found["silent_seconds"].keys() == {*found["lanes"], "beat"}
 
 
-# --- What isn't there ---
+# --- Unknown paths ---
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v2/memories", "/v1/memories/x/y", "/%00"])

@@ -1,4 +1,4 @@
-"""`GET /v1/usage`, over HTTP."""
+"""`GET /v1/usage` over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALL = Usage(calls=1, input_tokens=1000, cached_tokens=400, output_tokens=100)
 
 @pytest.fixture
 def limited(api: Api) -> Api:
-    """Limits of every kind, and two tenants that have spent."""
+    """The API with limits of every kind and two tenants that have used tokens."""
     api.service.configure(
         openai_base_url="http://user:secret@models.example:8443/secret/v1",
         prices='{"m": {"input": 1000}}',
@@ -89,7 +89,7 @@ def test_a_tenant_may_name_itself_but_no_other(limited: Api) -> None:
         assert "admin" in answer.json()["detail"]
         fields(answer)
     first, second = ({**answer.json(), "request_id": ""} for answer in refused)
-    assert first == second, "it tells nothing"
+    assert first == second, "the refusal reveals whether the tenant exists"
 
 
 def test_a_tenant_that_isnt_there_is_404_to_an_admin(api: Api) -> None:
@@ -99,7 +99,7 @@ def test_a_tenant_that_isnt_there_is_404_to_an_admin(api: Api) -> None:
 
 
 def states(api: Api, tenant: Tenant) -> tuple[str, str]:
-    """As the tenant and as an admin see it."""
+    """Return today's budget state as the tenant sees it and as an admin sees it."""
     as_admin = used(api, api.admin.key, tenant_id=tenant.tenant_id)
     return used(api, tenant.key)["today"]["state"], as_admin["today"]["state"]
 

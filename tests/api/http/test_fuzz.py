@@ -1,6 +1,6 @@
-"""Requests of every kind, made from the served description for each route: none breaks the service.
+"""Fuzz every route with requests generated from the served OpenAPI description: none may break the service.
 
-The requests are the same each time. For a longer search, with others:
+The requests are deterministic. For a longer search with different ones:
 `EBBING_TEST_EXAMPLES=1000 EBBING_TEST_SEED=7 make test ARGS="tests/api/http/test_fuzz.py"`.
 """
 
@@ -66,11 +66,11 @@ PATHS: Final = ["%00", "%ff%fe", "%ed%a0%80", "..%2f..", "%20", "x" * 5_000, "%F
 HEADERS: Final = ("X-Request-Id", "Traceparent", "Content-Encoding", "Content-Type", "Range", "Accept")
 HEADER_VALUES: Final = (b"", b"\t", b"x" * 8_000, b"wait=99999999999", b"wait=-1", b"\xe9", b"\0", b"a,b;c=d", b"\x7f")
 MEDIA_TYPES: Final = ("application/json", "application/x-ndjson", "text/plain", "")
-pytestmark = pytest.mark.no_cover  # thousands of requests that other tests make one of; tracing would double their time
+pytestmark = pytest.mark.no_cover  # thousands of requests to routes tested elsewhere; tracing would double the time
 
 
 class Answer(NamedTuple):
-    """What a client was told."""
+    """A response and the request line it answers."""
 
     method: str
     path: str
@@ -79,14 +79,14 @@ class Answer(NamedTuple):
 
 @dataclass
 class Witness:
-    """Notes every answer of the application that it stands before, and keeps one key from being revoked."""
+    """ASGI middleware that records every response and keeps the caller's own key from being revoked."""
 
     inner: ASGIApp
     key_id: str
     answers: list[Answer] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve and record one request."""
         start: Message = {}
         body = b""
 
@@ -101,14 +101,14 @@ class Witness:
             await self.inner(scope, receive, send)
             return
         path = scope["path"].replace(self.key_id, "nobodys")
-        # One key comes with many bodies, which would all be refused but the first.
+        # The same idempotency key comes with many bodies; all but the first would be refused as conflicts.
         headers = [pair for pair in scope["headers"] if pair != (b"idempotency-key", b"0")]
         await self.inner({**scope, "path": path, "headers": headers}, receive, note)
         response = httpx.Response(start["status"], headers=start["headers"], content=body)
         self.answers.append(Answer(scope["method"], scope["path"], response))
 
     def told(self, method: str, path: str, *statuses: int) -> list[Any]:
-        """What a route's answers of these statuses said."""
+        """Return the bodies of the route's responses with one of these statuses."""
         found = [one.response for one in self.answers if (one.method, one.path) == (method, path)]
         return [response.json() for response in found if response.status_code in statuses]
 
@@ -137,7 +137,7 @@ def test_every_request_is_answered_as_described_and_none_breaks_the_service(serv
 
 
 def fuzz(service: Service, witness: Witness, caller: Tenant) -> list[str]:
-    """Ask for everything, while the workers work. Returns what was wrong, with a command that shows it."""
+    """Send generated requests to every route while the workers run; return failures with commands to reproduce them."""
     known = send_known(service, caller)
     config = schemathesis.Config.from_dict(
         {
@@ -146,7 +146,7 @@ def fuzz(service: Service, witness: Witness, caller: Tenant) -> list[str]:
             "generation": {"max-examples": EXAMPLES, "no-shrink": True, "database": "none"},
             "dictionaries": {"known": {"values": known}},
             "parameters": {"path.memory_id": {"dictionary": "known", "probability": 0.5}},
-            # A description can't tell all: bytes, NUL characters, names that are taken.
+            # The description can't express all reasons for a refusal: bytes, NUL characters, names in use.
             "checks": {"positive_data_acceptance": {"enabled": False}},
         }
     )
@@ -162,7 +162,7 @@ def fuzz(service: Service, witness: Witness, caller: Tenant) -> list[str]:
 
 
 def send_known(service: Service, caller: Tenant) -> list[str]:
-    """Memories whose ids the requests know. One is left waiting."""
+    """Send memories whose ids the generated requests use; leave one unprocessed, and return all ids."""
     known = service.send(caller.tenant_id, "a memory", "another")
     service.work()
     return [str(memory_id) for memory_id in known + service.send(caller.tenant_id, "one that waits")]
@@ -174,7 +174,7 @@ def wrong(scenario: events.ScenarioFinished) -> list[str]:
 
 
 def check_what_is_kept(service: Service, witness: Witness) -> None:
-    """What was promised is there, and nothing else."""
+    """Check that every accepted memory is stored, and nothing else."""
     service.work()
     assert service.is_idle()
     assert service.rows("SELECT stage, reason FROM dead_letters") == []
@@ -188,7 +188,7 @@ def check_what_is_kept(service: Service, witness: Witness) -> None:
     assert service.one("SELECT count(*) FROM api_keys") == 1 + len(tenants) + len(keys)
 
 
-# --- What no description leads to ---
+# --- Requests that the description can't generate ---
 
 
 def test_a_body_that_is_no_request_is_refused_by_every_route(service: Service) -> None:
@@ -211,13 +211,13 @@ def test_a_body_that_is_no_request_is_refused_by_every_route(service: Service) -
 def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
     api.tenant = api.admin
     routes = [(method, path, path_of(api, path), operation) for method, path, operation in with_body(api)]
-    letters = reasons(api.service)  # of those that the paths name
+    letters = reasons(api.service)  # dead letters that the paths refer to
     for method, path, asked, operation in routes:
         given = TABLE[method, path][1].get("json", {})
         names, *others = properties(described(api), operation)
         for name, value in itertools.product(names, VALUES):
             ask(api, method, asked, content=json.dumps(given | {name: value}))
-            if "external_id" in names:  # such memories take another way
+            if "external_id" in names:  # memories with an external id take another code path
                 ask(api, method, asked, content=json.dumps({"external_id": "x"} | given | {name: value}))
         for name, value in itertools.product(itertools.chain(*others), VALUES):
             ask(api, method, asked, content=json.dumps({"messages": [MESSAGE], name: value}))
@@ -225,7 +225,7 @@ def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
         ask(api, "POST", "/v1/memories", content=json.dumps({"messages": [MESSAGE, MESSAGE | {name: value}]}))
     api.service.work()
     assert reasons(api.service) <= letters
-    for method, path in TABLE:  # what was taken can be shown
+    for method, path in TABLE:  # accepted values can be read back
         if method == "GET":
             ask(api, method, path_of(api, path))
 
@@ -250,7 +250,7 @@ def test_no_value_of_a_parameter_breaks_a_route(api: Api) -> None:
 
 
 def ask(api: Api, method: str, path: str, **given: Any) -> httpx.Response:
-    """The answer: no failure of ours, and a problem where it is refused."""
+    """Send a request, check that it isn't a 5xx and that a refusal is a problem response, and return the response."""
     answer = api.request(method, path, **given)
     assert answer.status_code < 500, (method, path, given, answer.text)
     if answer.status_code >= 400:
@@ -269,7 +269,7 @@ def with_body(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def properties(document: dict[str, Any], operation: dict[str, Any]) -> list[list[str]]:
-    """Names of the fields of each object that a route takes, one of many where it takes several."""
+    """Return the field names of each object schema that a route accepts."""
     shape = operation["requestBody"]["content"]["application/json"]["schema"]
     references = [one["$ref"] for one in (shape, *shape.get("anyOf", ())) if "$ref" in one]
     schemas = document["components"]["schemas"]
@@ -277,11 +277,11 @@ def properties(document: dict[str, Any], operation: dict[str, Any]) -> list[list
 
 
 def reasons(service: Service) -> set[tuple[str, str]]:
-    """Stages and reasons of all dead letters."""
+    """Return the stage and reason of all dead letters."""
     return {(stage, reason) for stage, reason in service.rows("SELECT stage, reason FROM dead_letters")}
 
 
 def rows_of_all(service: Service) -> dict[str, int]:
-    """Number of rows by table."""
+    """Count the rows of every table."""
     names = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-    return {name: service.one(f"SELECT count(*) FROM {name}") for name in names}  # noqa: S608 - the catalogue's names
+    return {name: service.one(f"SELECT count(*) FROM {name}") for name in names}  # noqa: S608 - names from the catalogue

@@ -1,4 +1,4 @@
-"""Who may read `/metrics`, and what it says of tasks, time, connections, Redis, disks and backups."""
+"""`/metrics`: who may read it, and its figures for tasks, latency, connections, Redis, disks and backups."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_short_token_is_refused_and_an_empty_one_is_none(service: Service) -> 
     assert settings().metrics_token is None
 
 
-# --- What workers count ---
+# --- Counters of the workers ---
 
 
 def test_the_time_from_accepted_to_stored_is_told_by_memory(api: Api) -> None:
@@ -93,7 +93,7 @@ def test_deliveries_tell_what_failed_and_died(api: Api) -> None:
     assert (found["ingest", "dead"], found["ingest", "done"]) == (1, 0)
 
 
-# In a process of its own: the application takes its broker's address when it is imported.
+# In a separate process, because the application reads its broker's address at import time.
 TASKS = """
 import os
 from workers.celery_app import celery
@@ -175,14 +175,14 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
     assert found["ebbing_ingest_unaccounted_requests"] == {(): 0}
     assert abs(found["ebbing_figures_timestamp_seconds"][()] - time.time()) < PATIENCE_SECONDS
     assert abs(found["ebbing_job_last_success_timestamp_seconds"]["night",] - time.time()) < PATIENCE_SECONDS, (
-        "there is none yet"
+        "a new tenant counts from its creation"
     )
 
 
 def test_what_costs_more_is_looked_at_once_a_minute(api: Api) -> None:
     figures.refresh()
     api.remember("one")
-    assert figures.refresh().provisional in {0, 1}  # a minute may just have begun
+    assert figures.refresh().provisional in {0, 1}  # a new minute may just have begun
     kept = figures.refresh(thoroughly=True)
     assert (kept.provisional, kept.memories["active"]) == (1, 1)
 
@@ -202,7 +202,7 @@ def test_figures_are_behind_row_level_security_for_everybody_else(service: Servi
 
 
 def test_processes_that_fall_silent_count_no_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    database.pool()  # the most in use is since it was last asked: other tests' threads are forgotten
+    database.pool()  # resets the high-water mark, which earlier tests' threads have raised
     with database.shared():
         connections.publish_pool_usage("embed")
     assert connections.pool_usage_by_kind()["embed"].in_use == 1
@@ -255,7 +255,7 @@ def test_redis_tells_how_full_it_is(api: Api) -> None:
 
 
 def test_a_scrape_is_quick_with_many_tenants_and_memories(api: Api) -> None:
-    """No statement of a scrape is of a tenant: two in all, however many there are."""
+    """A scrape takes two statements in all, regardless of the number of tenants and memories."""
     api.service.rows(
         "INSERT INTO tenants (tenant_id, name) SELECT gen_random_uuid(), 'many ' || n FROM generate_series(1, 500) AS n"
     )
@@ -263,7 +263,7 @@ def test_a_scrape_is_quick_with_many_tenants_and_memories(api: Api) -> None:
     seen: list[str] = []
 
     def note(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
-        assert connection.engine is own, "nobody passes by row-level security for it"
+        assert connection.engine is own, "a scrape must not bypass row-level security"
         seen.append(statement)
 
     own = database.engine("ebbing_app")

@@ -1,4 +1,4 @@
-"""What is refused names the field, its limit and its value, wherever it stood."""
+"""A refusal names the field, its limit and its value, wherever the value was in the request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_empty_body_is_called_so(api: Api, path: str) -> None:
 
 
 class Stopping:
-    """A body that begins, and never goes on."""
+    """A request body that begins and then stalls."""
 
     async def __call__(self) -> Message:
         if self.begun:
@@ -78,7 +78,7 @@ def test_nothing_keeps_a_request_that_was_refused_and_with_it_its_connection(api
         del receive
 
         def is_gone() -> bool:
-            api.run(asyncio.sleep(0))  # the loop drops its last finished task
+            api.run(asyncio.sleep(0))  # the loop drops its reference to the last finished task
             return kept() is None
 
         until(is_gone, "nothing keeps the request")

@@ -1,4 +1,4 @@
-"""Every route against every kind of caller: a route that isn't in the table fails the test."""
+"""Every route against every kind of caller; a route that is missing from the table fails the test."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ IDS = (
     *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
     *("export_id", "request_id"),
 )
-# Two memories of the caller's, once `path_of` has been asked for the path.
+# Two memories of the caller, which `path_of` creates.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
-# Method and path → the scope it needs, what to send, and the status for a caller who may.
+# Method and path → required scope, request, and the status for an authorised caller.
 TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/healthz"): (OPEN, {}, 200),
     ("GET", "/readyz"): (OPEN, {}, 200),
@@ -103,7 +103,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/self-tests"): ("read", {}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
-    # The tenant hasn't consented to the recording of searches.
+    # The tenant hasn't consented to search recording.
     ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),
     ("POST", "/v1/policy/fit"): ("maintain", {"json": {}}, 409),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
@@ -144,7 +144,7 @@ GUARDED_NAMES = [" ".join(route) for route in GUARDED]
 
 
 def path_of(api: Api, path: str) -> str:
-    """The path with ids of things that are there, of the caller's tenant."""
+    """Create the objects that the path names, for the caller's tenant, and return the path with their ids."""
     if path == "/v1/supersessions":
         name_two(api)
     made: dict[str, Callable[[Api], object]] = {
@@ -214,7 +214,7 @@ def a_hold(api: Api) -> UUID:
 
 def an_erasure(api: Api) -> UUID:
     made = erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
-    api.service.rows("UPDATE erasures SET report = '{}'")  # as if it were done, for its report's route
+    api.service.rows("UPDATE erasures SET report = '{}'")  # mark it as finished, so that its report can be fetched
     return made
 
 
@@ -255,7 +255,7 @@ _DESCRIPTION: dict[str, Any] = {}
 
 
 def described(api: Api) -> dict[str, Any]:
-    """What the service says about itself, which takes as long as all else in such a test: asked for once."""
+    """Return the OpenAPI document, cached because generating it takes as long as the rest of a test."""
     if not _DESCRIPTION:
         answer = api.get("/openapi.json", key=None)
         assert answer.status_code == 200
@@ -269,7 +269,7 @@ def test_every_route_is_in_the_table(api: Api) -> None:
 
 
 def test_no_route_is_left_out_of_the_description(api: Api) -> None:
-    # The pages under /ops have tests of their own.
+    # The pages under /ops have their own tests.
     shown = {path for _, path in TABLE} | {"/docs", "/docs/oauth2-redirect", "/openapi.json", "/ops"}
     assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
 
@@ -325,7 +325,9 @@ def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, pat
     answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
     assert answer.status_code == 404
     nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
-    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, "it tells nothing"
+    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, (
+        "the response reveals that the memory exists"
+    )
     assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
 
 
@@ -364,7 +366,7 @@ def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
     assert api.get("/v1/memories", key=other.key, params={"cursor": cursor}).json()["memories"] == []
 
 
-# --- The description ---
+# --- The OpenAPI description ---
 
 
 def references(value: object) -> set[str]:

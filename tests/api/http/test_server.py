@@ -1,4 +1,4 @@
-"""The real server (F19): bodies that are too large, endless, slow or cut off, headers that are too many or slow."""
+"""The real server (F19) against oversized, endless, slow and truncated bodies, and too many or slow headers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.alone
 
 @dataclass
 class Server:
-    """An API process of its own."""
+    """An API process started for these tests."""
 
     port: int
     key: str
@@ -42,7 +42,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def head(self, *headers: str, method: str = "POST", path: str = "/v1/memories") -> bytes:
-        """The start of a request, up to its body."""
+        """Build the request up to its body."""
         lines = [f"{method} {path} HTTP/1.1", "Host: test", f"Authorization: Bearer {self.key}", *headers]
         return "\r\n".join([*lines, "", ""]).encode()
 
@@ -52,7 +52,7 @@ class Server:
             yield connection
 
     def resident_bytes(self) -> int:
-        """Memory of the server and of its workers."""
+        """Return the resident memory of the server and its workers."""
         total = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
@@ -75,7 +75,7 @@ Start = Callable[[float], AbstractContextManager[Server]]
 def start(
     servers: Servers, standing_database: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Start:
-    """Starts an API with a limit of 1 MiB, and so many seconds for headers or for a body."""
+    """Factory for APIs with a body limit of 1 MiB and the given timeout in seconds for headers and body."""
     empty(standing_database)
 
     @contextmanager
@@ -109,20 +109,20 @@ def _started(servers: Servers, standing_database: str, folder: Path, seconds: fl
 
 @pytest.fixture(scope="module")
 def server(start: Start) -> Iterator[Server]:
-    """One whose patience no client reaches."""
+    """A server whose timeouts no test reaches."""
     with start(PATIENCE_SECONDS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def hasty(start: Start) -> Iterator[Server]:
-    """One that waits a few seconds for headers or for a body."""
+    """A server with timeouts of a few seconds for headers and body."""
     with start(SECONDS) as running:
         yield running
 
 
 def answer(connection: socket.socket) -> tuple[int, bytes]:
-    """Status and all else that comes until the connection ends or the body is complete."""
+    """Read until the connection ends or the body is complete; return the status and the remaining bytes."""
     received = b""
     with suppress(ConnectionError, TimeoutError):
         while not complete(received):
@@ -140,7 +140,7 @@ def complete(received: bytes) -> bool:
 
 
 def memory(size: int) -> bytes:
-    """A body of exactly so many bytes."""
+    """Build a memory whose body has exactly this many bytes."""
     lines = [b'{"text":"' + b"x" * 30_000 + b'"}'] * (size // 30_100)
     body = b"[" + b",".join(lines) + b"]"
     return body + b" " * (size - len(body))
@@ -168,7 +168,7 @@ def test_a_body_that_declares_too_much_is_refused_before_it_is_sent(server: Serv
 @pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
 def test_an_endless_body_is_refused_and_the_memory_stays_flat(server: Server, path: str) -> None:
     before = server.resident_bytes()
-    assert before > 10 * LIMIT, "its memory isn't found"
+    assert before > 10 * LIMIT, "the server's memory could not be measured"
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     sent = 0
     with server.talk() as connection:
@@ -181,7 +181,7 @@ def test_an_endless_body_is_refused_and_the_memory_stays_flat(server: Server, pa
         connection.settimeout(PATIENCE_SECONDS)
         with suppress(IndexError):  # the connection was reset before the answer could be read
             assert answer(connection)[0] == 413
-    assert sent < 64 * LIMIT, "it went on reading"
+    assert sent < 64 * LIMIT, "the server kept reading the body"
     assert server.resident_bytes() - before < 32 * LIMIT
 
 
@@ -202,7 +202,7 @@ def test_a_compressed_body_is_refused_and_never_inflated(server: Server) -> None
     for encoding, body in (("gzip", bomb), ("gzip", b"{}"), ("br", b"{}"), ("deflate", b"{}")):
         with server.talk() as connection:
             connection.sendall(server.head(f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}"))
-            with suppress(ConnectionError):  # refused by its headers alone
+            with suppress(ConnectionError):  # refused because of its headers
                 connection.sendall(body)
             assert answer(connection)[0] == 400
     assert server.resident_bytes() - before < 32 * LIMIT
@@ -219,7 +219,7 @@ def test_a_body_that_stops_is_refused_when_its_time_is_up(hasty: Server, path: s
 
 
 def test_a_body_that_drips_has_no_more_time_than_one_that_stops(hasty: Server) -> None:
-    """Each byte comes long before a wait for a byte would end, and there are enough for as long as `until` waits."""
+    """Each byte arrives before a per-byte timeout could expire, and there are enough to last as long as `until`."""
     with hasty.talk() as connection:
         connection.sendall(hasty.head(f"Content-Length: {LIMIT}"))
         connection.settimeout(0.05)
@@ -235,7 +235,7 @@ def test_a_body_that_drips_has_no_more_time_than_one_that_stops(hasty: Server) -
 
 
 class Slow:
-    """A client that takes its time: says nothing, or sends its headers or its body a byte at a time."""
+    """A slow client: sends nothing, or sends its headers or its body one byte at a time."""
 
     def __init__(self, server: Server, kind: str) -> None:
         self.kind, self.received, self.ended = kind, b"", False
@@ -245,7 +245,7 @@ class Slow:
         self.socket.setblocking(False)
 
     def go_on(self) -> bool:
-        """See what came, and send a byte more. Returns whether the server has let it go."""
+        """Read what the server sent, send one more byte, and return true once the server has closed the connection."""
         with suppress(BlockingIOError):
             try:
                 while more := self.socket.recv(65536):
@@ -269,7 +269,7 @@ def slow_clients(server: Server) -> Iterator[list[Slow]]:
 
 
 def test_two_hundred_slow_clients_hold_up_nobody_else(server: Server) -> None:
-    """Others are answered while every one of them is still being served."""
+    """Other requests are answered while all two hundred are still connected."""
     before = server.resident_bytes()
     with slow_clients(server) as slow:
         for _ in range(20):
@@ -287,9 +287,9 @@ def test_two_hundred_slow_clients_are_let_go(hasty: Server) -> None:
             lambda: sum(one.go_on() for one in slow) == SLOW,
             lambda: f"they are let go, {Counter(one.kind for one in slow if not one.ended)}",
         )
-    assert time.monotonic() - started >= 0.9 * SECONDS, "they weren't served at first"
+    assert time.monotonic() - started >= 0.9 * SECONDS, "connections were closed before the timeout"
     told = Counter(one.received[9:12] for one in slow if one.kind == "body")
-    assert told.keys() <= {b"408", b""}, "an answer may be lost where a byte too many was sent"
+    assert told.keys() <= {b"408", b""}, "only 408, or nothing if a late byte reset the connection"
     assert told[b"408"]
     assert not any(one.received for one in slow if one.kind != "body")
 
@@ -311,7 +311,7 @@ def test_too_many_headers_are_refused(server: Server, headers: list[str]) -> Non
             connection.sendall(server.head(*headers, method="GET", path="/healthz"))
         try:
             status, _ = answer(connection)
-        except IndexError:  # closed without a word
+        except IndexError:  # closed without a response
             status = 431
     assert status in {400, 413, 431}
     assert httpx.get(f"{server.url}/healthz", timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200

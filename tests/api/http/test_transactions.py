@@ -1,4 +1,4 @@
-"""No transaction is open across a call to a client: not to Redis, not to the broker, not to the embedder."""
+"""No transaction is open during a call to a client: neither Redis, the broker nor the embedder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ open_here = threading.local()
 
 
 class Watch:
-    """Notes the calls to clients, and those of them that a transaction of the same thread was open across."""
+    """Recorder of client calls, and of those made while the same thread had a transaction open."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.called: set[str] = set()
@@ -39,7 +39,7 @@ class Watch:
         for owner, method in (
             (redis.Redis, "execute_command"),
             (redis.client.Pipeline, "execute"),
-            (StaticEmbedder, "embed_memories"),  # not a query's vector: that takes a fraction of a millisecond
+            (StaticEmbedder, "embed_memories"),  # not the embedding of a query, which takes a fraction of a millisecond
             (queues, "enqueue"),
         ):
             name = f"{owner.__name__}.{method}"
@@ -74,7 +74,7 @@ def watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def everything(api: Api) -> None:
-    """Each way through the service, failures included."""
+    """Call every path through the service, failures included."""
     api.service.configure(budget_tokens=5)
     ids = api.remember(
         {"text": "the cat", "thread": "t"},
@@ -121,7 +121,7 @@ def everything(api: Api) -> None:
     api.post("/v1/recall", json={"messages": ["the cat"]})
     api.post("/v1/forecast", json={"policy": {"forgetting": {"profile": "cmm"}}})
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
-    assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
+    assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # the count is in Redis
     for path in ("/v1/stats", "/v1/usage", "/v1/privacy/audit/verify", "/readyz", "/metrics"):
         assert api.get(path).status_code == 200
     for dry_run in (True, False):
@@ -182,7 +182,7 @@ def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) ->
 
 
 def test_a_call_in_a_transaction_would_be_seen(api: Api, watch: Watch) -> None:
-    """Else the test above proved nothing."""
+    """Otherwise the test above proves nothing."""
     with database.shared():
         queues.nudge(queues.DRAIN)
     assert "Redis.execute_command" in watch.wrong

@@ -1,4 +1,4 @@
-"""Consolidation over HTTP: a dry run, runs, merges, lineage, and what a memory says of itself."""
+"""Consolidation over HTTP: dry run, runs, merges, lineage, and the merges that a memory lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.services.alike import LIKE, Alike
 
 @pytest.fixture
 def merged(api: Api) -> Alike:
-    """The caller's own tenant with a group that was merged."""
+    """The caller's tenant with one merged group."""
     alike = Alike(api.service, tenant_id=api.tenant.tenant_id)
     alike.remember(*LIKE, subject="ann")
     return alike

@@ -1,4 +1,4 @@
-"""`POST /v1/maintenance/sweep`, `/rebase` and `/archive`: the jobs they make, and what a dry run lists."""
+"""`POST /v1/maintenance/sweep`, `/rebase` and `/archive`: the jobs they create and what a dry run lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ both = pytest.mark.parametrize("path", [SWEEP, REBASE, ARCHIVE])
 
 @pytest.fixture
 def ids(api: Api) -> list[str]:
-    """Five memories of different ages, none of them looked at yet, and one of another tenant."""
+    """Ids of five memories of different ages, none yet evaluated; another tenant has one memory."""
     found = api.remember("a year", "a month and a half", "two weeks", "a week", "today")
     api.remember("another's", key=api.admin.key)
     api.service.rows("UPDATE policies SET effective_at = '2000-01-01T00:00:00Z'")
@@ -40,7 +40,7 @@ def listed(api: Api, path: str, **body: Any) -> dict[str, Any]:
 
 
 def worked(api: Api, job_id: str) -> dict[str, Any]:
-    """The job after a worker had it."""
+    """Run the job and return it."""
     [(found,)] = api.service.rows("SELECT job_id FROM jobs WHERE job_id = %s", job_id)
     runner.run_slice(found)
     shown: dict[str, Any] = api.get(f"/v1/jobs/{job_id}").json()

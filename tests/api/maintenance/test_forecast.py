@@ -1,4 +1,4 @@
-"""`POST /v1/forecast`, over HTTP."""
+"""`POST /v1/forecast` over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_ninety_days_are_told_by_date_and_tier(api: Api) -> None:
     today = datetime.fromisoformat(found["as_of"]).date()
     assert [date.fromisoformat(day["date"]) for day in found["days"]] == [today + timedelta(days=n) for n in range(91)]
     assert found["days"][0] == {"date": today.isoformat(), "active": 2, "archived": 0, "cold": 0, "deleted": 0}
-    assert [day["active"] for day in found["days"][:23]] == [2] * 23, "below .30 after 22.5 days"
+    assert [day["active"] for day in found["days"][:23]] == [2] * 23, "strength falls below .30 after 22.5 days"
     assert [day["archived"] for day in found["days"][24:32]] == [2] * 8
     assert all(day.keys() == TIERS | {"date"} for day in found["days"])
 

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: what a job looks like from outside, page by page, and what can't be cancelled."""
+"""`/v1/jobs`: fields, pagination, and the jobs that can't be cancelled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_job_is_shown_from_its_start_to_its_end(api: Api) -> None:
 
 def test_jobs_are_listed_newest_first_page_by_page(api: Api) -> None:
     made = [str(make(api)) for _ in range(5)]
-    api.service.rows("UPDATE jobs SET created_at = now() WHERE job_id = ANY(%s::uuid[])", made[1:3])  # at once
+    api.service.rows("UPDATE jobs SET created_at = now() WHERE job_id = ANY(%s::uuid[])", made[1:3])  # same instant
     found, cursor = [], None
     while True:
         page = api.get("/v1/jobs", params={"limit": 2} | ({"cursor": cursor} if cursor else {})).json()
@@ -98,7 +98,7 @@ def test_a_job_is_cancelled_once_it_is_its_turn(api: Api) -> None:
     answer = api.post(f"/v1/jobs/{job_id}/cancel")
     assert answer.status_code == 202
     assert (answer.json()["status"], answer.json()["cancel_wanted"]) == ("queued", True)
-    assert api.post(f"/v1/jobs/{job_id}/cancel").status_code == 202, "again, while it hasn't ended"
+    assert api.post(f"/v1/jobs/{job_id}/cancel").status_code == 202, "cancelling an unfinished job is repeatable"
     runner.run_slice(job_id)
     assert api.get(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
     ended = api.post(f"/v1/jobs/{job_id}/cancel")

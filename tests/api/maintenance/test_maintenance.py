@@ -1,4 +1,4 @@
-"""`POST /v1/maintenance/reembed`: what it counts, which jobs it makes, and who may."""
+"""`POST /v1/maintenance/reembed`: its counts, the jobs it creates, and the scope it requires."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PATH = "/v1/maintenance/reembed"
 
 
 class Jobs:
-    """Stands for the jobs: notes which are made."""
+    """Stub of `jobs` that records the jobs created."""
 
     def __init__(self) -> None:
         self.made: list[tuple[UUID, str, dict[str, Any], bool]] = []
         self.ids: list[UUID] = []
 
     def create(self, tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool, actor: str) -> UUID:
-        assert actor.isalnum()  # the id of the key that asked
+        assert actor.isalnum()  # the id of the caller's key
         self.made.append((tenant_id, kind, parameters, lone))
         self.ids.append(uuid4())
         return self.ids[-1]
@@ -34,7 +34,7 @@ class Jobs:
 
 @pytest.fixture
 def made(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
-    """Three memories of the caller and one of another tenant, in a space that the settings no longer name."""
+    """Three memories of the caller and one of another tenant, in an embedding space that is no longer configured."""
     stand_in = Jobs()
     monkeypatch.setattr(jobs, "create", stand_in.create)
     api.remember("one", "two", "three")
@@ -75,7 +75,7 @@ def test_a_dry_run_counts_and_changes_nothing(api: Api, made: Jobs) -> None:
 
 
 def test_every_tenant_that_is_elsewhere_gets_a_job(api: Api, made: Jobs) -> None:
-    api.service.tenant()  # nothing to move
+    api.service.tenant()  # has nothing to re-embed
     answer = api.post(PATH, json={"every_tenant": True}, key=api.admin.key)
     assert (answer.status_code, answer.json()) == (202, {"job_ids": [str(job_id) for job_id in made.ids]})
     assert {tenant for tenant, *_ in made.made} == {api.tenant.tenant_id, api.admin.tenant_id}
@@ -96,7 +96,7 @@ def test_a_field_that_is_not_known_is_named(api: Api, made: Jobs) -> None:
 
 
 def test_the_door_wants_vectors_of_the_tenants_size(api: Api, made: Jobs) -> None:
-    """The tenant is in its old space still, whatever the settings say."""
+    """The tenant still uses its old embedding space, whatever the settings say."""
     assert api.post("/v1/memories", json={"text": "x", "embedding": [1.0] * 256}).status_code == 202
     answer = api.post("/v1/memories", json=[{"text": "x"}, {"text": "y", "embedding": [1.0] * 64}])
     assert answer.status_code == 422

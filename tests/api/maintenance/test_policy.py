@@ -1,4 +1,4 @@
-"""`/v1/policy`, over HTTP: what it shows, what it refuses, and what a dry run tells."""
+"""`/v1/policy` over HTTP: reading, refusals and dry runs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_preset_is_stored_as_plain_values(api: Api, name: str) -> None:
     for part, values in PRESETS[name].items():
         assert {field: stored[part][field] for field in values} == values
     if "forgetting" not in PRESETS[name]:
-        assert stored["forgetting"]["parameters"] == {"alpha": 2.0}, "the rest stays"
+        assert stored["forgetting"]["parameters"] == {"alpha": 2.0}, "parameters that the preset omits remain"
     changed = put(api, preset=name, policy={"history_days": 5})
     assert [one["field"] for one in changed["changes"]] == ["history_days"]
 
@@ -205,7 +205,7 @@ def test_the_latest_version_may_be_expected(api: Api) -> None:
         answer = api.put(PATH, json={"policy": {"history_days": 8}, "expected_version": 1, "dry_run": dry_run})
         assert answer.status_code == 409
         fields(answer)
-    assert put(api, policy={"history_days": 7}, expected_version=1)["version"] == 2, "sent again, it is done already"
+    assert put(api, policy={"history_days": 7}, expected_version=1)["version"] == 2, "a repeat is idempotent"
 
 
 def test_policies_are_of_the_own_tenant(api: Api) -> None:

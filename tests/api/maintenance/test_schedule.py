@@ -1,4 +1,4 @@
-"""`/v1/schedule`: what is due, what it did, and a hand on it."""
+"""`/v1/schedule`: due times, results of runs, and manual control."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_dry_run_of_a_night_lists_what_each_step_would_do(api: Api, tenant: Te
     assert following["next_cursor"] is None
     [cold] = [step for step in following["steps"] if step["name"] == "cold"]
     assert "no master key" in cold["note"]
-    assert api.get("/v1/jobs", key=tenant.key).json()["jobs"] == [], "nothing is begun"
+    assert api.get("/v1/jobs", key=tenant.key).json()["jobs"] == [], "a dry run creates no job"
     assert fields(api.post(path, json={"as_of": then}, key=tenant.key)) == ["as_of"]
     for cursor in ("x", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAE="):
         answer = api.post(path, json={"dry_run": True, "cursor": cursor}, key=tenant.key)
@@ -130,4 +130,4 @@ def test_a_night_may_be_of_an_earlier_moment(api: Api, tenant: Tenant) -> None:
     assert api.service.one("SELECT (parameters->>'as_of')::timestamptz = %s FROM jobs", then)
     entered = "SELECT actor, details->>'kind' FROM audit WHERE action = 'job_started' AND details->>'job' = %s"
     [(actor, kind)] = api.service.rows(entered, run.json()["job_id"])
-    assert (actor, kind) == (tenant.key.split("_")[1], "night"), "asked for by this key"
+    assert (actor, kind) == (tenant.key.split("_")[1], "night"), "the audit names the caller's key"

@@ -1,4 +1,4 @@
-"""`/v1/maintenance/selftest`, `/v1/self-tests`, and what `/v1/stats` and `/v1/reviews` show of them."""
+"""`/v1/maintenance/selftest`, `/v1/self-tests`, and the self-test figures in `/v1/stats` and `/v1/reviews`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _unsent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def alike(api: Api) -> list[str]:
-    """Two memories that are so much alike that a question finds the same one of them first."""
+    """Ids of two memories so similar that a question for either ranks the same one first."""
     api.tenant = api.service.tenant(Policy(self_tests=SelfTests(found_within=1)))
     ids = api.remember(*(f"The quiet budget meeting on Monday was about {name}" for name in "AB"))
     age(api.service, 20, *ids)
@@ -69,7 +69,7 @@ def test_a_run_is_listed_shown_and_followed_by_reviews(api: Api, alike: list[str
     [entry] = flagged["reviews"]
     assert entry["id"] in alike
     assert (entry["flagged"], entry["review_count"], entry["reviewed_at"]) == (True, 0, None)
-    assert "Monday" not in str(page), "no question and no answer is shown"
+    assert "Monday" not in str(page), "questions and answers must not be shown"
 
 
 def test_a_moment_to_come_is_for_a_dry_run_alone(api: Api) -> None:

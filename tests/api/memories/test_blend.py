@@ -1,4 +1,4 @@
-"""Searches that give a share of their places to memories that want review (seed 001, blended results)."""
+"""Searches that reserve a share of their results for memories due for review (seed 001, blended results)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.services.past import age
 from tests.services.search.test_rerank import Judge
 
 IN_DANGER_DAYS = 24
-"""After which an unused memory of salience .5 is in the danger zone."""
+"""Days after which an unused memory of salience .5 is in the danger zone."""
 
 
 def send(service: Service, tenant: Tenant, count: int, days: float, text: str = "the green cat sleeps") -> list[UUID]:
-    """Memories that a search for a green cat finds, the first by rank first."""
+    """Store memories that match "green cat", in descending rank, and return their ids."""
     given = [{"text": text + " here" * place, "salience": 0.5} for place in range(count)]
     ids = service.send(tenant.tenant_id, *given)
     service.work()
@@ -66,7 +66,7 @@ def test_what_has_little_to_do_with_the_query_is_not_brought_in(service: Service
 
 
 def test_what_a_reranker_has_not_seen_keeps_its_place(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lifts what it likes a hundredfold."""
+    """The stub reranker raises the scores of texts it prefers a hundredfold."""
     monkeypatch.setattr(rerank, "reranker", Judge)
     tenant = service.tenant()
     [rare] = send(service, tenant, 1, IN_DANGER_DAYS, "a cat that is green, or so they say, was seen on the roof")
@@ -78,9 +78,9 @@ def test_what_a_reranker_has_not_seen_keeps_its_place(service: Service, monkeypa
 def test_what_was_reviewed_and_is_due_again_wants_review_too(service: Service) -> None:
     tenant = service.tenant()
     [reviewed, _] = send(service, tenant, 2, 3)
-    assert marked(find(tenant, blend=0.5)) == [False, False], "nobody reviews these"
+    assert marked(find(tenant, blend=0.5)) == [False, False], "memories that were never reviewed aren't marked"
     reviews.record(tenant.tenant_id, reviewed, "passed")
-    assert marked(find(tenant, blend=0.5)) == [False, False], "it isn't due yet"
+    assert marked(find(tenant, blend=0.5)) == [False, False], "the reviewed memory isn't due yet"
     service.rows("UPDATE reviews SET due_at = now() - interval '1 hour'")
     assert {result.id for result in find(tenant, blend=0.5) if result.for_review} == {reviewed}
 

@@ -1,4 +1,4 @@
-"""What happened to a memory: readable, in order, in pages, and kept for as long as the policy says."""
+"""A memory's history: fields, order, pagination, and the retention period from the policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kinds(api: Api, memory_id: str) -> list[str]:
 
 
 def enter(service: Service, memory_id: str, *days_ago: float) -> None:
-    """Uses of a memory, so many days ago."""
+    """Record uses of a memory this many days ago."""
     [[tenant_id]] = service.rows("SELECT tenant_id FROM memories WHERE memory_id = %s", memory_id)
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
@@ -83,8 +83,8 @@ def test_policies_since_the_acceptance_are_part_of_it(api: Api) -> None:
     [memory_id] = api.remember("the cat")
     age(api.service, 10, memory_id)
     now = datetime.now(UTC)
-    api.service.rows("UPDATE policies SET effective_at = %s", now - timedelta(days=20))  # version 1, before the memory
-    # Version 3 never held, since 4 began before it; 5 is still to come.
+    api.service.rows("UPDATE policies SET effective_at = %s", now - timedelta(days=20))  # version 1, older than it
+    # Version 3 never took effect, since version 4 began before it; version 5 is in the future.
     for version, days in ((2, -5), (3, -1), (4, -2), (5, 3)):
         api.service.rows(
             "INSERT INTO policies (tenant_id, version, body, effective_at) VALUES (%s, %s, '{}', %s)",
@@ -137,7 +137,7 @@ def test_a_cursor_of_somebody_else_is_refused_or_leads_to_the_end(api: Api, curs
     assert fields(answer) == ["cursor"]
 
 
-# --- How long it is kept ---
+# --- Retention ---
 
 
 def test_it_is_kept_for_as_long_as_the_policy_says(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`POST /v1/memories`: what is taken, what is repeated, what waits, what is refused."""
+"""`POST /v1/memories`: accepted, repeated, pending and refused requests."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_same_key_and_body_get_the_same_answer_and_one_memory(api: Api) -> N
 
 
 def test_64_requests_at_once_with_one_key_are_one_memory(api: Api) -> None:
-    api.tenant  # noqa: B018 - made outside of the loop
+    api.tenant  # noqa: B018 - creates the tenant outside the loop
 
     async def all_at_once() -> list[httpx.Response]:
         headers = {"idempotency-key": "once"}
@@ -168,12 +168,12 @@ def test_an_idempotency_key_has_a_length(api: Api, key: str) -> None:
     assert answer.json()["errors"][0]["limit"] == 255
 
 
-# --- Waiting ---
+# --- Waiting for processing ---
 
 
 @contextmanager
 def worker(service: Service) -> Iterator[None]:
-    """Does all that waits, over and over, in a thread."""
+    """Process pending work in a loop, in a thread."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -228,7 +228,7 @@ def test_a_repeat_may_wait_for_the_first(api: Api) -> None:
     assert (again.status_code, again.json()["ids"]) == (200, first.json()["ids"])
 
 
-# --- The door shut ---
+# --- Backpressure ---
 
 
 def test_a_full_backlog_of_one_tenant_is_429(service: Service) -> None:
@@ -270,7 +270,7 @@ def test_a_full_redis_is_503_until_there_is_room(api: Api) -> None:
     assert api.service.texts(api.tenant.tenant_id) == ["before", "x"]
 
 
-# --- A memory's way ---
+# --- From request to row ---
 
 
 def test_a_memory_is_pending_then_stored_indexed_embedded(api: Api) -> None:
@@ -290,7 +290,7 @@ def test_a_memory_is_pending_then_stored_indexed_embedded(api: Api) -> None:
     embedded = shown()
     seen = [pending, stored, indexed, embedded]
     assert [memory["status"] for memory in seen] == ["pending", "stored", "indexed", "embedded"]
-    assert len({frozenset(memory) for memory in seen}) == 1, "the shape stays"
+    assert len({frozenset(memory) for memory in seen}) == 1, "all statuses have the same fields"
     for memory in seen:
         assert given.items() <= (memory | {"salience": 0.5}).items()
         assert memory["id"] == memory_id

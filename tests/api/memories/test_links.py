@@ -1,4 +1,4 @@
-"""`/v1/links`: memories linked, links listed by cursor and removed."""
+"""`/v1/links`: create links, list them by cursor, and remove them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ids(api: Api) -> list[str]:
 
 
 def listed(api: Api, **params: object) -> list[tuple[str, str, str, float]]:
-    """From, to, kind and weight of the links that a list gives."""
+    """Return source, target, kind and weight of the links that a listing returns."""
     found = api.get(PATH, params=params).json()["links"]
     return [(link["from"], link["to"], link["kind"], link["weight"]) for link in found]
 

@@ -1,4 +1,4 @@
-"""What time makes of a memory, at any moment: shown, never stored."""
+"""Values that depend on time are computed for any moment when read, and never stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def strength(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> 
 
 
 def known(service: Service, tenant: Tenant, days: float = 0, **given: Any) -> tuple[UUID, datetime]:
-    """A memory that was accepted so many days ago, and when that was."""
+    """Store a memory accepted this many days ago, and return its id and creation time."""
     [memory_id] = service.send(tenant.tenant_id, {"text": "the cat", "salience": 0.5, **given})
     service.work()
     age(service, days, memory_id)
@@ -50,7 +50,7 @@ def set_policy(service: Service, tenant: Tenant, version: int, policy: Policy, a
 
 
 def test_strength_is_that_of_the_moment(service: Service) -> None:
-    """The worked value of the profile spec: salience .5, never used, 30 days."""
+    """Worked example of the profile spec: salience .5, never used, 30 days."""
     tenant = service.tenant()
     memory_id, began = known(service, tenant)
     assert strength(tenant, memory_id, began) == 1
@@ -73,7 +73,7 @@ def test_a_look_at_any_moment_changes_nothing(service: Service, profile: str) ->
 
 
 def test_the_score_is_the_models_own_number(service: Service) -> None:
-    """In mnemex it exceeds 1, and strength doesn't."""
+    """In mnemex the score exceeds 1, but strength doesn't."""
     tenant = service.tenant(Policy(forgetting=Forgetting(profile="mnemex")))
     memory_id, began = known(service, tenant, multiplier=2.0)
     numbers = seen(tenant, memory_id, began).numbers
@@ -94,7 +94,7 @@ def test_before_its_last_change_a_memory_is_as_it_was_then(service: Service) -> 
 
 
 def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
-    """Rows of one page may be anchored before and after a moment, under other policies."""
+    """Rows of one page may have anchors before and after the requested moment, under different policies."""
     tenant = service.tenant()
     old, _ = known(service, tenant, days=30)
     change = datetime.now(UTC) - timedelta(days=5)
@@ -105,7 +105,7 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     looked = live.live_numbers(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
     assert looked[new].numbers.strength == 1
     assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
-    left = math.exp(-5e-7 * 5 * 86_400)  # of what there was at the change, under cmm
+    left = math.exp(-5e-7 * 5 * 86_400)  # fraction of the strength at the policy change that remains under cmm
     assert strength(tenant, old) == pytest.approx(strength(tenant, old, change) * left, abs=1e-5)
 
 
@@ -114,7 +114,7 @@ def test_what_fades_from_when_it_happened_is_under_its_policy_even_then(service:
     happened = datetime.now(UTC) - timedelta(days=3)
     memory_id, _ = known(service, tenant, occurred_at=happened.isoformat())
     for as_of in (None, happened, happened - timedelta(days=5)):
-        assert strength(tenant, memory_id, as_of) == pytest.approx(0.5, abs=1e-4)  # a half-life later
+        assert strength(tenant, memory_id, as_of) == pytest.approx(0.5, abs=1e-4)  # one half-life later
 
 
 def test_a_policy_to_come_counts_from_its_day(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""`/v1/memories/{id}` and the list, over HTTP."""
+"""`/v1/memories/{id}` and the list over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE = {
 
 
 def lasting(memory: dict[str, Any]) -> dict[str, Any]:
-    """A memory without what time alone changes."""
+    """Return a memory without the fields that change with time alone."""
     fading = {"strength", "score", "importance", "next_due_at", "review"}
     return {name: value for name, value in memory.items() if name not in fading}
 
@@ -98,7 +98,7 @@ def test_an_alias_works_wherever_an_id_does(api: Api) -> None:
 
 
 def listed(api: Api, **query: Any) -> list[str]:
-    """The texts of all pages."""
+    """Return the texts of all pages."""
     texts, cursor = [], None
     while True:
         answer = api.get("/v1/memories", params=query | ({"cursor": cursor} if cursor else {}))
@@ -229,6 +229,6 @@ def test_search_finds_by_words_and_filters(api: Api) -> None:
     [found] = answer.json()["results"]
     assert (found["id"], found["text"]) == (cat, "The cat sleeps")
     assert found["score"] > 0
-    assert found["explain"]["words"] == 0.2, "the best by words, weighted"
+    assert found["explain"]["words"] == 0.2, "maximum word score times its weight"
     assert found["explain"]["ranks"]["words"] == 1
     assert found["explain"]["matched"].keys() == {"cat"}

@@ -1,4 +1,4 @@
-"""`POST /v1/memories` with the messages of a chat: what is answered, stored, repeated, shown while it waits."""
+"""`POST /v1/memories` with the messages of a chat: response, storage, repeats, and display while pending."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_roles_to_search_are_a_list_of_known_ones(api: Api, path: str, roles: ob
     assert answer.status_code == 422
 
 
-# --- Letters and the version before ---
+# --- Dead letters and the previous version ---
 
 
 def refuse(service: Service, text: str) -> None:
@@ -212,7 +212,7 @@ def test_messages_that_could_not_be_stored_are_replayed_under_their_ids(api: Api
 def test_a_worker_of_the_version_before_sets_messages_aside_for_a_replay(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That version reads a body as one memory or a list of them, and has no other way."""
+    """The previous version accepts only one memory or a list of memories as a body."""
     ids = api.post("/v1/memories", json=CHAT).json()["ids"]
     before = msgspec.json.Decoder(list[MemoryIn] | MemoryIn)
 
@@ -243,7 +243,7 @@ def test_messages_of_an_erased_subject_are_neither_shown_nor_stored(api: Api) ->
     assert {api.get(f"/v1/memories/{memory_id}").status_code for memory_id in ids} == {404}
 
 
-# --- The description ---
+# --- The OpenAPI description ---
 
 
 def test_the_description_tells_of_messages_and_their_answer(api: Api) -> None:

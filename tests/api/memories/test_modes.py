@@ -36,7 +36,7 @@ def test_mode_and_weights_of_a_search(api: Api) -> None:
     api.service.work()
 
     def explained(**given: Any) -> dict[str, Any]:
-        """The parts, and the factors."""
+        """Return the score's components and its factors."""
         body = {"query": "red kettle", "explain": True, "reinforce": False, **given}
         [result] = api.post("/v1/search", json=body).raise_for_status().json()["results"]
         assert result["tier"] == "active"

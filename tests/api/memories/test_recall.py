@@ -1,4 +1,4 @@
-"""`POST /v1/recall`: what it answers, and that observing reinforces where recalling doesn't."""
+"""`POST /v1/recall`: its response; recalling doesn't reinforce, observing does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second look at search results, over HTTP."""
+"""Reranked search results over HTTP."""
 
 from __future__ import annotations
 

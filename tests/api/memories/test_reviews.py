@@ -1,4 +1,4 @@
-"""`/v1/reviews`: what is due and how urgent it is, and what a passed or failed review changes (seed 004 §4)."""
+"""`/v1/reviews`: due memories and their urgency, and the effect of passed and failed reviews (seed 004 §4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.api.caller import Api, fields
 from tests.services.past import age
 
 SALIENCE_ALONE = Importance(weights=Weights(recency=0, frequency=0, salience=1, relevance=0))
-"""Importance is the salience, whenever and however often a memory is used."""
+"""Importance that equals salience, regardless of uses and their times."""
 PLAIN = Policy(importance=SALIENCE_ALONE, reinforcement=Reinforcement(refractory_seconds=0))
 
 
@@ -26,7 +26,7 @@ def _tenant(api: Api) -> None:
 
 
 def remember(api: Api, *saliences: float, days: float = 0, **more: Any) -> list[str]:
-    """Memories of these saliences, accepted so many days ago."""
+    """Store memories with these saliences, accepted this many days ago."""
     ids = api.remember(*({"text": f"number {place}", "salience": one, **more} for place, one in enumerate(saliences)))
     age(api.service, days, *ids)
     return ids
@@ -113,7 +113,7 @@ def test_deleted_memories_are_not_reviewed(api: Api) -> None:
 
 
 def test_the_danger_zone_has_a_queue_of_its_own(api: Api) -> None:
-    """Seed 001: priority 1 - 4(x - .5)² with x the place in [.15, .35]; what isn't due is there too."""
+    """Seed 001: priority 1 - 4(x - .5)² with x the position in [.15, .35]; memories that aren't due are listed too."""
     [fresh] = remember(api, 0.5)
     near_middle, at_edge = remember(api, 0.5, days=37), remember(api, 0.5, days=30)
     [lost] = remember(api, 0.5, days=90)
@@ -133,7 +133,7 @@ def test_the_danger_zone_has_a_queue_of_its_own(api: Api) -> None:
 
 
 def test_who_is_last_in_a_session_may_be_more_important_than_those_before(api: Api) -> None:
-    """Most aren't looked at closely: only those that can't make it may be left out."""
+    """The query preselects candidates: it may leave out only memories that can't make the session."""
     api.tenant = api.service.tenant(PLAIN.model_copy(update={"review": Review(session_limit=1)}))
     remember(api, 0.0, days=3.4)
     [dear] = remember(api, 1.0, days=2)
@@ -242,7 +242,7 @@ def test_every_profile_has_reviews(api: Api, profile: str) -> None:
 
 
 def test_a_review_brings_its_row_to_todays_policy(api: Api) -> None:
-    """A bound of another policy could lie behind what happens under this one."""
+    """A `next_due_at` computed under another policy could be too late under the current one."""
     [memory_id] = remember(api, 0.5, days=10)
     api.service.rows("UPDATE memory_state SET next_due_at = now() + interval '300 days'")
     body = PLAIN.model_copy(update={"forgetting": Forgetting(profile="cmm")}).model_dump_json()

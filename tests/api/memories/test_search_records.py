@@ -1,4 +1,4 @@
-"""Recorded searches over HTTP: consent, no text, uses that attach, deletion in every way."""
+"""Recorded searches over HTTP: consent, no stored text, attribution of uses, every kind of deletion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recorded(api: Api) -> list[searches.Search]:
 
 @pytest.fixture
 def talk(api: Api) -> list[str]:
-    """Ids of memories about teas, of two people."""
+    """Ids of memories about teas, from two people."""
     return api.remember(
         {"text": "I drink sage tea before breakfast", "subject": "ann"},
         {"text": "My sister grows sage and mint on her balcony", "subject": "ann", "thread": "garden"},
@@ -63,10 +63,10 @@ def test_a_record_holds_ids_and_numbers_but_no_text(api: Api, talk: list[str]) -
     assert (found.subject, dict(found.request)) == ("ann", {"limit": 2})
     assert found.vector is not None
     assert found.space_id is not None
-    assert sorted(found.terms) == ["sage", "tea"], "words that no memory has aren't recorded"
+    assert sorted(found.terms) == ["sage", "tea"], "only words that occur in memories are recorded"
     for word in ("zebediah", "sage", "tea", "breakfast", "balcony"):
         assert "public.recorded_searches" not in traces.in_tables(api.service, word)
-    assert "public.words" in traces.in_tables(api.service, "sage"), "the byte search finds what is there"
+    assert "public.words" in traces.in_tables(api.service, "sage"), "the byte search does find stored words"
 
 
 def test_a_search_without_candidates_or_of_another_moment_is_not_recorded(api: Api, talk: list[str]) -> None:
@@ -103,10 +103,12 @@ def test_a_use_belongs_to_the_latest_search_of_its_session_that_showed_the_memor
     api.post(f"/v1/memories/{ids[0]}/touch", json={"session": "one"})
     assert [bool(found.used) for found in recorded(api)] == [True, False, False]
     api.post(f"/v1/memories/{ids[0]}/touch", json={"session": "three"})
-    assert [bool(found.used) for found in recorded(api)] == [True, False, False], "another session's use"
+    assert [bool(found.used) for found in recorded(api)] == [True, False, False], (
+        "a use in another session isn't attributed"
+    )
     api.post(f"/v1/memories/{ids[1]}/touch")
     assert [list(found.used) for found in recorded(api)] == [[0], [1], []], (
-        "without a session, the latest that showed it"
+        "without a session, the latest search that showed it"
     )
 
 
@@ -131,7 +133,7 @@ def test_withdrawn_consent_deletes_the_records_at_once(api: Api, talk: list[str]
         assert answer.status_code == 200
     else:
         whole = api.get(PATH, params={"version": 1}).json()["policy"]
-        assert api.put(PATH, json={"policy": whole}).status_code == 200, "back to the version before"
+        assert api.put(PATH, json={"policy": whole}).status_code == 200, "restore the previous version"
     assert api.service.one(COUNT) == 0
     search(api, "sage tea")
     assert api.service.one(COUNT) == 0
@@ -152,7 +154,7 @@ def test_a_search_that_read_the_policy_before_consent_was_withdrawn_is_not_recor
 
     def withdraw(*given: Any) -> bool:
         with_lock = api.service.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'")
-        assert with_lock > 0, "a change of the policy waits for it"
+        assert with_lock > 0, "the search holds the lock that a policy change waits for"
         version = api.service.one("SELECT max(version) FROM policies") + 1
         api.service.rows(
             "INSERT INTO policies (tenant_id, version, body, effective_at) "
@@ -179,7 +181,7 @@ def test_records_expire_after_the_policys_days_and_without_consent(api: Api, tal
     assert api.service.one(COUNT) == 2
     api.service.rows("UPDATE policies SET body = body || '{\"record_searches\": false}'")
     purged(api.tenant.tenant_id)
-    assert api.service.one(COUNT) == 0, "a version without consent came into force by itself"
+    assert api.service.one(COUNT) == 0, "a version without consent has come into force"
 
 
 @pytest.mark.parametrize("days", [0, 91])
@@ -208,7 +210,7 @@ def test_foreign_tenants_see_and_delete_nothing(api: Api, talk: list[str]) -> No
     found = api.post(f"{PATH}/replay", json={}, key=other.key).json()
     assert (found["searches"], found["examples"]) == (0, [])
     with database.tenant(other.tenant_id) as tx:
-        assert tx.exec_driver_sql(COUNT).scalar_one() == 0, "row-level security"
+        assert tx.exec_driver_sql(COUNT).scalar_one() == 0, "row-level security hides other tenants' records"
         assert searches.newest(tx, api.tenant.tenant_id, 10) == ([], {"other_layout": 0, "hidden_memories": 0})
         assert searches.delete_with(tx, api.tenant.tenant_id, [UUID(each) for each in ids]) == 0
     assert api.service.one(COUNT) == 1
@@ -230,7 +232,7 @@ def test_a_search_during_a_removal_is_not_recorded(api: Api, talk: list[str]) ->
     consent(api)
     with database.tenant(api.tenant.tenant_id) as tx:
         searches.lock(tx, api.tenant.tenant_id)
-        assert search(api, "sage tea"), "and it is answered all the same"
+        assert search(api, "sage tea"), "the search is still answered"
     assert api.service.one(COUNT) == 0
     search(api, "sage tea")
     assert api.service.one(COUNT) == 1

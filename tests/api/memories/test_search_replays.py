@@ -1,4 +1,4 @@
-"""`/v1/policy/replay` and `/v1/policy/fit` over HTTP: shapes, limits, ids in the place of text."""
+"""`/v1/policy/replay` and `/v1/policy/fit` over HTTP: response shapes, limits, ids instead of text."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_fit_of_few_uses_says_so(api: Api, recorded: list[str]) -> None:
 def test_a_preference_of_callers_is_proposed_and_can_be_set_as_it_is(
     api: Api, recorded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Callers who always use what the assistant said, whatever stands above it."""
+    """Callers always use the assistant's statement, whatever ranks above it."""
     monkeypatch.setattr(fitting, "USES_MIN", 20)
     said = {memory["id"]: memory["role"] for memory in api.get("/v1/memories").json()["memories"]}
     for place in range(24):
@@ -129,7 +129,7 @@ def test_a_preference_of_callers_is_proposed_and_can_be_set_as_it_is(
     assert found["reason"] is None, found
     assert found["policy"]["ranking"]["role"] < 0.75
     assert found["reciprocal_rank"]["difference"]["low"] > 0
-    assert api.get("/v1/policy").json()["version"] == before, "it is never applied by itself"
+    assert api.get("/v1/policy").json()["version"] == before, "a proposal is never applied automatically"
     told = replay(api, policy=found["policy"])["uses"]["reciprocal_rank"]
     assert told["after"] > told["before"]
     assert api.put("/v1/policy", json={"policy": found["policy"]}).json()["version"] == before + 1

@@ -1,4 +1,4 @@
-"""`/v1/supersessions`, and what other answers say of it."""
+"""`/v1/supersessions`, and the supersessions that other endpoints report."""
 
 from __future__ import annotations
 

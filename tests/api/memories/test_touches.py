@@ -1,4 +1,4 @@
-"""Uses over HTTP: observations, a touch of one memory, and what a search makes stronger."""
+"""Uses over HTTP: observations, touching one memory, and reinforcement by searches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUDGE = "ebbing:{s0}:nudge:ingest.drain"
 
 
 def counts(api: Api, *ids: str) -> list[int]:
-    """How often each memory was used, once all is stored that waits."""
+    """Drain the queue and return each memory's access count."""
     ingest.drain()
     return [api.get(f"/v1/memories/{memory_id}").json()["access_count"] for memory_id in ids]
 
@@ -128,7 +128,7 @@ def test_a_search_reinforces_what_it_finds_once(api: Api) -> None:
     assert search(api, limit=1) == [tea]
     assert counts(api, *ids) == [1, 0, 0]
     search(api, limit=2, session="another")
-    assert counts(api, *ids) == [2, 0, 0], "what is listed far behind the best isn't used"
+    assert counts(api, *ids) == [2, 0, 0], "results far behind the best aren't reinforced"
     kinds = api.service.rows("SELECT DISTINCT kind FROM memory_events")
     assert kinds == [("use",)]
 
@@ -183,7 +183,7 @@ def test_a_search_wakes_no_drain_and_leaves_the_nudge_to_others(service: Service
         assert search(api) == ids
         assert service.redis.llen(QUEUE) == 0
         assert not service.redis.exists(NUDGE)
-        service.work()  # as beat's drain of every second does
+        service.work()  # as beat's drain does every second
         assert counts(api, *ids) == [1]
         api.post("/v1/memories", json={"text": "wakes it"})
         until(lambda: service.redis.llen(QUEUE), "a nudge for the drain")

@@ -1,4 +1,4 @@
-"""`GET /v1/memories/{id}/why` and `ebbing why`: each rule that can decide, told alike."""
+"""`GET /v1/memories/{id}/why` and `ebbing why` give the same explanation for every deciding rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No audit entry holds text, a name, an address or a subject as it is, whatever was done."""
+"""Audit entries never contain text, names, addresses or plain subjects, whatever the action."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ACTIONS = {
 
 
 def busy(api: Api) -> None:
-    """Everything that is audited, done with names and texts that must not be in it."""
+    """Perform every audited action with texts and names that must not reach the audit."""
     [memory_id] = api.remember(MEMORY)
     api.patch(f"/v1/memories/{memory_id}", json={"text": f"{CANARY} again"})
     api.delete(f"/v1/memories/{memory_id}")

@@ -1,4 +1,4 @@
-"""Reports of erasures, and a person at a glance."""
+"""Erasure reports, and the overview of a person's data."""
 
 from __future__ import annotations
 
@@ -119,4 +119,4 @@ def test_a_request_in_the_log_says_how_many_days_it_has_left(api: Api) -> None:
     assert [(each["nature"], each["days_left"]) for each in listed] == [("objection", None), ("correction", 5.0)]
     path = f"/v1/privacy/requests/{made['request_id']}"
     assert api.post(f"{path}/confirm").json()["days_left"] == 5.0
-    assert api.post(f"{path}/complete").json()["days_left"] is None, "it is answered"
+    assert api.post(f"{path}/complete").json()["days_left"] is None, "a completed request has no deadline"

@@ -1,4 +1,4 @@
-"""`/v1/privacy/holds`: placed, shown, listed and released from outside, and what others are told of them."""
+"""`/v1/privacy/holds`: place, show, list and release holds, and what other endpoints reveal of them."""
 
 from __future__ import annotations
 

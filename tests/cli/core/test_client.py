@@ -1,4 +1,4 @@
-"""When the client tries again, how long it waits, and when it gives up."""
+"""The client's retries: when, after which wait, and when it gives up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Client = Callable[..., Api]
 
 @pytest.fixture
 def client(stub: Stub, pauses: list[float]) -> Client:
-    """Makes a client of the stub that doesn't really wait."""
+    """Factory for clients of the stub that record waits instead of performing them."""
 
     def make(patience_seconds: float = 0) -> Api:
         return Api(Place(stub.url, "k"), patience_seconds=patience_seconds)
@@ -64,7 +64,7 @@ def test_patience_ends(stub: Stub, client: Client) -> None:
     with client(5) as api, pytest.raises(Refused, match="Redis is away") as raised:
         api.stats()
     assert raised.value.code == Code.UNREACHABLE
-    assert len(stub.asked) == 1  # nine seconds are more than it has
+    assert len(stub.asked) == 1  # nine seconds exceed its budget
 
 
 def test_what_another_try_cannot_help_is_not_tried_again(stub: Stub, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Moments are taken wherever one is wanted as the API shows them, and as days."""
+"""Every option that takes a time accepts the API's timestamps and plain dates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share on the terminal."""
+"""Terminal output shared by commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the command line finds the API and the key, and what it says when it doesn't."""
+"""Lookup of the API's address and key by the command line, and the errors when it finds none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBERS = {
 
 @pytest.fixture
 def home(folder: Path) -> Path:
-    """A home of `ebbing run`, at the usual place."""
+    """A home of `ebbing run` at the default path."""
     home = folder / ".ebbing"
     home.mkdir()
     (home / "api-url").write_text("http://127.0.0.1:9999\n")

@@ -1,4 +1,4 @@
-"""What `ebbing run` and `ebbing demo` tell people."""
+"""Output of `ebbing run` and `ebbing demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ebbing simulate` shows what a made-up year leaves, in words, numbers and a picture."""
+"""`ebbing simulate` reports the outcome of a simulated year as text, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURES = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
 
 
 class Told:
-    """A simulation that knows its outcomes beforehand."""
+    """Stub of a simulation with predefined outcomes."""
 
     given: dict[str, Any]
 

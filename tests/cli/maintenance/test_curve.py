@@ -1,4 +1,4 @@
-"""`ebbing curve` needs no service: it works formulas out."""
+"""`ebbing curve` evaluates formulas and needs no service."""
 
 from __future__ import annotations
 

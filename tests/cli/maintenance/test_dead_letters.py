@@ -1,4 +1,4 @@
-"""`ebbing dead-letters`: listed, replayed and discarded, one or all of a reason."""
+"""`ebbing dead-letters`: list, replay and discard, singly or by reason."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_all_of_a_reason_are_replayed_until_none_is_left(cli: Cli, api: Stub, pa
     assert pauses == [2.0]
     first, *others = (asked.json for asked in api.asked)
     assert first == {"reason": "DataError", "stage": "drain"}
-    assert others == [{**first, "before": BEFORE}] * 3, "what fails again doesn't come round"
+    assert others == [{**first, "before": BEFORE}] * 3, "letters that fail again aren't replayed again"
 
 
 def test_a_letter_is_discarded_for_a_reason(cli: Cli, api: Stub) -> None:

@@ -1,4 +1,4 @@
-"""What `ebbing forecast` asks for, shows and draws."""
+"""Requests, output and plots of `ebbing forecast`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.stub import Reply, Stub, problem
 
 
 def days(last: int, slope: int = 10) -> list[dict[str, Any]]:
-    """A thousand memories that leave the first tier, so many a day."""
+    """Build forecast days for a thousand memories of which `slope` per day leave the first tier."""
     first = date(2026, 11, 20)
     return [
         {
@@ -52,8 +52,8 @@ def words(shown: str) -> list[list[str]]:
 
 
 def texts(path: Path) -> set[str]:
-    """What an SVG says."""
-    root = ET.parse(path).getroot()  # noqa: S314 - our own picture
+    """Return the texts of an SVG."""
+    root = ET.parse(path).getroot()  # noqa: S314 - our own SVG
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     return {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}
 
@@ -143,8 +143,8 @@ def test_it_is_drawn_as_a_png(cli: Cli, folder: Path, last: int) -> None:
         assert picture.format == "PNG"
         assert min(picture.size) > 500
         colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 20) or []}
-    assert (0x00, 0x72, 0xB2) in colours, "the active ones"
-    assert (0x56, 0xB4, 0xE9) in colours, "the archived ones, in the legend at least"
+    assert (0x00, 0x72, 0xB2) in colours, "colour of the active tier"
+    assert (0x56, 0xB4, 0xE9) in colours, "colour of the archived tier, at least in the legend"
 
 
 def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:

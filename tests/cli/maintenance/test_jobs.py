@@ -1,4 +1,4 @@
-"""`ebbing jobs`: listed, shown, watched until they end, cancelled."""
+"""`ebbing jobs`: list, show, watch and cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ebbing maintain` asks for, follows and shows."""
+"""Requests, job tracking and output of `ebbing maintain`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_job_that_fails_fails_the_command(cli: Cli, api: Stub, status: str) ->
 
 
 def pages(asked: Asked) -> Reply:
-    """Three changes on two pages."""
+    """Reply with three changes on two pages."""
     changes = [{"id": f"m{n}", "from": "active", "to": "cold", "rule": "decay", "why": f"weak {n}"} for n in range(3)]
     if "cursor" not in asked.json:
         return Reply(

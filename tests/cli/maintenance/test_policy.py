@@ -1,4 +1,4 @@
-"""What `ebbing policy` asks for and shows."""
+"""Requests and output of `ebbing policy`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _answers(api: Stub) -> None:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who can be asked."""
+    """Make the command believe that it runs in an interactive terminal."""
     monkeypatch.setattr("app.cli.maintenance.policy.can_ask", lambda: True)
 
 

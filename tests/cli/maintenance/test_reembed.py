@@ -1,4 +1,4 @@
-"""What `ebbing reembed` asks for, follows and shows."""
+"""Requests, job tracking and output of `ebbing reembed`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_dry_run_counts(cli: Cli, api: Stub) -> None:
 
 
 def every(*left: tuple[int, int]) -> Any:
-    """Answers of a service with two tenants elsewhere: memories and tenants left, count by count."""
+    """Reply as a service with two tenants to re-embed; each count returns the next of these (memories, tenants)."""
     counts = list(left)
 
     def reply(asked: Asked) -> Reply:

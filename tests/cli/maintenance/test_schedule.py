@@ -1,4 +1,4 @@
-"""`ebbing schedule`: listed, run, paused, resumed."""
+"""`ebbing schedule`: list, run, pause and resume."""
 
 from __future__ import annotations
 

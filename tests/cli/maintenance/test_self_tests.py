@@ -1,4 +1,4 @@
-"""`ebbing maintain selftest`, and what `ebbing stats` and `ebbing reviews` show of self-tests."""
+"""`ebbing maintain selftest`, and the self-test figures in `ebbing stats` and `ebbing reviews`."""
 
 from __future__ import annotations
 

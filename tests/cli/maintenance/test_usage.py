@@ -1,4 +1,4 @@
-"""What `ebbing usage` asks for and shows."""
+"""Requests and output of `ebbing usage`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files become requests that may be sent twice, and what is wrong is named by file and line."""
+"""`ebbing ingest` turns files into requests that are safe to repeat, and reports errors by file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ebbing links`: added, listed, removed."""
+"""`ebbing links`: add, list and remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ebbing recall` asks for and shows."""
+"""Requests and output of `ebbing recall`."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_without_uses_it_says_how_to_report_them(cli: Cli, api: Stub) -> None:
     shown = cli("replay").out
     assert "no uses were reported for these searches: report them with POST /v1/observations" in shown
     assert "both policies use current strength and importance values" in shown
-    assert "mean overlap" not in shown, "nothing is compared"
+    assert "mean overlap" not in shown, "no comparison without recorded uses"
 
 
 def test_without_records_it_shows_no_figures(cli: Cli, api: Stub) -> None:

@@ -1,4 +1,4 @@
-"""`ebbing restore`: at once, or by a job that may be waited for."""
+"""`ebbing restore`: immediately, or by a job that the command can wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ebbing search` asks for and shows."""
+"""Requests and output of `ebbing search`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_result_is_a_line_of_numbers_with_its_text_below(cli: Cli) -> None:
     assert max(map(len, (heading, numbers))) <= 80
     assert (
         text == "  Orla: Mint tea [31m, [bold]please[/bold]"
-    )  # text is text, not markup, and can't steer the terminal
+    )  # text is printed as is: no markup, no terminal control sequences
 
 
 def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> None:

@@ -1,4 +1,4 @@
-"""What `ebbing touch` and `ebbing observe` ask for and show."""
+"""Requests and output of `ebbing touch` and `ebbing observe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ebbing audit`: listed, and verified page by page."""
+"""`ebbing audit`: listing, and verification page by page."""
 
 from __future__ import annotations
 

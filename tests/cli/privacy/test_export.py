@@ -1,4 +1,4 @@
-"""`ebbing export`, and the log of requests on the command line."""
+"""`ebbing export`, and the request log on the command line."""
 
 from __future__ import annotations
 

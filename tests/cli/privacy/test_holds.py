@@ -1,4 +1,4 @@
-"""`ebbing hold` and what `ebbing why` says of it."""
+"""`ebbing hold`, and holds in the output of `ebbing why`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants and keys by HTTP, and the first key directly in the database."""
+"""Managing tenants and keys over HTTP, and creating the first key directly in the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor finds, with and without a service."""
+"""Findings of `ebbing doctor`, with and without a running service."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
         "! home",
     ):
         assert line in done.out, line
-    for line in ("✓ lane ingest", "! lane score          silent for 7 s"):  # which the dashboard says too
+    for line in ("✓ lane ingest", "! lane score          silent for 7 s"):  # which the dashboard shows too
         assert line in done.out, line
     assert "chmod 700" in done.out
     assert "start `ebbing worker --lane embed`" in done.out
@@ -119,7 +119,7 @@ def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
 
 @pytest.fixture
 def service_url(database_url: str) -> Iterator[str]:
-    """URL of the database for a login that can't pass by row-level security, as the service's is."""
+    """URL of the database for a login that can't bypass row-level security, like the service's own."""
     login = f"doctor_{token_hex(4)}"
     with psycopg.connect(database_url, autocommit=True) as owner:
         owner.execute(f"create role {login} login password 'doctor' noinherit in role ebbing_app, ebbing_drain")
@@ -134,7 +134,7 @@ def test_databases_by_url_are_asked_directly(cli: Cli, service_url: str, redis_u
     code, found = levels(
         cli, EBBING_DATABASE_URL=service_url, EBBING_REDIS_URL=redis_url, EBBING_API_URL="http://127.0.0.1:9"
     )
-    assert code == 1  # there is no API
+    assert code == 1  # no API is running
     well = (
         "postgresql",
         "pgvector",

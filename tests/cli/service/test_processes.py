@@ -1,4 +1,4 @@
-"""The service's processes by themselves."""
+"""The commands that start single processes of the service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import until_gone
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words of the program that a command has become."""
+    """Return the program and arguments that a command has replaced itself with."""
     words: list[str] = []
 
     def execute(_path: str, command: list[str]) -> None:
@@ -88,7 +88,7 @@ def test_a_missing_url_is_named(cli: Cli, words: list[str]) -> None:
 
 @pytest.fixture
 def empty_database_url(servers: Servers) -> Iterator[str]:
-    """URL of a database without anything."""
+    """URL of a database without tables."""
     name = f"empty_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:
         server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))

@@ -1,4 +1,4 @@
-"""The whole service, run for real: `ebbing run` and `ebbing demo`."""
+"""`ebbing run` and `ebbing demo`, run for real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_SECONDS, until, until_gone
 
 ROOT = Path(__file__).resolve().parents[3]
 EBBING = [sys.executable, "-m", "app.cli"]
-# The demo gives up when nothing has moved for some seconds, which a slow machine may take.
+# The demo gives up after some seconds without progress, which may be too soon on a slow machine.
 DEMO = f"""
 from app.cli import main
 from app.cli.demo import judged, tour
@@ -42,7 +42,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture
 def private() -> Iterator[Path]:
-    """A folder that PostgreSQL's user can pass through, should the tests run as root."""
+    """A folder that PostgreSQL's user can traverse even if the tests run as root."""
     folder = Path(tempfile.mkdtemp(prefix="ebbing-test-run-"))
     folder.chmod(0o711)
     yield folder
@@ -50,7 +50,7 @@ def private() -> Iterator[Path]:
 
 
 class Run:
-    """`ebbing run` in a home, until it is ready."""
+    """`ebbing run` in a home, started and ready."""
 
     def __init__(self, home: Path, *words: str, **more: str) -> None:
         self.home = home
@@ -74,11 +74,11 @@ class Run:
         assert self.process.poll() is None, self.text()
 
     def children(self) -> dict[int, str]:
-        """Every process below it, with its command line."""
+        """Return every descendant process with its command line."""
         found = {self.process.pid: ""}
         while True:
             listed = subprocess.run(
-                ["ps", "-eww", "-o", "pid=,ppid=,args="],  # noqa: S607 - whichever ps there is
+                ["ps", "-eww", "-o", "pid=,ppid=,args="],  # noqa: S607 - ps from PATH
                 capture_output=True,
                 text=True,
                 check=True,
@@ -97,7 +97,7 @@ class Run:
 
 @pytest.fixture
 def start(private: Path) -> Iterator[Callable[..., Run]]:
-    """Starts `ebbing run`; what a failed test leaves is killed, and its children die with it."""
+    """Factory for `ebbing run`; processes that a failed test leaves are killed along with their children."""
     runs: list[Run] = []
 
     def start(**more: str) -> Run:
@@ -125,7 +125,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     assert (home / "api-url").read_text().strip() in run.text()
     assert key.strip() not in run.text()
 
-    # What is sent is found, and a command that is repeated stores nothing twice.
+    # Ingested memories are searchable, and repeating the command stores nothing twice.
     (folder / "tea.jsonl").write_text('{"text": "Orla drinks mint tea"}\n{"text": "The office is at Limpet Stair"}\n')
     for _ in range(2):
         assert cli("ingest", "tea.jsonl", "--wait", **here).code == 0
@@ -139,7 +139,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
 
     try_the_readme(run, folder)
 
-    # A second one in the same home is refused.
+    # A second service in the same home is refused.
     second = subprocess.run(
         [*EBBING, "run", "--home", str(home)], env=environment(), capture_output=True, text=True, check=False
     )
@@ -147,14 +147,14 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     assert f"is in use by process {run.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
 
-    # A child that dies is started again, and said so.
+    # A child that dies is restarted, and the restart is reported.
     [beat] = [pid for pid, command in run.children().items() if " beat " in command]
     os.kill(beat, signal.SIGKILL)
     run.until(lambda: "beat started again" in run.text())
 
     kill_a_second_api(run)
 
-    # It stops cleanly, and starts again with its data and its key.
+    # The service stops cleanly and restarts with its data and its key.
     children = run.children()
     assert run.stop() == 0
     for pid in children:
@@ -169,7 +169,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
 
 
 def try_the_readme(run: Run, folder: Path) -> None:
-    """Type what the README shows from "Use it" to "Forgetting", in a folder that is laid out like a clone."""
+    """Run the commands that the README shows from "Use it" to "Forgetting", in a folder laid out like a clone."""
     (folder / ".ebbing").symlink_to(run.home)
     (folder / ".venv" / "bin").mkdir(parents=True)
     command = folder / ".venv" / "bin" / "ebbing"
@@ -183,7 +183,7 @@ def try_the_readme(run: Run, folder: Path) -> None:
     for block in blocks:
         typed = block.replace("http://127.0.0.1:8000", address)
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - whichever bash there is
+            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - bash from PATH
             env=environment(EBBING_HOME=str(run.home)),
             cwd=folder,
             capture_output=True,
@@ -206,7 +206,7 @@ def try_the_readme(run: Run, folder: Path) -> None:
 
 
 def kill_a_second_api(run: Run) -> None:
-    """Start another API on the service's databases, and kill its main process alone: its worker goes too."""
+    """Start another API on the service's databases and kill only its main process: its worker must exit too."""
     main = next(pid for pid, command in run.children().items() if command.endswith("app.cli api"))
     given = dict(part.partition("=")[::2] for part in Path(f"/proc/{main}/environ").read_text().split("\0") if part)
     [port] = free_ports(1)
@@ -224,7 +224,7 @@ def kill_a_second_api(run: Run) -> None:
 
 
 def answers(port: int) -> bool:
-    """Whether an API is alive at this port."""
+    """Return true if an API answers at this port."""
     try:
         return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SECONDS, trust_env=False).is_success
     except httpx.TransportError:
@@ -294,7 +294,7 @@ def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_sp
     salience = json.loads(done.stdout)["salience"]
     assert "still unrated" not in done.stderr
     assert set(salience["sources"]) == {"llm", "caller"}
-    assert asked - 1 <= salience["cost"]["calls"] <= asked, "one may be on its way when the demo ends"
+    assert asked - 1 <= salience["cost"]["calls"] <= asked, "one call may be in flight when the demo ends"
     assert salience["cost"]["cost"] > 0
     assert salience["again"]["calls"] == 0
     assert salience["again"]["cache_hits"] == 10

@@ -1,4 +1,4 @@
-"""The bundled embedder: meaning, context, and texts that have none."""
+"""The bundled embedder: similarity, context, and texts without any meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in the process: optional packages, imported only where they are asked for."""
+"""In-process models: optional packages, imported only when configured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "small/model"
 
 
 class Model:
-    """Stands for both packages' models: a text's vector is its length and its number of words."""
+    """Stub of both packages' models: a text's vector is its length and its word count."""
 
     loaded: ClassVar[list[str]] = []
     batches: ClassVar[list[list[str]]] = []
@@ -98,7 +98,7 @@ def test_vectors_are_those_of_the_model_in_order_at_length_one(packages: type[Mo
     assert found[0] == direction("a red car")
     assert not found[1].any()
     assert found[2] == direction("Ann: hi\n(before: Bob: ho)")
-    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]], "the blank one isn't given to it"
+    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]], "blank texts aren't embedded"
     assert one.embed_query("cars", {}) == direction("query: cars")
     assert not one.embed_query(" ", {}).any()
     assert one.embed_memories([]).shape == (0, 3)
@@ -133,7 +133,7 @@ def test_the_settings_choose_it(
     try:
         one = embedders.embedder()
         assert packages.loaded == [given or settings().embedder_model]
-        assert "/" in packages.loaded[0], "each kind has a default of its own"
+        assert "/" in packages.loaded[0], "each kind has its own default model"
         assert embedder_of(kind, one.model, 3).model == one.model
     finally:
         settings.cache_clear()

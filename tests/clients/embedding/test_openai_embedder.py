@@ -1,4 +1,4 @@
-"""Vectors by a provider: what is sent of a memory, in which calls, and what counts as a vector."""
+"""Embeddings from a provider: request content, batching, and validation of vectors."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def test_a_single_text_that_is_still_too_long_is_cut_further(asked: Asked) -> No
     assert [len(each[0]) for each in inputs(asked)] == pytest.approx([5000, 2500, 1250], abs=3)
     asked.fake.control.set(mode="too_long_input")
     assert reason(embedder(asked), "word " * 1000)[0] is Reason.TOO_LARGE
-    assert reason(embedder(asked), "a", "b")[0] is Reason.TOO_LARGE, "of several, the caller finds out which"
+    assert reason(embedder(asked), "a", "b")[0] is Reason.TOO_LARGE, (
+        "with several texts, the caller has to find the long one"
+    )
 
 
 def test_plain_numbers_and_another_order_are_understood(asked: Asked) -> None:
@@ -176,7 +178,7 @@ def test_a_query_waits_no_longer_than_a_query_may(asked: Asked) -> None:
     one = embedder(asked, query_patience=Patience(0.2))
     with pytest.raises(ProviderFailed, match="timeout"):
         one.embed_query("red cars", {})
-    assert asked.slept == [], "it isn't tried again"
+    assert asked.slept == [], "a query isn't retried"
 
 
 def test_the_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The table of words and their tokens."""
+"""The table that maps words to tokens."""
 
 from __future__ import annotations
 

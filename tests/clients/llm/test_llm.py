@@ -1,4 +1,4 @@
-"""Scores by a model over the wire: batches, spoiled answers, halves, and what is left for the rules."""
+"""Ratings by a model over HTTP: batches, malformed answers, halved batches, and fallback to the rules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def failed(scorer: Scorer, batch: list[Unscored]) -> ScoringFailed:
 
 
 def sizes(asked: Asked) -> list[int]:
-    """How many memories each call was about."""
+    """Return the number of memories in each call."""
     return [len(model.memories(body["messages"])) for body in asked.fake.control.bodies]
 
 
@@ -100,7 +100,7 @@ def test_threads_may_share_it(asked: Asked) -> None:
     assert asked.fake.control.connections <= 4
 
 
-# --- F13: answers that make no sense ---
+# --- F13: malformed answers ---
 
 SENSELESS = [
     "not_json",
@@ -135,7 +135,7 @@ def test_a_model_that_makes_no_sense_is_asked_no_more_than_thrice(asked: Asked, 
     assert set(failure.scored.failed) == {memory.memory_id for memory in memories()}
     assert failure.scored.scores == {}
     assert sizes(asked) == [8, 4, 4]
-    assert asked.provider.health()["chat"] == "closed", "one tenant's texts don't shut out the others"
+    assert asked.provider.health()["chat"] == "closed", "malformed answers don't open the breaker"
 
 
 def test_useless_answers_are_paid_for_and_counted(asked: Asked) -> None:
@@ -193,7 +193,7 @@ def test_labels_that_are_not_allowed_are_left_out(asked: Asked) -> None:
     assert score.topics == ("two words", "topic 0", "topic 1", "topic 2", "topic 3")
 
 
-# --- F12: a provider that is ill ---
+# --- F12: a failing provider ---
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_an_ill_provider_ends_the_work_and_is_not_asked_in_halves(asked: Asked, 
 def test_a_hanging_provider_costs_the_time_allowed_and_no_more(asked: Asked) -> None:
     asked.fake.control.set(mode="hang")
     assert failed(scorer(asked, Patience(0.3, tries=2, wait_max_seconds=5)), memories()).reason is Reason.TIMEOUT
-    assert len(asked.slept) == 1, "between two tries, and none after"
+    assert len(asked.slept) == 1, "one wait between two attempts, none after the last"
 
 
 def test_what_was_scored_before_it_fell_ill_is_kept(asked: Asked) -> None:
@@ -235,7 +235,7 @@ def test_a_passing_illness_is_waited_out(asked: Asked) -> None:
     assert len(asked.slept) == 2
 
 
-# --- C14, F14: texts that speak to the model ---
+# --- C14, F14: texts that address the model ---
 
 
 def test_a_text_cannot_touch_another_memory_or_the_form_of_the_request(asked: Asked) -> None:
@@ -263,7 +263,7 @@ def test_a_model_that_obeys_a_text_can_still_only_answer_about_it(asked: Asked) 
     assert set(failure.scored.failed) == {UUID(int=2)}
 
 
-# --- what it costs, and what it says ---
+# --- Cost and logs ---
 
 
 def test_failures_hold_ids_and_reasons_alone(asked: Asked) -> None:

@@ -1,4 +1,4 @@
-"""The way out: hosts, addresses, redirects, time and size."""
+"""Outbound requests: allowed hosts, addresses, redirects, time limits and size limits."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_redirect_is_not_followed(fake: FakeProvider) -> None:
         "fe80::1%eth0",
         "fd00:ec2::254",
         "100.100.100.200",
-        "0.0.0.0",  # noqa: S104 - to be refused
+        "0.0.0.0",  # noqa: S104 - must be refused
         "::",
         "224.0.0.1",
     ],

@@ -1,4 +1,4 @@
-"""The provider's client: what is sent, which failure is which, and what never gets out of it."""
+"""The provider's client: request content, classification of failures, and data that must not leak."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_vectors_fail_by_the_same_names(asked: Asked, mode: str, reason: Reason)
 
 @pytest.mark.parametrize("mode", ["hang", "trickle", "trickle_head"])
 def test_a_slow_answer_is_a_timeout(asked: Asked, mode: str) -> None:
-    """Waited for, it would come in the end, or break off."""
+    """With more time, the answer would arrive eventually, or break off."""
     asked.fake.control.set(mode=mode)
     assert failure(lambda: chat(asked.provider, Patience(0.3))).reason is Reason.TIMEOUT
 
@@ -169,7 +169,7 @@ def test_a_failing_provider_is_tried_with_jitter_then_left_alone(asked: Asked, m
     assert asked.slept[:2] == [0.25, 0.5]
     assert asked.provider.health() == {"chat": "open", "vectors": "closed"}
     assert failure(lambda: chat(asked.provider, ONCE)).reason is Reason.CIRCUIT_OPEN
-    assert asked.fake.calls == 5, "it isn't asked"
+    assert asked.fake.calls == 5, "no call while the breaker is open"
 
 
 def test_a_hanging_provider_is_left_alone_too(asked: Asked) -> None:
@@ -177,7 +177,7 @@ def test_a_hanging_provider_is_left_alone_too(asked: Asked) -> None:
     for _ in range(5):
         failure(lambda: chat(asked.provider, Patience(0.1)))
     assert failure(lambda: chat(asked.provider, ONCE)).reason is Reason.CIRCUIT_OPEN
-    assert asked.fake.calls <= 5, "a call may have been given up before it was sent"
+    assert asked.fake.calls <= 5, "a call may time out before it is sent"
 
 
 def test_it_is_found_well_again_by_one_probe() -> None:
@@ -203,7 +203,7 @@ def test_vectors_still_come_while_chats_fail(asked: Asked) -> None:
     assert (len(vectors), usage.calls) == (1, 1)
 
 
-# --- what never gets out ---
+# --- Data that must not leak ---
 
 
 @pytest.mark.parametrize("mode", ["bad_request", "server_error", "garbage", "html", "reset", "unauthorised"])
@@ -215,7 +215,7 @@ def test_no_error_or_log_line_holds_a_text_or_a_key(
     raised = failure(lambda: chat(asked.provider))
     structlog.get_logger().warning("failed", error=str(raised))
     shown = "".join(traceback.format_exception(raised)) + repr(raised) + caplog.text + "".join(capsys.readouterr())
-    assert raised.__context__ is None, "the library's error, which quotes the request, doesn't travel along"
+    assert raised.__context__ is None, "the library's error, which quotes the request, is still chained"
     assert SECRET not in shown
     assert KEY not in shown
 
@@ -225,7 +225,7 @@ def test_the_key_is_not_shown_by_what_holds_it(asked: Asked) -> None:
     assert SECRET not in repr(Reply(SECRET, None, Usage()))
 
 
-# --- settings ---
+# --- Settings ---
 
 
 @pytest.fixture

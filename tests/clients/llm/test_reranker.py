@@ -1,4 +1,4 @@
-"""Rerankers: what a chat model is asked and believed, a cross-encoder in the process, and those of others."""
+"""Rerankers: a chat model and the checks on its answers, an in-process cross-encoder, and third-party rerankers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Chosen = Callable[..., None]
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chosen]:
-    """Names the reranker in the settings."""
+    """Select the reranker in the settings."""
 
     def choose(**values: str) -> None:
         for name, value in values.items():
@@ -75,7 +75,7 @@ def test_texts_are_data_whatever_they_say(asked: Asked, judge: LlmReranker) -> N
     system, user = asked.fake.control.bodies[-1]["messages"]
     assert "never an instruction" in system["content"]
     assert "cat" not in system["content"]
-    assert user["content"].count(mark) == 3, "in the sentence before, and on two lines of its own"
+    assert user["content"].count(mark) == 3, "once in the instructions and on two delimiter lines"
     shown = spoken.memories([user])
     assert [line.get("id") for line in shown] == [None, 1, 2]
     assert shown[0]["query"] == shown[1]["text"] == hostile
@@ -106,7 +106,7 @@ def test_what_is_no_answer_is_not_believed(asked: Asked, judge: LlmReranker, mod
         judge.scores("cat", TEXTS)
     assert failed.value.reason is reason
     assert "Biscuit" not in repr(failed.value)
-    assert asked.fake.calls == 1, "somebody waits: it isn't tried again"
+    assert asked.fake.calls == 1, "no retry while a caller waits"
 
 
 def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:
@@ -124,7 +124,7 @@ def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:
 
 
 class TextCrossEncoder:
-    """Stands for fastembed's: likes short texts."""
+    """Stub of fastembed's class that prefers short texts."""
 
     def __init__(self, model_name: str, threads: int) -> None:
         if model_name == "unknown":
@@ -168,7 +168,7 @@ def test_a_package_that_is_not_there_is_named_with_the_way_to_it(
         reranker()
 
 
-# --- Those of others ---
+# --- Third-party rerankers ---
 
 
 class Own:

@@ -1,4 +1,4 @@
-"""Failures of a provider: what each means, how long to wait, when to leave it alone, how many at once."""
+"""Provider failures: classification, backoff, circuit breaker, and limit on concurrent calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
 
 
 class Clock:
-    """Time that passes when told to; sleeping is one way to tell it."""
+    """A manual clock; sleeping advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -59,14 +59,14 @@ def ok() -> str:
 
 
 def fails(breaker: Breaker, reason: Reason = Reason.SERVER_ERROR, retry_after: float | None = None) -> Reason:
-    """Call something that fails; the reason that comes out."""
+    """Make a failing call and return the reason it raises."""
     with pytest.raises(ProviderFailed) as failed:
         breaker.run(failing(reason, retry_after))
     return failed.value.reason
 
 
 class Turns:
-    """Fails with each of the reasons in turn, then works."""
+    """Callable that fails once with each of the reasons, then succeeds."""
 
     def __init__(self, *reasons: Reason, retry_after: float | None = None) -> None:
         self.left = list(reasons)
@@ -78,7 +78,7 @@ class Turns:
         return failing(self.left.pop(0), self.retry_after)() if self.left else "ok"
 
 
-# --- the table ---
+# --- The table of failures ---
 
 
 def test_every_reason_has_a_treatment() -> None:
@@ -111,7 +111,7 @@ def test_a_failure_says_its_reason_and_numbers_and_survives_a_process_border() -
     )
 
 
-# --- waiting ---
+# --- Backoff ---
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
@@ -155,7 +155,7 @@ def test_a_wait_beyond_the_budget_is_left_to_the_caller(clock: Clock) -> None:
     assert clock.slept == []
 
 
-# --- the breaker ---
+# --- The breaker ---
 
 
 def test_it_opens_after_failures_in_a_row(clock: Clock) -> None:
@@ -197,7 +197,7 @@ def test_only_one_probe_passes_at_a_time(clock: Clock) -> None:
     clock.now += 30
 
     def probe() -> str:
-        assert fails(breaker) is Reason.CIRCUIT_OPEN, "the others wait for what the probe finds"
+        assert fails(breaker) is Reason.CIRCUIT_OPEN, "other calls are refused during the probe"
         return "ok"
 
     assert breaker.run(probe) == "ok"
@@ -217,7 +217,7 @@ def test_a_failed_probe_opens_it_for_twice_as_long_up_to_a_limit(clock: Clock) -
     fails(breaker)
     assert fails(breaker) is Reason.CIRCUIT_OPEN
     clock.now += 30
-    assert breaker.state == HALF_OPEN, "once it worked, it starts small again"
+    assert breaker.state == HALF_OPEN, "a success resets the delay"
 
 
 def test_a_retry_after_opens_it_at_once_for_that_long(clock: Clock) -> None:
@@ -259,7 +259,7 @@ def test_calls_from_before_it_opened_change_nothing(clock: Clock) -> None:
         return "ok"
 
     assert breaker.run(early) == "ok"
-    assert breaker.state == OPEN, "one late success doesn't prove it well"
+    assert breaker.state == OPEN, "a late success doesn't close the breaker"
 
     late = Breaker(1, 30, clock=clock)
 
@@ -270,7 +270,7 @@ def test_calls_from_before_it_opened_change_nothing(clock: Clock) -> None:
     with pytest.raises(ProviderFailed):
         late.run(failing_late)
     clock.now += 30
-    assert late.state == HALF_OPEN, "one late failure doesn't make it worse"
+    assert late.state == HALF_OPEN, "a late failure doesn't extend the delay"
 
 
 def test_waiting_out_an_open_breaker_and_probing_go_together(clock: Clock) -> None:
@@ -281,7 +281,7 @@ def test_waiting_out_an_open_breaker_and_probing_go_together(clock: Clock) -> No
     assert breaker.state == CLOSED
 
 
-# --- turns ---
+# --- Concurrency ---
 
 
 def test_no_more_calls_at_once_than_slots() -> None:

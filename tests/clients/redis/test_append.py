@@ -1,4 +1,4 @@
-"""What may be lost is appended without a long wait, or refused at once."""
+"""Best-effort appends use a short timeout or fail immediately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def append(tenant_id: UUID) -> None:
 def test_what_is_appended_is_counted_as_an_entry_without_memories(service: Service, tenant_id: UUID) -> None:
     append(tenant_id)
     append(tenant_id)
-    assert not service.redis.exists("ebbing:{s0}:nudge:ingest.drain"), "nobody is nudged"
+    assert not service.redis.exists("ebbing:{s0}:nudge:ingest.drain"), "an append sends no nudge"
     held = service.backlog()
     assert (held["entries"], held["bytes"], held["memories"]) == (2, 4, 0)
     turn = drainage().take(first=True)
@@ -63,7 +63,7 @@ def test_it_waits_while_redis_is_full(service: Service, tenant_id: UUID, monkeyp
 def test_after_a_failure_nothing_is_tried_for_a_while(
     service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each search would wait while Redis doesn't answer."""
+    """Otherwise each search would wait while Redis doesn't answer."""
     asked: list[float] = []
     moment = [1000.0]
 

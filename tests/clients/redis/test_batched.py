@@ -1,4 +1,4 @@
-"""Calls of a script that go out together: each caller has its own answer or its own error."""
+"""Script calls that share a round trip: each caller gets its own result or its own error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis.asyncio
 from app.clients.redis.batched import BATCH_MAX, BatchedScript
 from tests.waiting import PATIENCE_SECONDS
 
-# Counts its calls, and answers with its argument; or fails on the word.
+# Counts its calls and returns its argument, or fails if the argument is `fail`.
 SCRIPT = """
 if ARGV[1] == 'fail' then return redis.error_reply('ERR as asked') end
 redis.call('INCR', KEYS[1])

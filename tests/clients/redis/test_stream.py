@@ -1,4 +1,4 @@
-"""The stream: what the door takes, whose turn it is, and what is left when a turn is over."""
+"""The ingest stream: admission, fair turns, and the state left after a turn."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def take(*, first: bool = True) -> Turn:
 
 
 def lapse(service: Service) -> None:
-    """Make every lease one that has lapsed, as if the worker had died a while ago."""
+    """Expire every lease, as if the workers had died a while ago."""
     held = cast("list[bytes]", service.redis.zrange(HELD, 0, -1))
     for tenant in held:
         service.redis.zadd(HELD, {tenant: 0})
 
 
 def counted(service: Service, tenant_id: UUID) -> tuple[int, ...]:
-    """Entries and bytes of all, bytes and memories of the tenant."""
+    """Return the total entries and bytes, and the tenant's bytes and memories."""
     held = service.backlog()
     return tuple(held[name] for name in ("entries", "bytes", f"{tenant_id}:bytes", f"{tenant_id}:memories"))
 
@@ -49,7 +49,7 @@ def tenant_id() -> UUID:
     return uuid4()
 
 
-# --- The door ---
+# --- Admission ---
 
 
 def test_what_is_accepted_comes_out_as_it_went_in(service: Service, tenant_id: UUID) -> None:
@@ -423,7 +423,7 @@ STEPS = st.lists(
 def test_whatever_happens_nothing_is_lost_and_the_counters_are_exact(
     service: Service, steps: list[tuple[str, int, int]]
 ) -> None:
-    """Posts, turns that settle a part or all, and deaths, in any order; then all that is left is drained."""
+    """Posts, turns that settle some or all entries, and deaths, in any order; then the rest is drained."""
     service.redis.flushdb()
     tenants = [UUID(int=n + 1) for n in range(3)]
     posted, settled = 0, 0

@@ -1,4 +1,4 @@
-"""A model of forgetting in a package of its own: half of the strength is left after each half-life."""
+"""A forgetting model in its own package: strength halves with each half-life."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.domain.dynamics.state import (
 
 @checked(frozen=True)
 class HalfLifeParameters:
-    """What a policy may choose."""
+    """Parameters that a policy may set."""
 
     half_life_days: Annotated[float, Field(ge=0.01, le=100_000)] = 10.0
     test_gain: Annotated[float, Field(ge=0, le=1)] = 0.1
@@ -35,7 +35,7 @@ class HalfLifeParameters:
 
 @dataclass(frozen=True)
 class HalfLife:
-    """strength = e^level · 2^(-days since the last use / half-life); a use brings all of it back."""
+    """strength = e^level · 2^(-days since the last use / half-life); a use restores it fully."""
 
     parameters: HalfLifeParameters = field(default_factory=HalfLifeParameters)
     name = "half_life"
