@@ -14,7 +14,7 @@ from app.domain.corrections.stems import stem
 from app.domain.corrections.values import Value, are_comparable, differ
 
 Reason = Literal["value", "ended", "renamed"]
-"""`value`: a new value replaces the old one. `ended`: the fact no longer holds. `renamed`: the name no longer applies."""
+"""`value`: a new value replaces the old one. `ended`: the fact no longer holds. `renamed`: the name is retracted."""
 
 RARE_DOCUMENTS_MIN: Final = 500
 """Minimum number of memories assumed for a tenant; otherwise no word of a small tenant would be rare."""
