@@ -1,6 +1,6 @@
 """Run PostgreSQL and Redis as child processes, for `ebbing run`, the demo and the tests.
 
-They end with the process that started them, however it ends.
+They end with their parent process, even if it is killed.
 
 Example:
     home.mkdir(mode=0o700)

@@ -1,8 +1,8 @@
-"""The sample that `ebbing demo` ingests: one year of an invented team, and questions about it.
+"""Load the sample that `ebbing demo` ingests: one year of memories of a fictional team, and questions about them.
 
-Everything in it is made up. Each line of `memories.jsonl` is one memory as a client would send it.
-`metadata.key` names the line; `metadata.repeats` points from a memory to the earlier one it says
-again in other words, `metadata.updates` to the earlier one it settles or supersedes.
+Each line of `memories.jsonl` is one memory as a client would send it. `metadata.key` identifies the line,
+`metadata.repeats` refers to the earlier memory that it paraphrases, and `metadata.updates` to the earlier one that it
+settles or supersedes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Question", "memories", "questions"]
 
 @dataclass(frozen=True)
 class Question:
-    """Something a colleague asks a year later, and the keys of the memories that answer it."""
+    """A question that a colleague asks a year later, and the keys of the memories that answer it."""
 
     query: str
     expected: tuple[str, ...]
@@ -28,13 +28,13 @@ def _read(name: str) -> str:
 
 
 def memories() -> list[dict[str, object]]:
-    """All sample memories, oldest first."""
-    # Split on "\n" alone: str.splitlines also breaks at characters that JSON allows inside a string.
+    """Return all sample memories, oldest first."""
+    # Split only on "\n": `str.splitlines` also splits at characters that JSON allows inside a string.
     return [json.loads(line) for line in _read("memories.jsonl").split("\n") if line]
 
 
 def questions() -> list[Question]:
-    """All sample questions; `expected` holds `metadata.key` values of the memories."""
+    """Return all sample questions; `expected` contains `metadata.key` values of memories."""
     return [
         Question(query=entry["query"], expected=tuple(entry["expected"]), note=entry["note"])
         for entry in json.loads(_read("questions.json"))

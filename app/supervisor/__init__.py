@@ -1,4 +1,4 @@
-"""Supervise the service's processes: start them in order, restart those that die, and stop all.
+"""Supervise the service's processes: start them in order, restart those that die, and stop them all.
 
 Example:
     with lock_home(settings.home) as home:

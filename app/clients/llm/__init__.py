@@ -1,1 +1,1 @@
-"""Model providers: requests, retries, budgets, and the validation of answers."""
+"""Clients for model providers: requests, retries, circuit breaking, and the validation of responses."""

@@ -1,1 +1,1 @@
-"""Consolidation: which memories belong together, what becomes of them, and what a summary may say."""
+"""Rules of consolidation: group similar memories, decide their outcome, and check summaries against sources."""

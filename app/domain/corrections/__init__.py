@@ -1,4 +1,4 @@
-"""Corrections: what a speaker says later of something that they said otherwise before. English alone."""
+"""Detect which of a speaker's earlier statements a later one corrects, in English text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deciding which earlier statements a later one corrects."""
+"""Decide which earlier statements a later one corrects."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from app.domain.corrections.stems import stem
 from app.domain.corrections.values import Value, are_comparable, differ
 
 Reason = Literal["value", "ended", "renamed"]
-"""`value`: the same thing has another value now. `ended`: it isn't so any more. `renamed`: it has another name."""
+"""`value`: a new value replaces the old one. `ended`: the fact no longer holds. `renamed`: the name is retracted."""
 
 RARE_DOCUMENTS_MIN: Final = 500
-"""A tenant of few memories is read as one of so many, or no word of it would be rare."""
+"""Minimum number of memories assumed for a tenant; otherwise no word of a small tenant would be rare."""
 SCORE_MIN: Final = 1.15
 BESIDE: Final = 0.5
-"""Weight of a shared word beside the slot, as a share of the weight of one in it."""
+"""Weight of a word shared by the contexts, relative to a word that names the slot."""
 BESIDE_MAX: Final = 0.6
 ALONE_MIN: Final = 0.6
-"""Rarity of a word that is enough by itself, where it is all that says what has changed."""
+"""Total rarity of the shared words that suffices if they cover the whole object of the change."""
 SAME_VALUE: Final = 0.6
-"""Worth of a day or time of the old statement that the new one names as over, or gives another for."""
+"""Bonus for a day or time of the old statement that the new one declares over or replaces."""
 ENDED_MIN: Final = 1.2
 RENAMED_MIN: Final = 0.7
 
 
 class Earlier(NamedTuple):
-    """An earlier memory, read."""
+    """An earlier memory with its parsed statement."""
 
     memory_id: UUID
     statement: Statement
@@ -39,13 +39,12 @@ class Earlier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """That a later memory corrects an earlier one.
+    """A correction of an earlier memory.
 
     Attributes:
-        corrected_id: The earlier one.
-        reason: In which way.
-        score: How much the two share, weighted by rarity.
-        words: Stems that both have.
+        corrected_id: Id of the earlier memory.
+        score: Overlap of the two statements, weighted by rarity.
+        words: Stems that occur in both.
     """
 
     corrected_id: UUID
@@ -55,7 +54,7 @@ class Correction:
 
 
 def rarity(documents: int, total: int) -> float:
-    """Return how rare a word is, 0 to 1, from the number of memories that have it among all of them."""
+    """Return a word's rarity, 0 to 1: BM25's inverse document frequency, relative to that of a word in one memory."""
     known, held = max(total, documents, RARE_DOCUMENTS_MIN), max(documents, 1)
     return math.log(1 + (known - held + 0.5) / (held + 0.5)) / math.log(1 + (known - 0.5) / 1.5)
 
@@ -63,13 +62,13 @@ def rarity(documents: int, total: int) -> float:
 def decide(
     new: Statement, earlier: Sequence[Earlier], rarities: Mapping[str, float], limit: int = 1
 ) -> list[Correction]:
-    """Return what a statement corrects, best first.
+    """Return the corrections that a statement makes, best first.
 
     Args:
         new: The later statement.
-        earlier: Earlier ones about the same subject, the latest first: of two that fit equally, the later counts.
-        rarities: How rare each stem of the new one is, 0 to 1; one that isn't there is common.
-        limit: Most corrections.
+        earlier: Earlier statements about the same subject, latest first; the later one wins a tie.
+        rarities: Rarity of the new statement's stems, 0 to 1; a missing stem counts as 0.
+        limit: Maximum number of corrections.
     """
     found = [best for one in earlier if (best := _best(new, one, rarities)) is not None]
     return sorted(found, key=lambda one: -one.score)[:limit]
@@ -108,7 +107,7 @@ def _by_value(
     ended: tuple[Value, ...],
     rarities: Mapping[str, float],
 ) -> tuple[Reason, float, frozenset[str]]:
-    """Return the evidence that the new clause gives another value for the same words."""
+    """Return the evidence that the new clause gives a different value for the same slot."""
     shared = frozenset(word for word in change.words & old.stems if not _is_qualified_otherwise(word, clause, old))
     if not shared or not _has_other_value(change, old, shared):
         return _NOTHING
@@ -123,7 +122,7 @@ def _by_value(
 
 
 def _has_other_value(change: Change, old: Clause, shared: frozenset[str]) -> bool:
-    """Return true where the old clause's value nearest to the shared words is another of the same kind."""
+    """Return True if the old clause's value nearest to the shared words is comparable to a new value and differs."""
     said = old.changes[-1].values if old.changes else old.values
     places = [word.place for word in old.words if word.stem in shared]
     for new in change.values:
@@ -141,7 +140,7 @@ def _has_other_value(change: Change, old: Clause, shared: frozenset[str]) -> boo
 def _by_end(
     clause: Clause, old: Clause, context: frozenset[str], rarities: Mapping[str, float]
 ) -> tuple[Reason, float, frozenset[str]]:
-    """Return the evidence that the new clause ends what the old one states."""
+    """Return the evidence that the new clause declares the old clause's fact over."""
     over = (clause.ended & old.stems) - old.ended
     over_value = _meet(clause.ended_values, old.values) and not _meet(clause.ended_values, old.ended_values)
     if not over and not over_value:
@@ -159,31 +158,31 @@ def _by_end(
 
 
 def _meet(values: tuple[Value, ...], others: tuple[Value, ...]) -> bool:
-    """Return true where a value of the one is among the others."""
+    """Return True if the two have a value in common."""
     return any(are_comparable(one, other) and not differ(one, other) for one in values for other in others)
 
 
 def _by_name(clause: Clause, old: Clause, rarities: Mapping[str, float]) -> tuple[Reason, float, frozenset[str]]:
-    """Return the evidence that the new clause takes back a name of the old one."""
+    """Return the evidence that the new clause retracts a name in the old one."""
     shared = clause.renamed & {stem(name) for name in old.names}
     score = _sum(shared, rarities)
     return ("renamed", score, shared) if score >= RENAMED_MIN else _NOTHING
 
 
 def _is_qualified_otherwise(word: str, clause: Clause, old: Clause) -> bool:
-    """Return true for "budget" in "the grocery budget" and "the gift budget"."""
+    """Return True if the clauses qualify a word differently: "budget" in "the grocery budget" and "the gift budget"."""
     before, before_old = _before(word, clause), _before(word, old)
     return bool(before and before_old) and not before & old.stems and not before_old & clause.stems
 
 
 def _before(word: str, clause: Clause) -> frozenset[str]:
-    """Stems of the content words that stand right before a word."""
+    """Return the stems of the content words that directly precede a word."""
     pairs = itertools.pairwise(clause.words)
     return frozenset(one.stem for one, other in pairs if other.stem == word and other.place == one.place + 1)
 
 
 def _are_of_others(clause: Clause, old: Clause, names: frozenset[str], old_names: frozenset[str]) -> bool:
-    """Return true where the two speak of different people, or of different numbers of a series."""
+    """Return True if the clauses concern different people, or different numbers of a series."""
     if any(old.labels.get(noun, number) != number for noun, number in clause.labels.items()):
         return True
     if clause.names & old.names:

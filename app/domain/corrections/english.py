@@ -1,4 +1,4 @@
-"""The lists of `english.toml`, and the patterns made of them."""
+"""Load the word lists of `english.toml`, and build the patterns from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL_NUMBERS: Final[tuple[str, ...]] = tuple(_LISTS["small_numbers"].split())
 _DAY_STARTS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NO_CONTRAST: Final = _words("no_contrast")
 
-# The end of a clause: what is said to be over is said in full.
+# End of a clause: "the call is off" ends the call, "the call is off to a good start" doesn't.
 _END: Final = r"(?=\s*(?:[.;:!?,)]|$|\b(?:and|but|so|because|cos|since|at|this|now)\b))"
 _PIECE: Final = r"[^\s.;:!?,()]+"
 
@@ -84,33 +84,34 @@ SENTENCE_END: Final = re.compile(
 ASKS: Final = re.compile(
     rf"^(?:so |and |but |or |because |also |ok |then )*(?:{_any(_LISTS['asks'].split())})\b", re.IGNORECASE
 )
-# A text that says a change has one of these words among its `values.letters`.
+# Prefilters: every text that states a change has a word of `CHANGES_WORDS`, `ENDS_WORDS` or `NOT_WORDS` among its
+# `values.letters`.
 CHANGES_WORDS: Final = (
     _words("changed") | {word.split("'", maxsplit=1)[0] for word in NEGATIONS} | {"now", "new", *_SHIFTS}
 )
-"""With a value: of a change, or of what doesn't hold."""
+"""Words that state a change or a negation, if the text also contains a value."""
 VALUES_WORDS: Final = _words("months") | _words("weekdays") | _words("feasts") | {"thur", *SMALL_NUMBERS}
-"""Of values without digits; weekdays have their endings too."""
+"""Words of values without digits; weekdays also occur with endings."""
 ENDS_WORDS: Final = frozenset(
     max(phrase.split(), key=len) for phrase in (*_LISTS["ended_before"], *_LISTS["ended_after"])
 ) | {"any", "anymore", "anylonger"}
-"""Of `ENDS`."""
+"""One word of each phrase that `ENDS` matches."""
 NOT_WORDS: Final = frozenset({"not", "isn", "isnt"})
-"""Of a contrast or a name no more."""
+"""Words of `CONTRAST` and `NAMED_NO_MORE`."""
 ENDS: Final = re.compile(
     rf"\b(?:{_any(_LISTS['ended_before'])}) |"
     rf" (?:is|are|was|were)\s+(?:(?:now|bloody|all|completely)\s+)?(?:{_any(_LISTS['ended_after'])})|"
     r" any ?(?:more|longer)\b",
     re.IGNORECASE,
 )
-"""Matches whatever `ENDED_BEFORE`, `ENDED_AFTER` and `ANY_MORE` match."""
-# In a text that isn't divided, a clause may end with a line.
+"""Matches every text that `ENDED_BEFORE`, `ENDED_AFTER` or `ANY_MORE` matches."""
+# In a text that isn't split into clauses, a clause may also end at a line break.
 _LINE_END: Final = _END.replace("|$|", r"|\n|$|")
 CONTRAST_IN_LINE: Final = re.compile(CONTRAST.pattern.replace(_END, _LINE_END), re.IGNORECASE)
 NAMED_NO_MORE_IN_LINE: Final = re.compile(NAMED_NO_MORE.pattern.replace(_END, _LINE_END))
 
 ENDS_MARKERS: Final = (*map(marker, ENDS_WORDS), *map(marker, NOT_WORDS))
-"""Markers (`domain.markers`): one is in every text that has a word of `ENDS_WORDS`, a contrast or a name no more."""
+"""Markers (`domain.text.markers`) of texts with a word of `ENDS_WORDS`, a contrast or a retracted name."""
 CHANGES_MARKERS: Final = (*map(marker, CHANGES_WORDS), "0now ")
 VALUES_MARKERS: Final = (*map(marker, VALUES_WORDS), *(f" {day}" for day in _DAY_STARTS), "0", "?")
 
@@ -119,7 +120,7 @@ QUOTED: Final = re.compile(r"[\"“][^\"“”]{12,}[\"”]|^>.*$", re.MULTILINE
 
 
 def sets_against(before: str, over: str) -> bool:
-    """Return true for "Camborne, not Gwennap"; false for "I'm not sure"."""
+    """Return True if "not" contrasts two words: for "Camborne, not Gwennap", but not for "I'm not sure"."""
     return (
         "'" not in before.replace("’", "'")
         and before.lower() not in FILLERS

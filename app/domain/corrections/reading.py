@@ -1,4 +1,4 @@
-"""Reading a text for what it says has changed, and for what a later text may change."""
+"""Parse a text into clauses with the changes they state and the values that a later text may change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.domain.corrections.values import Value, find_values, letters, may_hold_
 from app.domain.text.wording import STOP_WORDS
 
 READ_CHARACTERS: Final = 1_500
-"""How much of a text is read: what a long one corrects, it says at its beginning."""
+"""Number of characters that are parsed: a long text states its corrections at the beginning."""
 SLOT_WORDS: Final = 8
-"""Most words between a value and the words that name its slot."""
+"""Maximum number of words between a value and the words that name its slot."""
 GROUP_GAP: Final = 12
-"""Most characters between two values that belong together: "Saturday 14 February, 22:00"."""
+"""Maximum number of characters between values of one group: "Saturday 14 February, 22:00"."""
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _NAME: Final = re.compile(r"(?<=[\w,;:’')] )[A-Z][^\W\d_A-Z]+\b|^[A-Z][^\W\d_A-Z]+(?=['’]s\b)")
@@ -30,7 +30,7 @@ _OURS: Final = re.compile(r"\b(?:my|our) ((?:[\w’']+ ){0,5}[^\W_]+)", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A content word: its stem, where it starts, and its place among the words of its clause."""
+    """A content word: its stem, its character offset in the clause, and its position among the clause's words."""
 
     stem: str
     start: int
@@ -43,9 +43,10 @@ class Change:
 
     Attributes:
         words: Stems that name the slot.
-        core: Of them, the object of the change where there is one: "the doctor has increased my sertraline to …".
-        values: What it is now: values that stand together.
-        replaced: What it was, where the clause says "from … to …".
+        core: Those between the verb and the value, such as "sertraline" in "the doctor has increased my sertraline
+            to …"; all of them if there is none.
+        values: The new value, as a group of adjacent values.
+        replaced: The former values if the clause says "from … to …".
     """
 
     words: frozenset[str]
@@ -56,19 +57,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A sentence, or a part of one.
+    """A sentence or a part of one.
 
     Attributes:
-        words: Its content words in order.
-        values: Its values in order.
-        changes: What it says has another value now.
-        ended: Stems of what it says isn't so any more.
-        ended_values: Days and times of which it says so.
-        renamed: Stems of `ended` that are names: "she isn't Saara".
-        names: Names in it, in small letters.
-        labels: Stem of a noun → its number: "sprint 2".
-        theirs: Stems after his, her, their or somebody's name; `ours`, after my and our.
-        is_open: It asks or supposes, and says nothing.
+        words: Content words in order.
+        values: Values in order.
+        changes: Slots that have a new value.
+        ended: Stems of things that it declares over.
+        ended_values: Values that it declares over or negates.
+        renamed: Stems of `ended` that are retracted names: "she isn't Saara".
+        names: Names in lower case.
+        labels: Number after a noun, by the noun's stem: "sprint 2".
+        theirs: Stems after "his", "her", "their" or another possessive.
+        ours: Stems after "my" and "our".
+        is_open: True for a question or supposition, which states no fact.
     """
 
     text: str
@@ -86,43 +88,43 @@ class Clause:
 
     @property
     def stems(self) -> frozenset[str]:
-        """Stems of its content words."""
+        """Stems of the content words."""
         return frozenset(word.stem for word in self.words)
 
     def place(self, start: int) -> int:
-        """Return the number of words before a character."""
+        """Return the number of words before a character offset."""
         return len(_WORD.findall(self.text[:start]))
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A text, read."""
+    """A parsed text."""
 
     clauses: tuple[Clause, ...]
 
     @property
     def says_change(self) -> bool:
-        """Return true where it may correct an earlier one."""
+        """True if it may correct an earlier statement."""
         return any(clause.changes or clause.ended or clause.ended_values for clause in self.clauses)
 
     @property
     def names(self) -> frozenset[str]:
-        """Names in any of its clauses."""
+        """Names in all clauses."""
         return frozenset(name for clause in self.clauses for name in clause.names)
 
     @property
     def ended_values(self) -> tuple[Value, ...]:
-        """Days and times of which any of its clauses says that they don't hold."""
+        """Values that any clause declares over or negates."""
         return tuple(value for clause in self.clauses for value in clause.ended_values)
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Content words as written, in small letters, of the clauses that say a change: an earlier one shares some."""
+        """Lower-case content words of the clauses that state a change; a corrected statement shares some of them."""
         return self._spelled(beside=0)
 
     @property
     def spellings_beside(self) -> frozenset[str]:
-        """The same with those of the clauses before and after."""
+        """`spellings`, extended by the words of the adjacent clauses."""
         return self._spelled(beside=1)
 
     def _spelled(self, beside: int) -> frozenset[str]:
@@ -135,7 +137,7 @@ class Statement:
 
 
 def may_correct(text: str) -> bool:
-    """Return false for a text that can't correct another, at a fraction of what it takes to read it."""
+    """Return False if a text can't correct another; takes a fraction of the time of `read`."""
     bare = _bare(text)
     said = letters(bare)
     if not english.ENDS_WORDS.isdisjoint(said) and english.ENDS.search(bare):
@@ -150,14 +152,14 @@ def may_correct(text: str) -> bool:
 
 
 def read(text: str) -> Statement:
-    """Read an English text. Code and what it quotes are left out."""
+    """Parse an English text, ignoring code and quotations."""
     parts = [part.strip() for part in english.SENTENCE_END.split(_bare(text)) if part and part.strip()]
     plain = [_plain(part) for part in parts]
     return Statement(tuple(_with_changes(plain, place) for place in range(len(plain))))
 
 
 def _bare(text: str) -> str:
-    """Return what is read of a text: its beginning, without code and quotations."""
+    """Return the parsed part of a text: its beginning without code and quotations."""
     return english.QUOTED.sub(" ", english.CODE.sub(" ", text[:READ_CHARACTERS]))
 
 
@@ -199,7 +201,7 @@ def _content_words(text: str, values: Iterable[Value]) -> Iterator[Word]:
 
 
 def _with_changes(clauses: list[Clause], place: int) -> Clause:
-    """A clause with what it says has changed; those before and after it fill in what it leaves out."""
+    """Return a clause with the changes it states; the adjacent clauses supply missing slots and values."""
     clause = clauses[place]
     if clause.is_open:
         return clause
@@ -257,7 +259,7 @@ def _change(clause: Clause, start: int, end: int, new: Value) -> Change:
 
 
 def _near(clause: Clause, centre: int, start: int, end: int) -> frozenset[str]:
-    """Stems within reach before `centre`, and those from `start` to `end`."""
+    """Return the stems at most `SLOT_WORDS` before `centre` or from `start` to `end`, without verbs of change."""
     place = clause.place(centre)
     return frozenset(
         word.stem
@@ -307,7 +309,7 @@ def _within(text: str, spans: Iterable[tuple[int, int]]) -> frozenset[str]:
 
 
 def _is_negated(clause: Clause, value: Value) -> bool:
-    """Return true for September in "he isn't coming in September"."""
+    """Return True if a day is negated, such as September in "he isn't coming in September"."""
     if value.kind not in {"date", "month", "weekday", "feast"}:
         return False
     negation = max((match.end() for match in english.NEGATION.finditer(clause.text[: value.start])), default=-1)

@@ -1,4 +1,4 @@
-"""Stems of English words, so that "lessons" and "lesson" are one."""
+"""Reduce English words to stems, so that "lessons" matches "lesson"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DOUBLED: Final = "bdgmnprt"
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """Return a word without its ending. The same word always gives the same stem; no dictionary is asked."""
+    """Return a word without its ending, by fixed rules without a dictionary."""
     bare = word.lower().replace("’", "'").split("'", maxsplit=1)[0]
     for ending in _ENDINGS:
         if bare.endswith(ending) and len(bare) - len(ending) >= _LEAST_LETTERS:

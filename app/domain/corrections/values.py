@@ -1,4 +1,4 @@
-"""Values in an English text: days, times of day, sums of money, shares and numbers of things."""
+"""Find values in English text: days, times of day, amounts of money, percentages and counts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ _NUMBER: Final = rf"{_DIGITS}|{'|'.join(SMALL_NUMBERS)}"
 
 
 class Value(NamedTuple):
-    """A value as the text gives it.
+    """A value in a text, from offset `start` to `end`.
 
     Attributes:
-        kind: Date, money and so on.
-        amount: What is compared; of a day the month's and the day's number, 0 where it isn't said.
-        unit: Of a number, the stem of what is counted; of money and shares nothing.
-        start: Where it begins in the text.
-        end: Where it ends.
+        amount: The value to compare; for a date or month, the numbers of month and day, 0 if not given.
+        unit: For a number, the stem of the counted noun; empty for other kinds.
     """
 
     kind: Kind
@@ -78,21 +75,21 @@ _PATTERNS: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pa
 _LETTERS: Final = re.compile("[a-z]+")
 _DIGIT: Final = re.compile(r"\d")
 _PLAIN: Final = str.maketrans({"\u017f": "s", "\u0130": "i", "\u0131": "i"})
-"""Letters that match s and i where case is ignored."""
+"""Letters that match s or i when case is ignored."""
 
 
 def letters(text: str) -> frozenset[str]:
-    """Return the runs of letters of ASCII in a text, in small letters: of "isn't" both `isn` and `t`."""
+    """Return the runs of ASCII letters in a text, in lower case: `isn` and `t` for "isn't"."""
     return frozenset(_LETTERS.findall((text if text.isascii() else text.translate(_PLAIN)).lower()))
 
 
 def may_hold_values(text: str, said: frozenset[str]) -> bool:
-    """Return false for a text without any value, whose `letters` are these, at a fraction of what it takes to look."""
+    """Return False if a text with these `letters` can't contain a value; takes a fraction of the time of a search."""
     return not VALUES_WORDS.isdisjoint(said) or _DIGIT.search(text) is not None or any(map(_WEEKDAY.fullmatch, said))
 
 
 def find_values(text: str) -> list[Value]:
-    """Return the values of a text in its order; none overlaps another."""
+    """Return the values of a text in order, without overlaps."""
     if not may_hold_values(text, letters(text)):
         return []
     taken: list[Value] = []
@@ -136,14 +133,14 @@ _DAYS: Final = frozenset({"date", "month", "feast"})
 
 
 def are_comparable(one: Value, other: Value) -> bool:
-    """Return true for two values of the same thing: two days, two times of day, two numbers of the same unit."""
+    """Return True if two values can be compared: two days, two times of day, or two numbers of the same unit."""
     if one.kind in _DAYS and other.kind in _DAYS:
         return True
     return one.kind == other.kind and one.unit == other.unit
 
 
 def differ(one: Value, other: Value) -> bool:
-    """Return true where two comparable values can't both hold: 14 May and June, but not 14 May and May."""
+    """Return True if two comparable values exclude each other: 14 May and June, but not 14 May and May."""
     if not (isinstance(one.amount, tuple) and isinstance(other.amount, tuple)):
         return one.amount != other.amount
     pairs = [(a, b) for a, b in zip(one.amount, other.amount, strict=True) if a and b]

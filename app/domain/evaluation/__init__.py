@@ -1,1 +1,1 @@
-"""Self-tests: their questions and parameters."""
+"""Questions, parameters and results of self-tests."""

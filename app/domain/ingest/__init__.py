@@ -1,1 +1,1 @@
-"""The form of memories, uses and chat messages, and the envelopes that carry them."""
+"""Schemas of memories, uses and chat messages, and of the envelopes that carry them through the stream."""

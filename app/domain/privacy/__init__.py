@@ -1,1 +1,1 @@
-"""Privacy: personal data in texts, its retention, legal holds, exports and erasures."""
+"""Rules of privacy: detection of personal data, retention, legal holds, exports and erasures."""

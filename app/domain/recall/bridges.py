@@ -1,8 +1,8 @@
-"""Bridges and days: flags of a memory that a conversation can ask for without sharing a word with it.
+"""Compute the flags of a memory (bridges, days and months) by which a conversation finds it without a shared word.
 
-A memory's flags are one integer: bit 0 to 7 for what its text holds (`english.toml`, bridges), from bit `DAYS_FROM` on
-for the days and months that it names. They are computed when a memory is written, so that its holders are found by an
-index and the number of holders is known.
+The flags are one integer: bits 0 to 7 for the bridges that match the text (`english.toml`, bridges), and bits from
+`DAYS_FROM` for the days and months that it names. They are computed when a memory is written, so that an index finds
+the memories with a flag and their number is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.domain.text.inflection import base_forms
 from app.domain.text.wording import STOP_WORDS, words
 
 DAYS_FROM: Final = 8
-"""The first bit of the days and months."""
+"""First bit of the days and months."""
 BRIDGES_MASK: Final = (1 << DAYS_FROM) - 1
 
 
@@ -41,7 +41,7 @@ def _days_in(lower: str) -> int:
 
 
 def markers() -> list[str]:
-    """Return markers (`domain.markers`) of which every text with a flag has one."""
+    """Return markers (`domain.text.markers`), at least one of which occurs in every text with a flag."""
     return [*chain.from_iterable(bridge.markers for bridge in english().bridges.values()), *english().day_markers]
 
 
@@ -49,7 +49,7 @@ def asked_flags(window: Sequence[str]) -> int:
     """Return the flags that a conversation asks for: its bridges, and the days and months that it names.
 
     Args:
-        window: Its messages, in any order.
+        window: The conversation's messages in any order.
     """
     said = {form for line in window for word in words(line) if word not in STOP_WORDS for form in base_forms(word)}
     asked = 0
@@ -62,5 +62,5 @@ def asked_flags(window: Sequence[str]) -> int:
 
 
 def split_flags(flags: int) -> list[int]:
-    """Return the single flags in an integer, the lowest bit first."""
+    """Return the single flags in an integer, lowest bit first."""
     return [1 << place for place in range(flags.bit_length()) if flags >> place & 1]

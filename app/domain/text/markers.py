@@ -1,7 +1,7 @@
-"""Markers: words and parts of words that tell, for a whole batch of texts at once, which of them are worth reading.
+"""Select the texts of a batch that a scan has to read, by markers: words and parts of words.
 
-A regular expression over every text costs more than all else that indexing does in Python. A text without any marker of
-a group is passed over; one with a marker is read in full, so a marker too many only costs time.
+A regular expression over every text costs more than all other indexing work in Python. A text without any marker of a
+group is skipped; a text with a marker is read in full, so a superfluous marker only costs time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MARKER_SIZE: Final = 5
-"""Characters of a marker that count; longer ones are cut."""
+"""Number of characters of a marker that are compared; longer markers are truncated."""
 
 _BITS: Final = 5
 _SIGNS: Final = 1 << _BITS
@@ -29,11 +29,11 @@ _SIGN_OF: Final = (
 _TABLE: Final = bytes(_SIGN_OF.get(chr(code), _BLANK) for code in range(256))
 _FULL_WIDTH_AT: Final = "\uff20"
 _IRREGULAR: Final = "\u0130\u0131\u017f"
-"""Letters outside ASCII that match i or s where case is ignored: a text with one of them has every marker."""
+"""Non-ASCII letters that match i or s when case is ignored; a text with one of them counts as having every marker."""
 
 
 def marker(word: str) -> str:
-    """Return a marker of a word in small letters; one of a long word is in other words too."""
+    """Return the marker of a lower-case word; the marker of a long word also occurs in other words."""
     if len(word) < MARKER_SIZE:
         return f" {word} "
     return word if len(word) == MARKER_SIZE else word[1:]
@@ -43,13 +43,13 @@ class Signs:
     """The characters of a batch of texts, reduced to 32 signs.
 
     Attributes:
-        codes: The signs of all texts, one after another, each text with a blank before it, shape (characters,).
-        starts: Where each text starts, shape (texts,).
-        is_irregular: Texts whose letters can't be reduced, shape (texts,).
+        codes: Signs of all texts in sequence, each text preceded by a blank, shape (characters,).
+        starts: Index in `codes` of the blank before each text, shape (texts,).
+        is_irregular: True for texts whose letters can't be reduced, shape (texts,).
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Reduce texts; case, accents and the kind of punctuation are lost."""
+        """Reduce texts to signs, which ignore case, accents and the kind of punctuation."""
         whole = "\0".join(("", *texts))
         self.is_irregular = np.zeros(len(texts), np.bool_)
         if any(letter in whole for letter in _IRREGULAR):
@@ -63,13 +63,13 @@ class Signs:
         self.starts = np.cumsum(sizes) - sizes
 
     def count(self, characters: str) -> NDArray[np.intp]:
-        """Return how many of these characters of ASCII each text has, shape (texts,)."""
+        """Count these ASCII characters in each text, shape (texts,)."""
         wanted = bytes(chr(code) in characters for code in range(256))
         places = np.flatnonzero(np.frombuffer(self._plain.translate(wanted), np.bool_))
         return np.diff(np.searchsorted(places, np.append(self.starts, len(self._plain))))
 
     def has_run(self, size: int) -> NDArray[np.bool_]:
-        """Return which texts have so many characters without white space of ASCII between them, shape (texts,)."""
+        """Return which texts have at least `size` characters in a row without ASCII white space, shape (texts,)."""
         blank = bytes(chr(code) in "\0\t\n\v\f\r " for code in range(256))
         blanks = np.flatnonzero(np.frombuffer(self._plain.translate(blank), np.bool_))
         found = np.zeros(len(self.starts), np.bool_)
@@ -79,19 +79,19 @@ class Signs:
 
 
 class Markers:
-    """Groups of markers, and the search for them."""
+    """Groups of markers, searched for in batches of texts."""
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
-        """Take the markers of each group.
+        """Compile the markers of each group.
 
-        In a marker, a blank stands for anything but a letter or digit, the beginning and end of a text included, and a
-        digit for any digit.
+        In a marker, a blank matches any character except letters and digits, and the beginning and end of a text; a
+        digit matches any digit.
 
         Args:
-            groups: At most 8. Markers are in small letters, and may be longer than `MARKER_SIZE`.
+            groups: At most 8 groups of lower-case markers, which may be longer than `MARKER_SIZE`.
         """
         self._names = list(groups)
-        # Two runs of four signs, of which the second begins at the second sign of the first.
+        # A marker of five signs is looked up as two overlapping runs of four signs.
         heads = np.zeros((_SIGNS,) * 4, np.uint8)
         tails = np.zeros((_SIGNS,) * 4, np.uint8)
         for bit, markers in enumerate(groups.values()):
@@ -101,9 +101,9 @@ class Markers:
         self._heads, self._tails = heads.ravel(), tails.ravel()
 
     def find(self, signs: Signs) -> dict[str, NDArray[np.bool_]]:
-        """Return which texts have a marker of each group, each of shape (texts,).
+        """Return which texts contain a marker of each group, each of shape (texts,).
 
-        A text may be named without a marker, since parts of two markers can look like a third.
+        False positives are possible, since parts of two markers can look like a third.
         """
         pairs = signs.codes[:-1].astype(np.uint32)
         pairs <<= _BITS
@@ -118,5 +118,5 @@ class Markers:
 
 
 def _spelled(marker: str) -> Iterator[tuple[int, ...]]:
-    """Return the signs of a marker in every way that it can be written."""
+    """Return every sequence of signs that a marker matches."""
     return product(*(_NO_LETTERS if each == " " else (_SIGN_OF[each],) for each in marker[:MARKER_SIZE]))

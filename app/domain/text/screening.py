@@ -1,4 +1,4 @@
-"""Screening: one look at a whole batch for the texts that may hold what the index stage looks for."""
+"""Screen a batch of texts in one pass for those that the index stage has to scan."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.domain.text.markers import Markers, Signs
 
 
 class Screened(NamedTuple):
-    """The texts to read for each purpose, each of shape (texts,); the others hold nothing of the kind.
+    """The texts to read for each purpose, each of shape (texts,); other texts contain no match.
 
     Attributes:
         personal: `detection.detect` may find something.
         reminders: `bridges.read_flags` may return a flag.
-        corrections: `corrections.read` may return a statement that says a change.
+        corrections: `corrections.read` may return a statement with `says_change`.
     """
 
     personal: NDArray[np.bool_]

@@ -51,7 +51,7 @@ def needs_maintenance(tenant_id: UUID) -> bool:
 
 
 def ensure_job(tenant_id: UUID) -> None:
-    """Create a job that makes, fills or drops the tenant's own indexes, if there is something to do."""
+    """Create a job that maintains the tenant's dedicated indexes, if they need maintenance."""
     if needs_maintenance(tenant_id):
         jobs.create(tenant_id, KIND, {})
 
@@ -62,7 +62,7 @@ def step(job: Job) -> Step:
 
 
 def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], until: float) -> Step:
-    """Continue the maintenance of a tenant's indexes; indexes of another space, or of a tenant now too small, go first.
+    """Continue maintaining a tenant's indexes; those of another space, or of a tenant now too small, are dropped first.
 
     Args:
         until: Deadline on the monotonic clock.

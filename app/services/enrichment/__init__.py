@@ -1,1 +1,1 @@
-"""Index, score and scan stored memories: the stages that the lanes' workers run."""
+"""Run the enrichment stages on stored memories: index, embed, score and rate them, and scan their texts."""

@@ -1,7 +1,7 @@
 """Link a user's statements to the earlier ones that they correct.
 
-Read from the texts alone, in English, when a memory is indexed or edited. A link is all that comes of it: it moves what
-is right now above what was before, in `present`, and hides nothing.
+Corrections are detected from English texts alone when a memory is indexed or edited. The only effect is a link, by
+which `present` ranks the current statement above the outdated one; nothing is hidden.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from app.store.enrichment.reading import Readable
 from app.store.tenants import policies
 
 WINDOW: Final = 2_000
-"""How many memories of its subject a later one is held against, the latest before it."""
+"""Number of memories per subject searched for earlier statements, counted back from the newest later statement."""
 EARLIER_MOST: Final = 40
-"""Of these, how many that share a rare word with it are read."""
+"""Maximum number of earlier memories parsed for each later one, out of those that share a rare word with it."""
 LEXEMES_MOST: Final = 12
-"""The rarest of its words, any of which they must share."""
+"""Maximum number of a later memory's words, rarest first, used to look up earlier ones; one shared word suffices."""
 COMMON_SHARE: Final = 0.2
-"""A word of more than this share of a larger tenant's memories doesn't tell their topics apart."""
+"""Words in more than this share of a tenant's memories are too common to identify a topic."""
 SMALL_TENANT: Final = 50
+"""Words in at most this many memories are never too common."""
 _USERS: Final = frozenset({None, "user"})
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A memory that speaks of a change."""
+    """A memory that states a change."""
 
     said: Said
     statement: Statement
@@ -48,13 +49,13 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Memories read for corrections.
+    """Memories examined for corrections.
 
     Attributes:
-        memory_ids: All of them.
-        given: Those of them that a caller has given.
-        later: Those of them that speak of a change.
-        since: The earliest moment of what was said, by subject.
+        memory_ids: All examined memories.
+        given: The readable ones written by callers.
+        later: The users' statements of a change.
+        since: Time of the earliest user statement, by subject.
     """
 
     memory_ids: Sequence[UUID]
@@ -66,14 +67,10 @@ class Examined:
 def examine(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy
 ) -> Examined:
-    """Read memories, new or edited, and note which speak of a change. Call it before their words are locked.
+    """Find the new or edited memories that state a change, and update their flags. Call before their words are locked.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: The memories.
-        read_texts: Those of them whose texts can be read.
-        policy: The tenant's.
+        read_texts: Texts of these memories, without deleted and cold ones.
     """
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
         return Examined(memory_ids, [], [], {})
@@ -87,7 +84,7 @@ def examine(
 def _mark(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, saying: Sequence[UUID]
 ) -> None:
-    """Note which memories speak of a change, where that isn't stored; those that can't be read don't."""
+    """Update the `says_change` flags that differ, and clear those of memories whose texts can't be read."""
     marked = [each.memory_id for each in read_texts.memories if each.says_change]
     if len(read_texts.memories) < len(memory_ids):
         marked += set(memory_ids).difference(each.memory_id for each in read_texts.memories)
@@ -96,10 +93,10 @@ def _mark(
 
 
 def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
-    """Link memories to what they correct, and later ones that correct them; take back what isn't so any more.
+    """Add links for the corrections that these memories make or receive, and delete links that no longer apply.
 
-    Call it when their words are indexed, in the same transaction, so that of two memories that are indexed at once the
-    second sees the first. Only memories that speak of a change cost more than a look.
+    Call it after indexing their words, in the same transaction: the lock on the words ensures that of two memories
+    indexed concurrently, the second sees the first. Memories are compared only where one states a change.
     """
     if not examined.memory_ids:
         return
@@ -112,13 +109,11 @@ def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
 
 
 def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None) -> None:
-    """Do both for memories whose rows are locked and whose words are indexed already.
+    """Examine and link memories whose rows are locked and whose words are already indexed.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: Memories whose text, thread or subject has changed; none is fine.
-        policy: The tenant's where none is given.
+        memory_ids: Memories whose text, thread or subject has changed; may be empty.
+        policy: The tenant's policy; None reads it from the database.
     """
     if memory_ids:
         policy = policy or policies.current(tx, tenant_id)
@@ -126,7 +121,7 @@ def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
 
 
 def _is_users(said: Said) -> bool:
-    """Return true for what a person says: an assistant that sums up corrects nothing, nor is it corrected."""
+    """Return True for a user's statement: an assistant's summary neither corrects nor is corrected."""
     return said.role in _USERS
 
 
@@ -150,7 +145,7 @@ def _since(given: Sequence[Readable]) -> dict[str | None, datetime]:
 def _pairs(
     tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[Readable]
 ) -> list[tuple[UUID, UUID]]:
-    """Return what these memories correct, as pairs of the later and the earlier."""
+    """Return the corrections that these memories make, as pairs of the later and the earlier id."""
     spellings = sorted({word for one in later for word in one.statement.spellings_beside})
     terms, total = words.terms(tx, tenant_id, "", spellings, "english")
     lexemes: dict[str, list[str]] = {}
@@ -184,7 +179,7 @@ def _pairs(
 
 
 def _before(probes: Sequence[Probe], beside: Sequence[Readable]) -> list[UUID]:
-    """Return those of some memories that one of the later ones may correct: of its subject, and said before it."""
+    """Return the memories in `beside` that precede a later memory with the same subject."""
     last: dict[str | None, tuple[datetime, int]] = {}
     for said in (probe.said for probe in probes):
         last[said.subject] = max(last.get(said.subject, (said.moment, said.seq)), (said.moment, said.seq))
@@ -194,7 +189,7 @@ def _before(probes: Sequence[Probe], beside: Sequence[Readable]) -> list[UUID]:
 def _rarest(
     spellings: frozenset[str], lexemes: Mapping[str, Sequence[str]], documents: Mapping[str, int], total: int
 ) -> list[str]:
-    """Return the lexemes of the rarest of these words that another memory has too."""
+    """Return the lexemes of the rarest of these words that occur in at least two memories."""
     most = max(SMALL_TENANT, COMMON_SHARE * total)
     shared = [word for word in spellings if 1 < documents.get(word, 0) <= most]
     rarest = sorted(shared, key=lambda word: (documents[word], word))[:LEXEMES_MOST]
@@ -202,7 +197,7 @@ def _rarest(
 
 
 def _rarities(documents: Mapping[str, int], total: int) -> dict[str, float]:
-    """Return how rare each stem is; of two spellings of it, the more common counts."""
+    """Return the rarity of each stem; the most common of its spellings counts."""
     held: dict[str, int] = {}
     for word, count in documents.items():
         held[stem(word)] = max(held.get(stem(word), 0), count)

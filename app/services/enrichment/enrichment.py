@@ -1,7 +1,7 @@
-"""Enrichment: take what waits for a stage in claimed batches, tenant by tenant, and see each to its end.
+"""Run the enrichment stages: claim queued memories in batches, tenant by tenant, and settle each claim.
 
-The stages don't know of one another: a slow model never holds the words. A claim lapses by itself when its
-worker dies, and what fails is halved until the memory that can't be done stands alone and is set aside.
+The stages are independent, so a slow model never delays the full-text index. A claim's lease lapses if its worker dies.
+A failing batch is halved until the memory that can't be processed is isolated and becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from app.store.ingest import dead_letters
 _LANE: Final = {work.INDEX: queues.INGEST, work.EMBED: queues.EMBED, work.SCORE: queues.SCORE}
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
-# Of a worker: one batch is computed while another is read or written.
+# Per worker: one batch is computed while another is read or written.
 EMBED_THREADS = 2
-# Of a model in the process, which may make a vector a second: a claim ends before its lease does.
+# For in-process models, which may compute only one vector per second: the claim must finish within its lease.
 SLOW_EMBED_ROWS = 100
-# A provider that is ill as a whole, or a setting that is wrong: somebody has to see to it.
+# After a provider-wide failure or with a wrong setting, which an operator has to correct.
 ILL_SECONDS = 60
 OVER_BUDGET_SECONDS = 600
-# The drain's lane is shared: while requests wait to be stored, indexing keeps to this much at a time, which is
-# enough for a batch of each of many tenants.
+# The drain uses the same lane: while requests wait to be stored, an indexing slice is limited to this time, which is
+# enough for one batch from each of many tenants.
 SHARED_LANE_SECONDS = 1
 
 log = structlog.get_logger(__name__)
 
 Process = Callable[[UUID, Sequence[UUID]], int]
 
-# Whose turn was the last of each stage in this process: the next slice goes on from there, so that slices which
-# end early don't always serve the same tenants.
+# Tenant of each stage's last turn in this process. The next slice starts after it, so that slices that end early don't
+# always serve the same tenants.
 _last_turns: dict[str, UUID] = {}
 _claiming = Lock()
 _free = Semaphore(EMBED_THREADS)
@@ -59,23 +59,23 @@ _taking = Lock()
 
 
 def index() -> int:
-    """Index what waits, for one slice. Returns the memories indexed."""
+    """Index queued memories for one slice; return the number processed."""
     queues.nudged(queues.INDEX)
     return _slice(work.INDEX, _index, settings().index_rows, "indexed_memories", queues.INDEX)
 
 
 def embed(threads: int = 1) -> int:
-    """Embed what waits, for one slice. Returns the memories embedded.
+    """Embed queued memories for one slice; return the number processed.
 
     Args:
-        threads: Batches at once, `EMBED_THREADS` at most.
+        threads: Number of concurrent batches, at most `EMBED_THREADS`.
     """
     queues.nudged(queues.EMBED_MEMORIES)
     with ThreadPoolExecutor(threads) as pool:
         slices = [pool.submit(_embed_slice) for _ in range(threads)]
     done = sum(each.result() for each in slices)
     if done:
-        queues.nudge(queues.SCORE_MEMORIES)  # novelty is judged by vectors
+        queues.nudge(queues.SCORE_MEMORIES)  # novelty is computed from vectors
     return done
 
 
@@ -84,13 +84,13 @@ def _embed_slice() -> int:
 
 
 def _embed_rows() -> int:
-    """Return how many memories one claim for vectors holds: fewer of a model in the process, which may be slow."""
+    """Return the batch size of embedding claims; smaller for in-process models, which may be slow."""
     config = settings()
     return min(config.embed_rows, SLOW_EMBED_ROWS) if config.embedder in IN_PROCESS else config.embed_rows
 
 
 def score() -> int:
-    """Score what waits, for one slice. Returns the memories looked at."""
+    """Score queued memories for one slice; return the number processed."""
     queues.nudged(queues.SCORE_MEMORIES)
     return _slice(work.SCORE, score_memories, settings().score_rows, "scored_memories", queues.SCORE_MEMORIES)
 
@@ -114,7 +114,7 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
                 work.divide(tx, claim, limit)
             continue
         _last_turns[stage] = claim.tenant_id
-        # What was tried before may be what its worker died of: nobody shares the process with it.
+        # A claim that was tried before may have killed its worker, so it is processed without concurrent batches.
         with _seats(EMBED_THREADS if claim.attempts > 1 else 1):
             done += _see_to(claim, process)
         took = time.monotonic() - began
@@ -129,7 +129,7 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
 
 @contextmanager
 def _seats(number: int) -> Iterator[None]:
-    """So many of the process's `EMBED_THREADS` seats, taken by one after the other."""
+    """Occupy this many of the process's `EMBED_THREADS` seats; threads acquire in turn, which prevents a deadlock."""
     with _taking:
         for _ in range(number):
             _free.acquire()
@@ -140,13 +140,13 @@ def _seats(number: int) -> Iterator[None]:
 
 
 def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
-    # One at a time in a process: a thread would pass over what another has only locked to look at.
+    # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
     with _claiming, database.shared() as tx:
         return work.claim(tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=_lease_seconds(stage))
 
 
 def _lease_seconds(stage: str) -> float:
-    """How long a claim holds: with models that answer slowly, as long as all tries of one may take."""
+    """Return the lease of a claim; longer by all attempts of a call where the model may respond slowly."""
     config = settings()
     if stage != work.EMBED or (config.embedder == "local" and not config.has_provider):
         return config.lease_seconds
@@ -154,7 +154,7 @@ def _lease_seconds(stage: str) -> float:
 
 
 def _see_to(claim: Claim, process: Process) -> int:
-    """Do claimed work and take it off the list. Returns the memories done."""
+    """Process a claim and settle it; return the number of memories processed."""
     most = settings().deliveries_max
     if claim.attempts > most:
         _give_up(claim, KILLED)
@@ -207,9 +207,9 @@ def _delivered(claim: Claim, outcome: str) -> None:
 
 
 def _delay_seconds(error: Exception) -> float | None:
-    """When to try again what isn't the memories' fault; None where one of them may be the cause."""
+    """Return the delay before a retry, or None if one of the memories may have caused the failure."""
     if database.is_too_slow(error):
-        return None  # the same batch would take as long again; its halves don't
+        return None  # the whole batch would take as long again, unlike its halves
     if is_passing(error):
         return RETRY_SECONDS
     if isinstance(error, Misconfigured) or (isinstance(error, ProviderFailed) and not error.treatment.halve):
@@ -218,7 +218,7 @@ def _delay_seconds(error: Exception) -> float | None:
 
 
 def _give_up(claim: Claim, reason: str) -> None:
-    """Halve what failed too often; a single memory is set aside."""
+    """Split a claim that failed too often; a single memory becomes a dead letter."""
     if len(claim.memory_ids) > 1:
         with database.shared() as tx:
             work.split(tx, claim)

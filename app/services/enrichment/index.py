@@ -1,6 +1,6 @@
 """Index memories by their words, so that search finds them before any model has run.
 
-What is personal in them is found by the way, and what they correct.
+The same transaction stores the personal data, reminders and corrections that are detected in the texts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from app.store.enrichment import words
 
 
 def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) -> int:
-    """Index these memories, and give their neighbours in the thread their words as context.
+    """Index these memories, and add their words to the context of their neighbours in the thread.
 
-    Runs as often as one likes; deleted memories are passed over.
+    The call is idempotent. Deleted and inactive memories are skipped.
 
     Returns:
-        How many of the memories are there.
+        The number of these memories that were indexed.
     """
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:

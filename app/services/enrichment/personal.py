@@ -1,4 +1,4 @@
-"""What is personal in memories' texts: looked for without a model, and entered where there is something."""
+"""Detect personal data in memories' texts by rules, and store the findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 
 
 def note(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy) -> None:
-    """Look through the texts of memories, new or edited, and enter what is personal in them, and their reminders.
+    """Store the personal data and reminder flags found in the texts of new or edited memories.
 
     Call it before their words are locked.
     """
@@ -44,7 +44,7 @@ def note(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy
 
 
 def get_findings(tenant_id: UUID, memory_id: UUID) -> Found | None:
-    """What was found in a stored memory's text; None for nothing."""
+    """Return the personal data found in a stored memory's text, or None."""
     with database.tenant(tenant_id) as tx:
         return findings.get(tx, tenant_id, memory_id)
 
@@ -62,7 +62,7 @@ def _found(text: Readable, regions: Sequence[str]) -> Found | None:
 
 
 def regions_of(policy: Policy) -> Sequence[str]:
-    """Countries whose telephone numbers are looked for: the policy's, else that of its time zone where it is known."""
+    """Return the countries whose phone numbers are detected: the policy's, or by default its time zone's, if known."""
     chosen = policy.privacy.regions
     if chosen is not None:
         return chosen
@@ -72,7 +72,7 @@ def regions_of(policy: Policy) -> Sequence[str]:
 
 @lru_cache(maxsize=1)
 def _countries() -> dict[str, str]:
-    """Time zones with their countries, as the machine's own time zone data has them; empty where it has no table."""
+    """Return the country of each time zone from the system's time zone database; empty if it has no `zone.tab`."""
     tables = (Path(place) / _TABLE for place in zoneinfo.TZPATH)
     text = next(chain((table.read_text("utf8") for table in tables if table.is_file()), [""]))
     return {zone: country for country, zone in _LINE.findall(text)}

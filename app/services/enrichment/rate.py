@@ -1,7 +1,7 @@
-"""Ratings: a model judges what so far only the rules have scored, the least certain first.
+"""Rate memories with a model that only the rules have scored, least certain first.
 
-The rules' score is there at once and stands until a model has said otherwise: when the provider is ill, when the
-budget is spent, or when no answer about a memory makes sense, nothing is lost but the better word.
+If no rating is available, because the provider fails, the budget is spent or every answer about a memory is unusable,
+the rule-based score remains in force.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from app.clients.llm.llm import Gathered, Scorer
 
 RETRY_SECONDS: Final = 5.0
-"""How long a tenant waits at least after the provider fell ill."""
+"""Minimum delay of a tenant's ratings after a provider failure."""
 PUT_OFF_SECONDS: Final = 600.0
-"""How long it waits at most, and where waiting alone is no cure: for a key, a quota, a budget."""
+"""Maximum delay, also used where a retry alone won't help: invalid key, exhausted quota, spent budget."""
 
 log = structlog.get_logger(__name__)
 
-# Whose turn was the last in this process; the next slice goes on from there.
+# Tenant of the last turn in this process; the next slice starts after it.
 _last_turn: dict[str, UUID] = {}
-# Turns of a tenant, one after the other, in which no answer at all made sense.
+# Consecutive turns per tenant in which every answer was unusable.
 _senseless: Counter[UUID] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """What became of one turn: memories rated, and whether the provider is ill."""
+    """Result of one turn: number of memories rated, and whether the provider is failing."""
 
     rated: int = 0
     is_ill: bool = False
@@ -64,7 +64,7 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Memories that are the same to a model, and so are asked about once, in the name of the first."""
+    """Memories that look identical to the model, and are rated once, under the first one's id."""
 
     digest: bytes
     shown: str
@@ -72,12 +72,12 @@ class _Text:
 
     @property
     def name(self) -> UUID:
-        """Under which it is asked about."""
+        """Id under which the text is rated."""
         return self.memories[0].memory_id
 
 
 def rate() -> int:
-    """Rate what only the rules have scored, for one slice. Returns the memories rated."""
+    """Rate memories that only the rules have scored, for one slice; return the number rated."""
     if not settings().has_provider:
         return 0
     queues.nudged(queues.RATE_MEMORIES)
@@ -98,8 +98,8 @@ def rate() -> int:
 
 @lru_cache(maxsize=1)
 def _scorer() -> Scorer:
-    """The process's scorer, with its connections and its memory of the provider's health."""
-    from app.clients.llm.llm import Scorer  # noqa: PLC0415 - half a second and 40 MB that a worker without one spares
+    """Return the process's scorer, whose connections and circuit breaker outlast a slice."""
+    from app.clients.llm.llm import Scorer  # noqa: PLC0415 - saves half a second and 40 MB without a provider
     from app.clients.llm.provider import Provider  # noqa: PLC0415
 
     return Scorer.from_settings(Provider.from_settings(settings()), settings())
@@ -113,13 +113,13 @@ def _claim() -> Turn | None:
 
 
 def _lease_seconds() -> float:
-    """How long a turn holds: batches are begun in a slice, take their time, and a last call waits for its place."""
+    """Return a turn's lease: a slice to start batches, time to settle them, and a last call that waits for a slot."""
     config = settings()
     return config.slice_seconds + SETTLE_SECONDS + 2 * config.llm_timeout_seconds + config.lease_seconds
 
 
 def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
-    """Rate one helping of a tenant's memories, and give the turn back or finish it."""
+    """Rate one batch of a tenant's memories, and release or finish the turn."""
     texts: list[_Text] = []
     try:
         if budget.state(turn.tenant_id) is budget.State.HARD:
@@ -128,7 +128,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
         policy = policies.current(turn.tenant_id)
-        _ = policy.model  # what is found can't be written without it
+        _ = policy.model  # raises ProfileMissing: ratings can't be written without the profile
         version = scorer.version(cues=policy.recall.cues)
         texts, known = _take(turn.tenant_id, version)
         if not texts:
@@ -152,7 +152,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
             _delivered("put_off")
             raise
         _delivered("failed")
-        # What was taken stays noted as asked about, and comes alone from now on.
+        # The attempt stays counted, so each of these memories is rated alone from now on.
         log.warning(
             "rating_failed",
             tenant=str(turn.tenant_id),
@@ -165,7 +165,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
 
 
 def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score]]:
-    """Memories to rate by what a model is shown of them, and what it has said of that already."""
+    """Claim memories to rate, grouped by the text shown to the model, and look up earlier ratings of these texts."""
     config = settings()
     texts: dict[bytes, _Text] = {}
     with database.tenant(tenant_id) as tx:
@@ -177,7 +177,7 @@ def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score
 
 
 def _rate(turn: Turn, scorer: Scorer, policy: Policy, texts: Sequence[_Text], known: Mapping[bytes, Score]) -> _Passed:
-    """Ask about the texts that aren't known, and write all that came of it."""
+    """Rate the texts that have no earlier rating, and write all results."""
     config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
     failpoints.reach("rate.before", str(tenant_id))
@@ -198,7 +198,7 @@ def _rate(turn: Turn, scorer: Scorer, policy: Policy, texts: Sequence[_Text], kn
     hits = len(rated) - len(found.scores)
     if found.illness is not None:
         budget.failed("score")
-    if found.usage.calls or hits:  # first, since it is spent whatever becomes of the answers
+    if found.usage.calls or hits:  # booked first: the cost is due even if writing fails
         budget.spend(
             tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
         )
@@ -228,12 +228,12 @@ def _rate(turn: Turn, scorer: Scorer, policy: Policy, texts: Sequence[_Text], kn
 
 
 def _suggest(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Assessment]) -> None:
-    """Let the profile have its say again: of categories that the rating has found, and of kinds that it has changed."""
+    """Reapply the profile's content rule, since a rating may infer categories and change kinds."""
     by_profile = rule(rows.current(tx, tenant_id).forgetting)
     if by_profile is None:
         return
     versions = {each.memory_id: each.text_version for each in rated}
-    memories = scores.read(tx, tenant_id, list(versions), closed=True)  # now, for the caller may have edited labels
+    memories = scores.read(tx, tenant_id, list(versions), closed=True)  # read again: the caller may have edited labels
     texts = [(memory.memory_id, versions[memory.memory_id]) for memory in memories]
     suggestions.write(
         tx, tenant_id, texts, [by_profile(Content(memory.text, memory.categories)) for memory in memories]
@@ -263,7 +263,7 @@ def _say(
     spared: Sequence[Unrated],
     illness: ProviderFailed | None,
 ) -> None:
-    """Log what wasn't rated: a line for the provider's illness, and one for each reason of memories' own."""
+    """Log memories that weren't rated: one line for a provider failure, and one per reason specific to memories."""
     if illness is not None:
         log.warning(
             "rating_put_off",
@@ -278,7 +278,7 @@ def _say(
 
 
 def _give_up(turn: Turn, memory: Unrated, version: str) -> None:
-    """Leave a memory to the rules over which one worker after the other has died."""
+    """Stop rating a memory whose processing repeatedly killed workers; keep its rule-based score."""
     with database.tenant(turn.tenant_id) as tx:
         _set_aside(tx, turn.tenant_id, memory, KILLED, memory.asks - 1)
         ratings.refuse(tx, turn.tenant_id, [memory], version)
@@ -304,7 +304,7 @@ def _give_back(turn: Turn, delay_seconds: float) -> None:
 
 
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
-    """How long the tenant waits: as long as an ill provider asks, within bounds; ever longer for one without sense."""
+    """Return the tenant's delay: the bounded `Retry-After` of a failing provider; exponential for unusable answers."""
     if found.scores:
         del _senseless[tenant_id]
     if found.illness is None:
@@ -318,7 +318,7 @@ def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
 
 
 def _seconds_to_midnight() -> float:
-    """Until the next day begins in UTC."""
+    """Return the time until the next day in UTC."""
     now = datetime.now(UTC)
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return (midnight - now).total_seconds()

@@ -1,4 +1,4 @@
-"""Set which bridges, days and months memories hold, so that a conversation finds them without sharing a word."""
+"""Set the bridge, day and month flags by which a conversation finds memories without a shared word."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.store.enrichment.reminders import Reminders
 
 
 def refresh(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Set the flags of these memories by their stored texts, except for those in cold storage."""
+    """Set the flags of these memories from their stored texts; memories in cold storage are skipped."""
     write(tx, tenant_id, read(tx, tenant_id, memory_ids))
 
 
 def write(tx: database.Transaction, tenant_id: UUID, texts: Texts) -> None:
-    """Set the flags of memories by their texts."""
+    """Set the flags of memories from their texts."""
     found = [
         Reminders(each.memory_id, each.text_version, flags)
         for each, is_read in zip(texts.memories, texts.screened.reminders, strict=True)

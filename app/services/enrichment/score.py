@@ -1,7 +1,7 @@
-"""Judge what memories are worth, by rules: read, judge without a transaction, write what is still true.
+"""Score memories by rules: read them, score without a transaction, and write scores of unchanged texts.
 
-What the tenant's profile makes of their content goes along. What the rules have scored waits for a model's rating,
-whether there is one yet or not.
+The suggestions of the tenant's forgetting profile are written with the scores. Scored memories are queued for rating by
+a model even if none is configured yet.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from app.store.enrichment import rating_turns, scores, suggestions
 from app.store.enrichment.scores import Assessment, Unjudged
 from app.store.tenants import policies
 
-# How many earlier memories a new one is compared with for its novelty.
+# Maximum number of earlier memories that novelty is computed against.
 EARLIER_MEMORIES = 2000
 
 
 def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Score these memories, but for those that the caller has scored, or a model as they are now.
+    """Score these memories, except those scored by the caller or, at their current text, by a model.
 
     Returns:
-        How many were scored.
+        The number of scores written.
     """
     with database.tenant(tenant_id) as tx:
         by_profile = rule(policies.current(tx, tenant_id).forgetting)
@@ -58,10 +58,10 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
-    """Cosine of each vector to the nearest of those before it; None for the first.
+    """Return each vector's cosine to the nearest preceding one, 0 to 1; None for the first.
 
     Args:
-        vectors: shape (n, dimensions), of length 1, in the order of their coming.
+        vectors: Unit vectors in id order, shape (n, dimensions).
     """
     if not len(vectors):
         return []

@@ -1,4 +1,4 @@
-"""Read the texts of memories once for all that looks through them, and screen them."""
+"""Read memories' texts once for every scan of them, and select the texts that each scan needs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.store.enrichment.reading import Readable
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Memories with their texts, and which of these to read for what; row i of each array is `memories[i]`."""
+    """Memories with their texts and the scans to run on them; element i of each array refers to `memories[i]`."""
 
     memories: list[Readable]
     screened: Screened
 
 
 def read(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Texts:
-    """Return these memories, except for deleted ones and those in cold storage."""
+    """Return the screened texts of these memories, without deleted and cold ones."""
     memories = reading.read(tx, tenant_id, memory_ids)
     return Texts(memories, screen([each.text for each in memories]))

@@ -1,1 +1,1 @@
-"""Test whether tenants' memories are found, and simulate a year of use."""
+"""Run self-tests that check whether search finds a tenant's memories, and simulate a year of use."""

@@ -1,7 +1,7 @@
 """Create, send, read and cancel jobs: a tenant's long work, done in resumable steps by `runner`.
 
-A message to a worker is only a nudge. The rows say whose turn it is, so a lost message or worker costs a lease, and a
-duplicate message costs nothing.
+A message only prompts a worker to claim the job's row. A lost message or worker therefore delays a job by a lease, and
+a duplicate message has no effect.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from app.store.core import database
 from app.store.jobs import jobs as rows
 from app.store.jobs.jobs import Listed
 
-# Jobs at once in each lane, of all tenants together. A lane has one process: with two jobs on their way, each slice
-# would wait behind another, and beat's ticks would expire unread behind both.
+# Concurrent jobs per lane over all tenants. A lane has one process: with two jobs in its queue, each slice would wait
+# behind another, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
-# What a person has asked for doesn't wait for a night, so these kinds have a lane of their own.
+# Requests by a person must not wait behind a night, so these kinds have their own lane.
 RIGHTS_KINDS: Final = frozenset({"erase", "export", "hide", "restore"})
 KINDS: Final = RIGHTS_KINDS | {
     "approve",
@@ -60,8 +60,8 @@ def create(
     Args:
         kind: One of `KINDS`.
         parameters: The steps' parameters as JSON; never content.
-        lone: Allow one unfinished job of the kind a tenant, and return that one's id if there is one.
-        actor: Id of the key that asked for the job, for the audit; None if the service did.
+        lone: Allow only one unfinished job of this kind per tenant, and return the id of an existing one.
+        actor: Id of the requesting key, for the audit log; None for the service's own jobs.
     """
     if kind not in KINDS:
         raise KeyError(kind)
@@ -93,7 +93,7 @@ def parameters_at(as_of: datetime | None) -> dict[str, Any]:
 
 
 def send() -> int:
-    """Send the jobs whose turn it is, and those whose message or worker was lost, and return their number.
+    """Send the next jobs, and those whose message or worker was lost; return the number sent.
 
     Raises:
         kombu.exceptions.OperationalError: The broker can't be reached; the jobs are sent again after a lease.
@@ -108,10 +108,10 @@ def send() -> int:
 
 
 def send_quietly() -> None:
-    """Send the jobs whose turn it is, but only log a failure: the next tick sends them too."""
+    """Send the next jobs, but only log a failure: the next tick sends them too."""
     try:
         send()
-    except Exception as error:  # noqa: BLE001 - the rows say whose turn it is
+    except Exception as error:  # noqa: BLE001 - the rows are still queued
         log.warning("job_not_sent", error=type(error).__name__)
 
 
@@ -137,7 +137,7 @@ def page(
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
-    """Request that a job end: after its current step, or when its turn comes.
+    """Request a job's cancellation, which takes effect after its current step or when it is next claimed.
 
     Raises:
         NotFound: The tenant has no such job.

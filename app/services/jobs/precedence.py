@@ -25,7 +25,7 @@ def must_wait_for_ingest(age_seconds: float) -> bool:
 
 
 def ingest_age_seconds() -> float:
-    """Return the age of the oldest memory that waits to be stored or indexed, or 0 if none does."""
+    """Return the age of the oldest memory that isn't stored or indexed yet, or 0 without a backlog."""
     queue = backlog()
     oldest_ms = queue.oldest_ms()
     unstored = 0.0 if oldest_ms is None else max(queue.now_ms() - oldest_ms, 0) / 1000

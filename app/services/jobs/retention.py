@@ -26,9 +26,9 @@ from app.store.tiers import tier_moves
 Delete = Callable[[database.Transaction, UUID, datetime, int], int]
 
 SLICE_ROWS: Final = 500
-# Redeliveries can be this much later than the period in which clients may repeat requests.
+# Maximum delay of a redelivery after the period in which clients may repeat requests.
 REDELIVERY: Final = timedelta(days=7)
-# Ended runs and jobs and discarded letters: long enough for operators' questions.
+# Finished runs and jobs and discarded dead letters, so that operators can still investigate them.
 RECORDS: Final = timedelta(days=90)
 # A few rows a day.
 MOVES: Final = timedelta(days=365)
@@ -45,7 +45,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     with database.tenant(tenant_id) as tx:
         policy = policies.current(tx, tenant_id)
     history_days = policy.history_days
-    # Without consent none is retained: a policy without it may have come into force since the last night.
+    # Recorded searches are deleted if a policy without consent has come into force since the last night.
     searches_days = policy.record_searches_days if policy.record_searches else 0
     kept: list[tuple[str, Delete, timedelta]] = [
         ("ledger", arrivals.purge, timedelta(hours=settings().idempotency_hours) + REDELIVERY),

@@ -1,7 +1,7 @@
 """Run jobs: claim one, run its steps for a slice, and record each step's result.
 
-This is the only module that knows how each kind's work is done; workers alone import it. After a slice the job that
-has waited longest has its turn.
+This module alone maps kinds to their implementations, and only workers import it. After a slice, the job that has
+waited longest runs next.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Kind:
     """The functions of a kind of job.
 
     Attributes:
-        step: Does a part of the work that takes some seconds. It opens its own transactions, and runs again from the
-            state before it after a crash, so its writes must be idempotent.
-        cancelled: Cleans up after a cancelled job; may run twice, too.
+        step: Performs a few seconds of work in its own transactions. After a crash it runs again from its initial
+            state, so its writes must be idempotent.
+        cancelled: Cleans up after a cancelled job; must be idempotent, too.
     """
 
     step: Callable[[Job], Step]
@@ -127,7 +127,7 @@ def _run_steps(held: Held | None, claim_id: UUID) -> None:
 
 
 def _count(held: Held, job: Job, step: Step, then: str) -> None:
-    """Count the rows of a step, under the night's inner step for a night, and the end of a slice."""
+    """Count the rows of a step, for a night by its inner steps, and count finished slices and jobs."""
     if job.kind == night.KIND:
         for name, amount in step.counts.items():
             inner, _, action = name.partition(".")
@@ -162,7 +162,7 @@ def _report_end(held: Held, failure: str | None) -> None:
 
 
 def _yield_to_ingest(job: Job, claim_id: UUID) -> None:
-    """Put a job off while memories wait to be stored or indexed."""
+    """Postpone a job because ingest is behind."""
     with database.shared() as tx:
         message = "gives way to ingest"
         rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
@@ -179,7 +179,7 @@ def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
 
 
 def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
-    """Put off a job whose step or clean-up failed; fail it after the last try, unless the error is transient."""
+    """Postpone a job whose step or clean-up failed; fail it after the last attempt, unless the error is transient."""
     name = type(error).__name__
     passing = is_passing(error)
     metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
@@ -201,6 +201,6 @@ def _fail(job: Job, claim_id: UUID, reason: str) -> None:
 
 
 def _lease_seconds() -> float:
-    """Return the lease of a step: longer by all tries of a model call where a provider is set."""
+    """Return the lease of a step; with a provider, longer by all attempts of a model call."""
     config = settings()
     return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)

@@ -69,7 +69,7 @@ class Shown:
 
 
 def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
-    """Insert due runs for one slice, and send the jobs whose turn it is; return the number sent.
+    """Insert due runs for one slice, and send the next jobs; return the number sent.
 
     Args:
         tasks: Kinds of jobs that every tenant has a schedule for.
@@ -196,7 +196,7 @@ def _in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Due:
 
 
 def _complete(task: str, moment: datetime) -> None:
-    """Insert missing schedule rows of a task; an occurrence earlier today is not made up for."""
+    """Insert missing schedule rows of a task; an occurrence earlier today is not caught up."""
     with database.shared() as tx:
         lacking = schedules.tenants_lacking(tx, task, _BATCH)
     for tenant_id in lacking:

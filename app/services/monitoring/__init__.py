@@ -1,1 +1,1 @@
-"""Measure the service's health, queues, rates and figures for operators."""
+"""Report the service's health, queues, throughput and statistics to operators."""

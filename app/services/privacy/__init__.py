@@ -1,1 +1,1 @@
-"""Apply categories, legal holds, exports, privacy requests and their deadlines."""
+"""Apply retention categories and legal holds, export data, and process privacy requests with their deadlines."""

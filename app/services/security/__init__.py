@@ -1,1 +1,1 @@
-"""Write and verify the audit log, and manage encryption keys, operators' actions and recipients."""
+"""Write and verify the audit log, and manage encryption keys, operators' actions and data recipients."""

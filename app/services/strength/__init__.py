@@ -1,1 +1,1 @@
-"""Compute and change the strength of memories: uses, reviews, rebases and forgetting models."""
+"""Compute and change the strength of memories, and load the policies and forgetting models that determine it."""

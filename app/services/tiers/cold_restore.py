@@ -111,7 +111,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> O
     left = sorted(set(memory_ids))
     restored: set[UUID] = set()
     failed: dict[UUID, str] = {}
-    for _ in range(_LOOKS):  # a concurrent compaction may have moved some
+    for _ in range(_LOOKS):  # a concurrent compaction may have moved some records
         with database.tenant(tenant_id) as tx:
             places = cold.places(tx, tenant_id, left)
             opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])

@@ -1,1 +1,1 @@
-"""Apply uses and reviews of memories: reinforce them, restore them, and schedule the next review."""
+"""Apply uses and reviews of memories: reinforce and restore the memories, and schedule the next review."""

@@ -1,4 +1,4 @@
-"""SQLAlchemy Core definitions of the tables. A test keeps them equal to the migrations' result."""
+"""SQLAlchemy Core definitions of the tables. A test compares them with the schema that the migrations create."""
 
 from app.store.tables import cold as _cold  # noqa: F401 - registers its tables
 from app.store.tables import consolidation as _consolidation  # noqa: F401 - registers its tables
