@@ -1,4 +1,4 @@
-"""Memories with their texts and what is stored of earlier readings of these, for whoever reads the texts again."""
+"""Read the texts that the index stage scans, with flags for the results that are already stored."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.store.memories import roles
 
 
 class Readable(NamedTuple):
-    """A memory whose text can be read.
+    """A memory with a complete text.
 
     Attributes:
-        moment: When it happened, or was accepted where that is unknown.
-        seq: Its place in the order of speaking.
-        role: The speaker's effective role; None where it is unknown.
-        is_given: A caller has given it.
-        says_change: Whether it is stored that its text says a change.
-        has_reminders: Flags are stored of its text.
-        has_finding: Something personal is stored as found in its text.
+        moment: Time of the event, or of acceptance if that is unknown.
+        seq: Position in the tenant's order of memories.
+        role: The speaker's effective role; None if unknown.
+        is_given: True if a caller sent the memory; False for a summary.
+        says_change: The stored flag of a statement that changes an earlier one.
+        has_reminders: True if reminder flags are stored.
+        has_finding: True if a finding of personal data is stored.
     """
 
     memory_id: UUID
@@ -47,7 +47,7 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Re
     return list(map(Readable._make, rows.fetchall()))
 
 
-# Other tables are looked at once for the whole batch, and hashed: a planner without statistics could turn joins into
+# Each other table is read once for the whole batch and hashed: without statistics, the planner could turn joins into
 # loops over all pairs.
 _READ: Final = f"""
 SELECT memory_id, text_version, text, subject, speaker, coalesce(occurred_at, created_at), seq, {roles.EFFECTIVE},
@@ -59,4 +59,4 @@ SELECT memory_id, text_version, text, subject, speaker, coalesce(occurred_at, cr
 FROM memories
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
   AND memory_id NOT IN (SELECT memory_id FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
