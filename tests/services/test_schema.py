@@ -38,6 +38,6 @@ def test_the_schema_of_the_next_version_stays_so_that_this_one_is_a_way_back(mig
     assert schema.upgrade() == ("9999", "9999")
     assert inspection.revision(migrated) == "9999"
     told = CliRunner().invoke(app, ["migrate"])
-    assert (told.exit_code, told.stdout) == (0, "schema: 9999, of a version after this one, which works on it\n")
+    assert (told.exit_code, told.stdout) == (0, "schema: 9999, from a newer version, compatible with this one\n")
     with pytest.raises(Misconfigured, match="9999"):
         schema.upgrade(schema.newest())

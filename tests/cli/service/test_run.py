@@ -150,7 +150,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     # A child that dies is restarted, and the restart is reported.
     [beat] = [pid for pid, command in run.children().items() if " beat " in command]
     os.kill(beat, signal.SIGKILL)
-    run.until(lambda: "beat started again" in run.text())
+    run.until(lambda: "beat restarted" in run.text())
 
     kill_a_second_api(run)
 
