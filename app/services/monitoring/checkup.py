@@ -57,7 +57,7 @@ def postgresql() -> Iterator[Finding]:
         if found.name not in {"postgresql", "redis"}:
             yield Finding(found.name, "ok" if found.well else "fail", found.detail)
     if not database.bypasses_row_security():
-        yield Finding("row-level security", "ok", "the service's role can't pass by it")
+        yield Finding("row-level security", "ok", "the service's role can't bypass it")
 
 
 def redis() -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def cold_storage(config: Settings) -> Iterator[Finding]:
     from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy import, which may itself be broken
 
     if config.cold_url is None and not config.home.is_dir():
-        yield Finding("cold storage", "ok", "a folder in the home, made when it is needed")
+        yield Finding("cold storage", "ok", "a folder in the home, created on first use")
         return
     try:
         store = cold_store()
@@ -93,9 +93,11 @@ def cold_storage(config: Settings) -> Iterator[Finding]:
     except (Misconfigured, StoreFailed) as error:
         yield Finding("cold storage", "fail", f"{error}: check EBBING_COLD_URL, and the store's credentials")
         return
-    yield Finding("cold storage", "ok", f"{store.name} takes, gives and deletes objects")
+    yield Finding("cold storage", "ok", f"{store.name} accepts, returns and deletes objects")
     if config.master_key is None and config.database_url is not None:
-        detail = "EBBING_MASTER_KEY isn't set, so nothing moves into cold storage: give all processes the same"
+        detail = (
+            "EBBING_MASTER_KEY isn't set, so no memory can move to cold storage: set the same key for all processes"
+        )
         yield Finding("master key", "warn", detail)
 
 
@@ -145,11 +147,11 @@ def process(source: str, silent_seconds: float | None) -> Finding:
     name = source if source == heartbeats.BEAT else f"lane {source}"
     start = f"start `{verdict.command(source)}`"
     if silent_seconds is None:
-        return Finding(name, "fail", f"never heard of: {start}")
+        return Finding(name, "fail", f"no heartbeat yet: {start}")
     if silent_seconds >= verdict.SILENT_SECONDS:
         level: Level = "fail" if silent_seconds > DEAD_SECONDS else "warn"
         return Finding(name, level, f"silent for {silent_seconds:.0f} s: {start}")
-    return Finding(name, "ok", f"heard of {silent_seconds:.0f} s ago")
+    return Finding(name, "ok", f"last heartbeat {silent_seconds:.0f} s ago")
 
 
 def embedder_loads() -> Finding:
@@ -163,7 +165,7 @@ def embedder_loads() -> Finding:
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
         detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
         return Finding("embedder", "fail", detail)
-    where = "offline" if model.priced_as is None else "asked of the provider"
+    where = "offline" if model.priced_as is None else "called at the provider"
     reads = getattr(model, "reads_tokens", None)
     cut = f", reads the first {reads} tokens of a memory" if reads else ""
     return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}{cut}")
@@ -178,8 +180,8 @@ def reranker_loads() -> Finding:
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
         return Finding("reranker", "fail", str(error) or type(error).__name__)
     if model is None:
-        return Finding("reranker", "ok", "none: results stay as the search ranks them")
-    where = "in the process" if model.priced_as is None else "asked of the provider"
+        return Finding("reranker", "ok", "none: searches return their own order")
+    where = "in the process" if model.priced_as is None else "called at the provider"
     return Finding("reranker", "ok", f"{model.model}, {where}")
 
 
@@ -199,7 +201,7 @@ def missing_dynamics() -> Iterator[Finding]:
     except database.DatabaseError:
         return  # already reported by another check
     for name, naming in found.items():
-        detail = f"policies of {naming:,} tenants name {name!r}, and their memories stay as they are without it"
+        detail = f"policies of {naming:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
         yield Finding("dynamics", "fail", f"{detail}: {plugins.remedy(name)}")
 
 
@@ -210,16 +212,16 @@ def embedding_spaces() -> Iterator[Finding]:
     except (database.DatabaseError, Misconfigured, ProviderFailed):
         return  # already reported by another check
     if found is None:
-        yield Finding("embedding spaces", "ok", "every tenant is searched by the settings' embedder")
+        yield Finding("embedding spaces", "ok", "all tenants are searched with the configured embedder")
         return
-    detail = f"{found.tenants:,} tenants are searched by another embedder than {found.model}: {spaces.REMEDY}"
+    detail = f"{found.tenants:,} tenants are searched with an embedder other than {found.model}: {spaces.REMEDY}"
     yield Finding("embedding spaces", "warn", detail)
 
 
 def models(config: Settings) -> Iterator[Finding]:
     """Check the configured model provider, the prices of its models, and the budget limits."""
     if not config.has_provider:
-        yield Finding("provider", "ok", "none is named, and none needed: memories are rated by rules, offline")
+        yield Finding("provider", "ok", "none configured, none required: rules rate memories offline")
         return
     host = config.provider_host
     if not host:
@@ -238,6 +240,8 @@ def _budget(config: Settings) -> Iterator[Finding]:
     for remark in remarks:
         yield Finding("budget", "fail", remark)
     if not limits:
-        yield Finding("budget", "warn", "models may cost any sum: set EBBING_BUDGET_TOKENS or EBBING_BUDGET_COST")
+        yield Finding(
+            "budget", "warn", "the cost of models has no limit: set EBBING_BUDGET_TOKENS or EBBING_BUDGET_COST"
+        )
     elif not remarks:
         yield Finding("budget", "ok", ", ".join(f"{name} {limit:,} a day" for name, limit in limits.items()))

@@ -121,12 +121,12 @@ def _database() -> list[Dependency]:
         detail = f"the schema is {revision or 'empty'}, this version needs {wanted}: run `ebbing migrate`"
         found.append(Dependency("schema", well=False, detail=detail))
     else:  # rolling upgrades need the previous version to run on a newer schema
-        detail = f"revision {revision}" if revision == wanted else f"revision {revision}, of a version after this one"
+        detail = f"revision {revision}" if revision == wanted else f"revision {revision}, from a newer version"
         found.append(Dependency("schema", well=True, detail=detail))
         wrong = ledger.diagnose(ledger.standing())
         found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
     if bypasses:
-        detail = "the service's role can bypass row-level security: tenants aren't kept apart"
+        detail = "the service's role can bypass row-level security: tenants aren't isolated"
         found.append(Dependency("row-level security", well=False, detail=detail))
     return found
 

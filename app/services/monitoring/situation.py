@@ -155,7 +155,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
         with asked.of("postgresql"):
             letters = _letters(tenant_id)
             if letters:
-                what = f"{letters} dead {'letter waits' if letters == 1 else 'letters wait'} for a decision"
+                what = f"{letters} dead {'letter needs' if letters == 1 else 'letters need'} a decision"
                 asked.findings.append(Finding("attention", "dead_letters", what, "replay or discard them", "letters"))
         asked.part(lambda: _nights(tenant_id, every=every), "postgresql", "schema")
         asked.part(lambda: _requests(tenant_id), "postgresql", "schema")
@@ -221,6 +221,6 @@ def _budget(tenant_id: UUID) -> list[Finding]:
     if state is budget.State.OK:
         return []
     hard = state is budget.State.HARD
-    what = "the budget for models is spent" if hard else "the budget for models is nearly spent"
-    todo = "raise it by the policy or the settings; until then rules do what models would"
+    what = "the budget for models is used up" if hard else "the budget for models is almost used up"
+    todo = "raise it in the policy or the settings; until then, rules replace models"
     return [Finding("trouble" if hard else "attention", "budget", what, todo, "money")]

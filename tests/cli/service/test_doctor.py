@@ -175,7 +175,7 @@ KEYED = {"EBBING_OPENAI_API_KEY": "k"}
 @pytest.mark.parametrize(
     ("environment", "lines"),
     [
-        ({}, ["✓ provider", "none needed"]),
+        ({}, ["✓ provider", "none required"]),
         (KEYED, ["✓ provider", "gpt-5.4-mini at api.openai.com; no price", "! budget", "EBBING_BUDGET_TOKENS"]),
         (KEYED | {"EBBING_BUDGET_TOKENS": "5000"}, ["✓ budget", "tokens 5,000 a day"]),
         (KEYED | {"EBBING_BUDGET_COST": "5"}, ["✗ budget", "BUDGET_COST is set but gpt-5.4-mini has no price"]),

@@ -65,7 +65,7 @@ def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
     monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: "9999")
     assert unwell() == {}
     [schema] = [found for found in health.dependencies() if found.name == "schema"]
-    assert schema.detail == "revision 9999, of a version after this one"
+    assert schema.detail == "revision 9999, from a newer version"
 
 
 def test_a_role_that_passes_by_row_level_security_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

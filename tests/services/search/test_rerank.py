@@ -249,7 +249,7 @@ def test_the_doctor_says_what_there_is(service: Service) -> None:
     assert checkup.reranker_loads().detail.startswith("none")
     with asking(service):
         found = checkup.reranker_loads()
-        assert (found.level, found.detail) == ("ok", "small, asked of the provider")
+        assert (found.level, found.detail) == ("ok", "small, called at the provider")
 
 
 def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> None:
