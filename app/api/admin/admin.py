@@ -15,7 +15,6 @@ from app.api.http.auth import Caller, needs
 from app.api.http.body import body_of, decode
 from app.domain.policy import amendment
 from app.domain.policy.keys import SCOPES
-from app.errors import FieldError, Invalid
 from app.services.tenants import tenants
 from app.store.tenants.tenants import Key
 
@@ -56,7 +55,7 @@ def create_tenant(caller: Admin, body: Body) -> Response:
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
     """Return a page of tenants; continue with `next_cursor`."""
     if "\0" in cursor:
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
+        raise shapes.wrong_cursor()
     found = tenants.listed(cursor, limit)
     following = found[-1].name if len(found) == limit else None
     return shapes.answer({"tenants": [asdict(tenant) for tenant in found], "next_cursor": following})
@@ -88,7 +87,7 @@ def list_keys(
 ) -> Response:
     """Return a page of keys without their secrets, newest first."""
     if cursor is not None and not (cursor.isascii() and cursor.isalnum()):
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+        raise shapes.wrong_cursor()
     found = tenants.listed_keys(tenant_id, cursor, limit)
     following = found[-1].key_id if len(found) == limit else None
     return shapes.answer({"keys": [_key(key) for key in found], "next_cursor": following})

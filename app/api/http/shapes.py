@@ -25,6 +25,11 @@ from app.store.strength.reviews import Reviewed
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def wrong_cursor() -> Invalid:
+    """Return the error for a cursor that no list has returned."""
+    return Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
+
+
 def answer(value: object, status: int = 200) -> Response:
     """Return a JSON response."""
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
@@ -44,7 +49,7 @@ def id_in_cursor(cursor: str) -> UUID:
     try:
         return UUID(bytes=base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
+        raise wrong_cursor() from None
 
 
 def cursor_at(moment: datetime, row_id: UUID) -> str:
@@ -65,7 +70,7 @@ def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
         held = base64.urlsafe_b64decode(cursor)
         return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big", signed=True)), UUID(bytes=held[8:])
     except (ValueError, OverflowError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
+        raise wrong_cursor() from None
 
 
 def cursor_in(name: str, memory_id: UUID) -> str:
@@ -83,7 +88,7 @@ def part_in_cursor(cursor: str) -> tuple[str, UUID]:
         held = base64.urlsafe_b64decode(cursor)
         return held[16:].decode(), UUID(bytes=held[:16])
     except (ValueError, binascii.Error):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")]) from None
+        raise wrong_cursor() from None
 
 
 def id_named(text: str, noun: str) -> UUID:

@@ -195,11 +195,8 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
             after = [near for near in _beside(n, 1, len(lines)) if ahead and run[near][2] <= place + CONTEXT_TURNS]
             texts.ids.append(memory_id)
             texts.versions.append(version)
-            spoken_before, spoken_after = (
-                tuple([lines[near] for near in before]),
-                tuple([lines[near] for near in after]),
-            )
-            texts.memories.append(MemoryText(said, names[n], occurred_at, spoken_before, spoken_after))
+            said_before, said_after = (tuple([lines[near] for near in side]) for side in (before, after))
+            texts.memories.append(MemoryText(said, names[n], occurred_at, said_before, said_after))
             texts.context.append({run[near][0]: run[near][4] for near in (*before, *after)})
             if ahead:
                 texts.after.append(tuple([run[near][0] for near in after]))
