@@ -25,7 +25,7 @@ IDS_SHOWN: Final = 3
 @router.command(
     epilog=examples(
         "ebbing forecast",
-        "ebbing forecast --days 365 --set forgetting.profile=mnemex --plot year.png",
+        "ebbing forecast --days 365 --set forgetting.profile=mnemex --plot year.svg",
         "ebbing forecast --set tiers.archived_below=0.2 --set importance.weights.salience=0.6",
         "ebbing forecast --policy slower.json --json | jq .moves",
     )
@@ -61,10 +61,6 @@ def forecast(
     """
     from app.cli.core.client import Api
 
-    if plot is not None:
-        from app.cli.maintenance.plots import figure
-
-        figure(1)  # fail early if matplotlib is missing
     changes = assigned(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
     with Api(find(url)) as api:
