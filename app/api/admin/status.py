@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 
-from app.api.http import exposition, responses
+from app.api.http import metrics_endpoint, responses
 from app.api.http.auth import Caller, cache, needs
 from app.errors import NotFound
 from app.services.monitoring import health, stats
@@ -54,7 +54,7 @@ async def prometheus(request: Request) -> Response:
         raise NotFound("metrics are disabled by EBBING_METRICS_ENABLED")
     if not _has_token(request):
         await cache.caller(request.scope, "admin")
-    return Response(await run_in_threadpool(exposition.text), media_type=CONTENT_TYPE_LATEST)
+    return Response(await run_in_threadpool(metrics_endpoint.text), media_type=CONTENT_TYPE_LATEST)
 
 
 def _has_token(request: Request) -> bool:

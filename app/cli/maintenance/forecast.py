@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.assignments import assigned
+from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
 from app.cli.maintenance.plots import TIERS, Plot
@@ -49,7 +50,7 @@ def forecast(
             help="JSON file with policy fields to change; --set takes precedence.",
         ),
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    subject: Subject = None,
     plot: Plot = None,
     url: Url = None,
     as_json: AsJson = False,
