@@ -104,7 +104,7 @@ docs: venv ## write the generated pages again
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks
-	@$(COMPILE) pyproject.toml --extra embedded --extra plot --extra fastembed --group dev $(ARGS) -o ops/locks/dev.txt >/dev/null
+	@$(COMPILE) pyproject.toml --extra embedded --extra fastembed --group dev $(ARGS) -o ops/locks/dev.txt >/dev/null
 	@$(COMPILE) pyproject.toml --extra embedded -c ops/locks/dev.txt -o ops/locks/run.txt >/dev/null
 	@$(COMPILE) pyproject.toml -c ops/locks/dev.txt -o ops/locks/service.txt >/dev/null
 	@$(COMPILE) --group build -c ops/locks/dev.txt -o ops/locks/build.txt >/dev/null

@@ -1,4 +1,4 @@
-"""Errors that callers see: each class carries its HTTP status, problem type and whether a retry can succeed."""
+"""Errors that callers see: each class carries its HTTP status and problem type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class EbbingError(Exception):
     status = 500
     type = "internal"
     title = "Internal server error"
-    retryable = False
 
     def __init__(
         self, detail: str = "", *, errors: Sequence[FieldError] = (), retry_after_seconds: int | None = None
@@ -81,19 +80,19 @@ class Invalid(EbbingError):
 class BacklogFull(EbbingError):
     """Tenant whose ingest backlog is at its limit."""
 
-    status, type, title, retryable = 429, "backlog-full", "Tenant backlog limit reached", True
+    status, type, title = 429, "backlog-full", "Tenant backlog limit reached"
 
 
 class Unavailable(EbbingError):
     """Temporary failure: a dependency is down or the service is at its limit."""
 
-    status, type, title, retryable = 503, "unavailable", "Temporarily unavailable", True
+    status, type, title = 503, "unavailable", "Temporarily unavailable"
 
 
 class NotReplayed(EbbingError):
     """Database restored from a backup with erased subjects; requests are refused until the erasures are replayed."""
 
-    status, type, title, retryable = 503, "not-replayed", "Waiting for erasures to be replayed", True
+    status, type, title = 503, "not-replayed", "Waiting for erasures to be replayed"
 
 
 class ProfileMissing(EbbingError):

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from app import logs, queues, tracing
 from app.api.admin import admin, dead_letters, status, usage
 from app.api.http import openapi, problems
-from app.api.http.guard import Guard
+from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
 from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, touches
 from app.api.memories.ingest import Ingest

@@ -18,7 +18,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.api.http.auth import cache
-from app.api.http.body import header, read
+from app.api.http.request_body import header, read
 from app.dashboard import sessions
 from app.dashboard.sessions import Session
 from app.errors import FieldError, Invalid, NotAllowed, NotAuthenticated

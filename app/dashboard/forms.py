@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app.api.http.body import decode
+from app.api.http.request_body import decode
 
 T = TypeVar("T")
 

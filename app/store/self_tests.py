@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.domain.evaluation.self_tests import FLAGGING, Kind
+from app.store.core.paging import Latest, Page, Place
 from app.store.memories.roles import ASIDE
 
 
@@ -232,19 +233,14 @@ def last(tx: Connection, tenant_id: UUID) -> Run | None:
     return found[0] if found else None
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Return a page of runs, latest first, starting after the given start time and id."""
-    started_at, run_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "started_at": started_at, "run_id": run_id, "limit": limit}
-    return [Run(*row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
+    """Return a page of runs, latest first."""
+    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant=tenant_id)
 
 
-_PAGE: Final = text(f"""
-SELECT {_RUN} FROM self_test_runs
-WHERE tenant_id = :tenant
-  AND (CAST(:started_at AS timestamptz) IS NULL OR (started_at, run_id) < (:started_at, CAST(:run_id AS uuid)))
-ORDER BY started_at DESC, run_id DESC LIMIT :limit
-""")  # noqa: S608 - constants only
+_PAGES: Final = Latest(f"""
+SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant
+ORDER BY started_at DESC, run_id DESC""")  # noqa: S608 - constants only
 
 
 def last_with_recalls(tx: Connection, tenant_id: UUID) -> Run | None:

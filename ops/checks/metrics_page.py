@@ -1,4 +1,4 @@
-"""Write ops/metrics.md, the reference of every metric, from `app.metrics` and `app.api.http.exposition`."""
+"""Write ops/metrics.md, the reference of every metric, from `app.metrics` and `app.api.http.metrics_endpoint`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Counter
 
 from app import metrics
-from app.api.http.exposition import GAUGES, OF_PROCESS
+from app.api.http.metrics_endpoint import GAUGES, OF_PROCESS
 from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "metrics.md"
@@ -18,7 +18,7 @@ SHOWN: Final = 8
 
 HEAD = """# Metrics
 
-<!-- written by `make docs` from app/metrics.py and app/api/http/exposition.py; a test fails if it is outdated -->
+<!-- written by `make docs` from app/metrics.py and app/api/http/metrics_endpoint.py; a test fails if it is outdated -->
 
 `GET /metrics` of the API uses Prometheus's format; `EBBING_METRICS_TOKEN` restricts access. Every metric starts at 0,
 so that rates exist from the first scrape. Labels come from fixed lists and never contain a tenant, a subject, an id or

@@ -1,6 +1,6 @@
 """Names that vulture reports as unused although a library calls them or sets them."""
 
-from app.api.http.exposition import _Shared
+from app.api.http.metrics_endpoint import _Shared
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.strength import importance, review

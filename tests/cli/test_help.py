@@ -15,7 +15,7 @@ from app.cli import app
 from tests.cli.conftest import Cli
 
 HEAVY = {
-    *("alembic", "celery", "fastapi", "granian", "httpx", "matplotlib", "numpy", "psycopg", "redis", "sqlalchemy"),
+    *("alembic", "celery", "fastapi", "granian", "httpx", "numpy", "psycopg", "redis", "sqlalchemy"),
     "wordllama",
 }
 
@@ -79,10 +79,3 @@ def test_the_version_is_said(cli: Cli) -> None:
 @pytest.mark.parametrize("words", [["serach"], ["search"], ["search", "tea", "--limit", "0"], ["search", "--nope"]])
 def test_wrong_usage_ends_with_2(cli: Cli, words: list[str]) -> None:
     assert cli(*words).code == 2
-
-
-@pytest.mark.parametrize("name", ["forecast", "curve"])
-def test_help_names_the_extra_that_a_plot_needs(name: str) -> None:
-    """Unescaped, the extra's square brackets would be parsed as markup."""
-    shown = CliRunner().invoke(app, [name, "--help"]).output
-    assert "'ebbing[plot]'" in shown

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
 # This module prepares its type later, in one thread at a time.
-LATER = ROOT / "app/api/http/body.py"
+LATER = ROOT / "app/api/http/request_body.py"
 PLAIN = {"dict", "list", "str"}
 
 READ_BY_MANY = """

@@ -10,9 +10,10 @@ from uuid import UUID
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import KEY_ID, NAME, PAGE_MAX
+from app.api.http.request_body import json_body
 from app.domain.policy import amendment
 from app.domain.policy.keys import SCOPES
 from app.services.tenants import tenants
@@ -21,7 +22,6 @@ from app.store.tenants.tenants import Key
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
 
 Admin = Annotated[Caller, Depends(needs("admin"))]
-Body = Annotated[bytes, Depends(body_of)]
 
 
 class NewTenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -44,27 +44,21 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @router.post("/tenants", summary="Create a tenant", status_code=201)
-def create_tenant(caller: Admin, body: Body) -> Response:
+def create_tenant(caller: Admin, wanted: Annotated[NewTenant, Depends(json_body(NewTenant))]) -> Response:
     """Create a tenant and its first API key. The key is returned only once."""
-    wanted = decode(body, NewTenant)
     tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}), actor=caller.key_id)
-    return shapes.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
+    return responses.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
 
 
 @router.get("/tenants", summary="List tenants by name")
-def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
+def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Response:
     """Return a page of tenants; continue with `next_cursor`."""
-    if "\0" in cursor:
-        raise shapes.wrong_cursor()
-    found = tenants.listed(cursor, limit)
-    following = found[-1].name if len(found) == limit else None
-    return shapes.answer({"tenants": [asdict(tenant) for tenant in found], "next_cursor": following})
+    return responses.page("tenants", tenants.listed(NAME.decode(cursor) or "", limit), asdict, NAME)
 
 
 @router.post("/keys", summary="Create an API key", status_code=201)
-def create_key(caller: Admin, body: Body) -> Response:
+def create_key(caller: Admin, wanted: Annotated[NewKey, Depends(json_body(NewKey))]) -> Response:
     """Create a key. It is returned only once. To rotate keys: create a second one, switch to it, revoke the first."""
-    wanted = decode(body, NewKey)
     tenant_id = wanted.tenant_id or caller.tenant_id
     text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
     shown = {
@@ -75,7 +69,7 @@ def create_key(caller: Admin, body: Body) -> Response:
         "scopes": wanted.scopes,
         "expires_at": wanted.expires_at,
     }
-    return shapes.answer(shown, 201)
+    return responses.answer(shown, 201)
 
 
 @router.get("/keys", summary="List API keys")
@@ -86,11 +80,7 @@ def list_keys(
     limit: Annotated[int, Query(ge=1, le=tenants.KEYS_MAX)] = tenants.KEYS_MAX,
 ) -> Response:
     """Return a page of keys without their secrets, newest first."""
-    if cursor is not None and not (cursor.isascii() and cursor.isalnum()):
-        raise shapes.wrong_cursor()
-    found = tenants.listed_keys(tenant_id, cursor, limit)
-    following = found[-1].key_id if len(found) == limit else None
-    return shapes.answer({"keys": [_key(key) for key in found], "next_cursor": following})
+    return responses.page("keys", tenants.listed_keys(tenant_id, KEY_ID.decode(cursor), limit), _key, KEY_ID)
 
 
 @router.delete("/keys/{key_id}", summary="Revoke an API key", status_code=204)

@@ -9,20 +9,19 @@ from uuid import UUID
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import PAGE_MAX, TIMED
+from app.api.http.request_body import json_body
 from app.errors import FieldError, Invalid, NotAllowed
 from app.services.ingest import dead_letters
 from app.store.ingest.dead_letters import Letter, Wanted
 
 router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
 
-PAGE_MAX = 500
 NAME_MAX_CHARACTERS = 200
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
-Body = Annotated[bytes, Depends(body_of)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -83,55 +82,60 @@ def page(
         tenant_id,
         Wanted(stage, reason),
         discarded=discarded,
-        older_than=shapes.place_in_cursor(cursor),
+        older_than=TIMED.decode(cursor),
         limit=limit,
     )
     shown = {
         "dead_letters": [_shown(letter) for letter in found],
-        "next_cursor": shapes.cursor_at(found[-1].created_at, found[-1].letter_id) if len(found) == limit else None,
+        "next_cursor": TIMED.encode(found.following),
         "reasons": [{"stage": stage, "reason": reason, "count": count} for stage, reason, count in reasons],
     }
-    return shapes.answer(shown)
+    return responses.answer(shown)
 
 
 @router.post("/replay", summary="Replay all dead letters with a reason")
-def replay_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
+def replay_many(
+    caller: Maintainer, tenant_id: Tenant, wanted: Annotated[ReplayMany, Depends(json_body(ReplayMany))]
+) -> Response:
     """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
-    wanted = decode(body, ReplayMany)
     done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
-    return shapes.answer({"replayed": done.letters, "left": done.left, "before": done.before})
+    return responses.answer({"replayed": done.letters, "left": done.left, "before": done.before})
 
 
 @router.post("/discard", summary="Discard all dead letters with a reason")
-def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
+def discard_many(
+    caller: Maintainer, tenant_id: Tenant, wanted: Annotated[DiscardMany, Depends(json_body(DiscardMany))]
+) -> Response:
     """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
-    wanted = decode(body, DiscardMany)
     done = dead_letters.discard_many(
         tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before, caller.key_id
     )
-    return shapes.answer({"discarded": done.letters, "left": done.left, "before": done.before})
+    return responses.answer({"discarded": done.letters, "left": done.left, "before": done.before})
 
 
 @router.get("/{letter_id}", summary="Get a dead letter")
 def get(tenant_id: Tenant, letter_id: str) -> Response:
     """Return the metadata of a dead letter, without its content."""
-    return shapes.answer(_shown(dead_letters.get(tenant_id, shapes.id_named(letter_id, "dead letter"))))
+    return responses.answer(_shown(dead_letters.get(tenant_id, responses.id_named(letter_id, "dead letter"))))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
 def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
     """Retry the work and remove the dead letter; work that fails again becomes a new one."""
-    return shapes.answer(
-        _shown(dead_letters.replay(tenant_id, shapes.id_named(letter_id, "dead letter"), caller.key_id)), 202
+    return responses.answer(
+        _shown(dead_letters.replay(tenant_id, responses.id_named(letter_id, "dead letter"), caller.key_id)), 202
     )
 
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
-def discard(caller: Maintainer, tenant_id: Tenant, letter_id: str, body: Body) -> Response:
+def discard(
+    caller: Maintainer, tenant_id: Tenant, letter_id: str, wanted: Annotated[Discard, Depends(json_body(Discard))]
+) -> Response:
     """Delete the content immediately. The metadata and the given reason are retained for 90 days."""
-    because = decode(body, Discard).reason
-    return shapes.answer(
-        _shown(dead_letters.discard(tenant_id, shapes.id_named(letter_id, "dead letter"), because, caller.key_id))
+    return responses.answer(
+        _shown(
+            dead_letters.discard(tenant_id, responses.id_named(letter_id, "dead letter"), wanted.reason, caller.key_id)
+        )
     )
 
 

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 
-from app.api.http import exposition, shapes
+from app.api.http import metrics_endpoint, responses
 from app.api.http.auth import Caller, cache, needs
 from app.errors import NotFound
 from app.services.monitoring import health, stats
@@ -23,7 +23,7 @@ router = APIRouter(tags=["status"])
 @router.get("/healthz", summary="Liveness check")
 async def healthz() -> Response:
     """Return 200 without checking any dependency."""
-    return shapes.answer({"status": "ok"})
+    return responses.answer({"status": "ok"})
 
 
 @router.get("/readyz", summary="Readiness check")
@@ -35,13 +35,13 @@ def readyz() -> Response:
         "status": "ready" if well else "not ready",
         "dependencies": [asdict(dependency) for dependency in found],
     }
-    return shapes.answer(shown, 200 if well else 503)
+    return responses.answer(shown, 200 if well else 503)
 
 
 @router.get("/v1/stats", summary="Statistics of the caller's tenant")
 def of_tenant(caller: Annotated[Caller, Depends(needs("read"))]) -> Response:
     """Return counts of memories, pending work, dead letters, and the last nightly run and self-tests."""
-    return shapes.answer(asdict(stats.tenant_stats(caller.tenant_id)))
+    return responses.answer(asdict(stats.tenant_stats(caller.tenant_id)))
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
@@ -54,7 +54,7 @@ async def prometheus(request: Request) -> Response:
         raise NotFound("metrics are disabled by EBBING_METRICS_ENABLED")
     if not _has_token(request):
         await cache.caller(request.scope, "admin")
-    return Response(await run_in_threadpool(exposition.text), media_type=CONTENT_TYPE_LATEST)
+    return Response(await run_in_threadpool(metrics_endpoint.text), media_type=CONTENT_TYPE_LATEST)
 
 
 def _has_token(request: Request) -> bool:

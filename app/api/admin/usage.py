@@ -9,9 +9,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import DATED
+from app.api.http.request_body import DATED
 from app.domain.policy.budget import Limits, State, left
 from app.errors import NotAllowed
 from app.services.tenants import budget
@@ -50,7 +50,7 @@ def used(
     if tenant_id not in {None, caller.tenant_id} and not is_admin:
         raise NotAllowed(f"usage of another tenant requires a key with the scope {ADMIN!r}")
     found = budget.report(tenant_id or caller.tenant_id, from_, to)
-    return shapes.answer({"usage": [asdict(row) for row in found.rows], "today": _today(found, is_admin=is_admin)})
+    return responses.answer({"usage": [asdict(row) for row in found.rows], "today": _today(found, is_admin=is_admin)})
 
 
 def _today(found: Report, *, is_admin: bool) -> dict[str, Any]:

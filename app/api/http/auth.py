@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
-from app.api.http.body import header
+from app.api.http.request_body import header
 from app.domain.policy import keys
 from app.errors import NotAllowed, NotAuthenticated, Unavailable
 from app.services.passing import is_passing

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from starlette.types import Scope
 
-from app.api.http.body import header
+from app.api.http.request_body import header
 from app.clients.redis.stream import Accepted
 from app.domain.ingest.decoding import prepared
 from app.domain.ingest.envelope import Form

@@ -6,70 +6,16 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 
-from app.api.admin.admin import NewKey, NewTenant
-from app.api.admin.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.http.idempotency import KEY_MAX_CHARACTERS
 from app.api.http.problems import MEDIA_TYPE
-from app.api.maintenance.consolidation import Consolidate
-from app.api.maintenance.forecast import Forecast
-from app.api.maintenance.maintenance import Due, Reembed, SelfTest
-from app.api.maintenance.policy import PolicyChange
-from app.api.memories.links import NewLinks
-from app.api.memories.reviews import Review
-from app.api.memories.search_replays import FitRequest, ReplayRequest
-from app.domain.consolidation.supersession import NewSupersession
+from app.api.http.request_body import BODIES, Body
 from app.domain.ingest.bodies import LeftOut, Messages, Skipped
-from app.domain.ingest.memory import MemoryIn, MemoryPatch
-from app.domain.ingest.touch import Observation, OneTouch
-from app.domain.privacy.erasure import NewErasure
-from app.domain.privacy.export import NewExport
-from app.domain.privacy.hold import NewHold
-from app.domain.privacy.requests import Denial, Ground, NewRequest
-from app.domain.recall.request import Recalled, RecallRequest
-from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.ingest.memory import MemoryIn
+from app.domain.recall.request import Recalled
+from app.domain.search.request import SearchResult
 
-_BODIES = {
-    ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
-    ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
-    ("/v1/observations", "post"): Observation,
-    ("/v1/search", "post"): SearchRequest,
-    ("/v1/recall", "post"): RecallRequest,
-    ("/v1/forecast", "post"): Forecast,
-    ("/v1/links", "post"): NewLinks,
-    ("/v1/reviews/{memory_id}", "post"): Review,
-    ("/v1/supersessions", "post"): NewSupersession,
-    ("/v1/maintenance/reembed", "post"): Reembed,
-    ("/v1/maintenance/sweep", "post"): Due,
-    ("/v1/maintenance/archive", "post"): Due,
-    ("/v1/maintenance/cold", "post"): Due,
-    ("/v1/maintenance/rebase", "post"): Due,
-    ("/v1/maintenance/delete", "post"): Due,
-    ("/v1/maintenance/expire", "post"): Due,
-    ("/v1/maintenance/consolidate", "post"): Consolidate,
-    ("/v1/schedule/{name}/run", "post"): Due,
-    ("/v1/maintenance/selftest", "post"): SelfTest,
-    ("/v1/privacy/erasures", "post"): NewErasure,
-    ("/v1/privacy/holds", "post"): NewHold,
-    ("/v1/privacy/exports", "post"): NewExport,
-    ("/v1/privacy/requests", "post"): NewRequest,
-    ("/v1/privacy/requests/{request_id}/deny", "post"): Denial,
-    ("/v1/privacy/memories/{memory_id}/anonymise", "post"): Ground,
-    ("/v1/policy", "put"): PolicyChange,
-    ("/v1/policy/replay", "post"): ReplayRequest,
-    ("/v1/policy/fit", "post"): FitRequest,
-    ("/v1/admin/tenants", "post"): NewTenant,
-    ("/v1/admin/keys", "post"): NewKey,
-    ("/v1/admin/dead-letters/replay", "post"): ReplayMany,
-    ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
-    ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
-}
-_BARE = {
-    ("/v1/memories/{memory_id}/touch", "post"),
-    ("/v1/schedule/{name}/run", "post"),
-    ("/v1/privacy/memories/{memory_id}/anonymise", "post"),
-}
-"""Routes with an optional body."""
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
@@ -139,21 +85,42 @@ def install(app: FastAPI) -> None:
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _completed(plain())
+            app.openapi_schema = _completed(plain(), _bodies(app))
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
-def _completed(schema: dict[str, Any]) -> dict[str, Any]:
-    shapes = [MemoryIn, Messages, Skipped, LeftOut, SearchResult, Recalled, *dict.fromkeys(_BODIES.values())]
+def _bodies(app: FastAPI) -> dict[tuple[str, str], Body]:
+    """Return the body of each path and method that has one."""
+    return {
+        (route.path_format, method.lower()): BODIES[dependency.call]
+        for context in iter_route_contexts(app.routes)
+        if isinstance(route := context.original_route, APIRoute)
+        for dependency in route.dependant.dependencies
+        if dependency.call in BODIES
+        for method in route.methods or ()
+    }
+
+
+def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], Body]) -> dict[str, Any]:
+    shapes = [
+        MemoryIn,
+        Messages,
+        Skipped,
+        LeftOut,
+        SearchResult,
+        Recalled,
+        *dict.fromkeys(body.shape for body in bodies.values()),
+    ]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     components |= {"Problem": _PROBLEM, "Accepted": _accepted(by_shape[Skipped], by_shape[LeftOut])}
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for (path, method), shape in _BODIES.items():
-        schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape], needed=(path, method) not in _BARE)
+    for (path, method), body in bodies.items():
+        content = _json(by_shape[body.shape])
+        schema["paths"][path][method]["requestBody"] = {"required": not body.is_optional, "content": content}
     schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
     schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn], by_shape[Messages])
     schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
@@ -166,10 +133,6 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
             if path not in _OPEN:
                 operation["security"] = [{"key": []}]
     return schema
-
-
-def _json_body(shape: dict[str, Any], *, needed: bool) -> dict[str, Any]:
-    return {"required": needed, "content": _json(shape)}
 
 
 def _json(shape: dict[str, Any]) -> dict[str, Any]:

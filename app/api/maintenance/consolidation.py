@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.api.memories.memories import id_of
 from app.domain.consolidation.parameters import Level
 from app.domain.ingest.memory import check_moment
@@ -23,12 +24,10 @@ from app.store.consolidation.merges import Status
 
 router = APIRouter(prefix="/v1", tags=["consolidation"])
 
-PAGE_MAX = 500
 GROUPS_MAX = 1000
 
 Keeper = Annotated[Caller, Depends(needs("maintain"))]
 Reader = Annotated[Caller, Depends(needs("read"))]
-Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
 class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -53,46 +52,40 @@ class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     status_code=202,
     responses={200: {"description": "With `dry_run`: the groups, the planned action of each, and an example text"}},
 )
-def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def start(caller: Keeper, wanted: Annotated[Consolidate, Depends(json_body(Consolidate))]) -> Response:
     """Start a job that compares new memories with all others: small groups are linked, larger ones summarised.
 
     Excluded are important memories, memories marked never to be forgotten or under a legal hold, those of the last
     days, and one memory of each day.
     """
-    wanted = decode(body, Consolidate)
     if wanted.as_of is not None:
         check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
         parameters = jobs.parameters_at(wanted.as_of) | ({} if wanted.level is None else {"level": wanted.level})
         job_id = jobs.create(caller.tenant_id, consolidate.KIND, parameters, actor=caller.key_id)
-        return shapes.answer({"job_id": job_id}, 202)
+        return responses.answer({"job_id": job_id}, 202)
     found = consolidate.preview(caller.tenant_id, wanted.as_of, wanted.level, wanted.limit)
     counts = {"looked_at": found.looked_at, "clusters": found.clusters}
     changes = [_planned(plan) for plan in found.plans]
-    return shapes.answer({"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None})
+    return responses.answer({"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None})
 
 
 @router.get("/consolidation/runs", summary="List consolidation runs, newest first")
-def runs(caller: Keeper, limit: Limit = 50, cursor: str | None = None) -> Response:
+def runs(caller: Keeper, wanted: Paged) -> Response:
     """Return a page of runs. `reduction` is the share by which summaries are shorter than their source memories."""
-    found = merges.runs(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
-    following = shapes.cursor_at(found[-1].started_at, found[-1].run_id) if len(found) == limit else None
-    return shapes.answer({"runs": [_run(run) for run in found], "next_cursor": following})
+    return responses.page("runs", merges.runs(caller.tenant_id, *wanted), _run)
 
 
 @router.get("/consolidation/merges", summary="List merges, newest first")
-def page(caller: Keeper, status: Status | None = None, limit: Limit = 50, cursor: str | None = None) -> Response:
+def page(caller: Keeper, wanted: Paged, status: Status | None = None) -> Response:
     """Return a page of merges; `status=waiting` selects those waiting for approval."""
-    found = merges.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
-    last = found[-1].merge if len(found) == limit else None
-    following = shapes.cursor_at(last.created_at, last.merge_id) if last else None
-    return shapes.answer({"merges": [_merge(shown) for shown in found], "next_cursor": following})
+    return responses.page("merges", merges.page(caller.tenant_id, status, *wanted), _merge)
 
 
 @router.get("/consolidation/merges/{merge_id}", summary="Get a merge")
 def get(caller: Keeper, merge_id: str) -> Response:
     """Return a merge and its memories: `source` memories are part of the summary, `kept` ones stay separate."""
-    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
+    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.get("/consolidation/merges/{merge_id}/preview", summary="Preview a merge: its summary and source texts")
@@ -101,7 +94,7 @@ def preview(caller: Keeper, merge_id: str) -> Response:
 
     The summary of a waiting merge is generated for this response, possibly by a model, and not stored.
     """
-    found = merges.preview(caller.tenant_id, shapes.id_named(merge_id, "merge"))
+    found = merges.preview(caller.tenant_id, responses.id_named(merge_id, "merge"))
     summary = found.summary and {
         "text": found.summary.text,
         "key_points": found.summary.key_points,
@@ -113,29 +106,31 @@ def preview(caller: Keeper, merge_id: str) -> Response:
         {"id": each.memory_id, "text": each.text, "tier": each.tier, "kept": each.memory_id in kept}
         for each in found.texts
     ]
-    return shapes.answer({"id": found.merge.merge_id, "status": found.merge.status, "texts": texts, "summary": summary})
+    return responses.answer(
+        {"id": found.merge.merge_id, "status": found.merge.status, "texts": texts, "summary": summary}
+    )
 
 
 @router.post("/consolidation/merges/{merge_id}/approve", summary="Approve a merge", status_code=202)
 def approve(caller: Keeper, merge_id: str) -> Response:
     """Start a job that checks the merge again and applies it; 409 if the merge isn't waiting."""
-    parameters = approving.parameters(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
+    parameters = approving.parameters(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
     job_id = jobs.create(caller.tenant_id, approving.KIND, parameters, lone=False, actor=caller.key_id)
-    return shapes.answer({"job_id": job_id}, 202)
+    return responses.answer({"job_id": job_id}, 202)
 
 
 @router.post("/consolidation/merges/{merge_id}/reject", summary="Reject a merge")
 def reject(caller: Keeper, merge_id: str) -> Response:
     """Reject a merge; 409 if it isn't waiting. It is proposed again only with other memories or changed texts."""
-    approving.reject(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
-    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
+    approving.reject(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
+    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.post("/consolidation/merges/{merge_id}/undo", summary="Undo a merge")
 def undo(caller: Keeper, merge_id: str) -> Response:
     """Delete the summary and reactivate its sources; 409 if they are deleted, under a legal hold or in cold storage."""
-    undoing.undo(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
-    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
+    undoing.undo(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
+    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.get("/memories/{memory_id}/lineage", summary="Get the lineage of a memory")
@@ -144,7 +139,7 @@ def lineage(caller: Reader, memory_id: str) -> Response:
     stored_id, found = merges.lineage(caller.tenant_id, id_of(memory_id))
     made = [_merge(shown) for shown in found if shown.merge.summary_id == stored_id]
     took = [_merge(shown) for shown in found if shown.merge.summary_id != stored_id]
-    return shapes.answer({"id": stored_id, "made_from": made[0] if made else None, "merged_into": took})
+    return responses.answer({"id": stored_id, "made_from": made[0] if made else None, "merged_into": took})
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.domain.tiers.forecast import DAYS_MAX, Counts
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.tiers import forecast
@@ -43,14 +43,15 @@ class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @router.post("/forecast", summary="Forecast memories per tier, optionally under a changed policy")
-def outlook(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
+def outlook(
+    caller: Annotated[Caller, Depends(needs("read"))], wanted: Annotated[Forecast, Depends(json_body(Forecast))]
+) -> Response:
     """Return the number of memories per tier and day, as predicted from decay alone. Read-only."""
-    wanted = decode(body, Forecast)
     found = forecast.forecast_tiers(caller.tenant_id, Wish(wanted.days, wanted.policy, wanted.subject))
     shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}
     if found.changed is not None:
         shown |= {"what_if": _days(found.dates, found.changed), "moves": [_move(move) for move in found.moves]}
-    return shapes.answer(shown)
+    return responses.answer(shown)
 
 
 def _days(dates: list[date], counts: Counts) -> list[dict[str, Any]]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
+from app.api.http.cursors import Paged
 from app.errors import FieldError, Invalid
 from app.services.jobs import jobs
 from app.store.jobs.jobs import Listed
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-PAGE_MAX = 500
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 
@@ -23,29 +22,26 @@ Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 @router.get("", summary="List jobs, newest first")
 def page(
     caller: Maintainer,
+    wanted: Paged,
     status: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
     kind: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-    cursor: str | None = None,
 ) -> Response:
     """Return a page of jobs without their logs."""
     if kind is not None and "\0" in kind:
         raise Invalid(errors=[FieldError("kind", "contains a NUL character, which no kind has")])
-    found = jobs.page(caller.tenant_id, status, kind, shapes.place_in_cursor(cursor), limit)
-    following = shapes.cursor_at(found[-1].created_at, found[-1].job_id) if len(found) == limit else None
-    return shapes.answer({"jobs": [_shown(job) for job in found], "next_cursor": following})
+    return responses.page("jobs", jobs.page(caller.tenant_id, status, kind, *wanted), _shown)
 
 
 @router.get("/{job_id}", summary="Get a job")
 def get(caller: Maintainer, job_id: str) -> Response:
     """Return a job with the last 200 lines of its log, oldest first."""
-    return shapes.answer(_shown(jobs.get(caller.tenant_id, shapes.id_named(job_id, "job"))))
+    return responses.answer(_shown(jobs.get(caller.tenant_id, responses.id_named(job_id, "job"))))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", status_code=202)
 def cancel(caller: Maintainer, job_id: str) -> Response:
     """Cancel a job: it stops after its current step; completed work is not reverted."""
-    return shapes.answer(_shown(jobs.cancel(caller.tenant_id, shapes.id_named(job_id, "job"))), 202)
+    return responses.answer(_shown(jobs.cancel(caller.tenant_id, responses.id_named(job_id, "job"))), 202)
 
 
 def _shown(job: Listed) -> dict[str, Any]:

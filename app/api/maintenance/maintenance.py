@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import cursors, responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.domain.ingest.memory import check_moment
 from app.errors import NotAllowed
 from app.services.embedding import reembed, spaces
@@ -69,27 +69,28 @@ class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+DueBody = Annotated[Due, Depends(json_body(Due))]
+
+
 @router.post(
     "/reembed",
     summary="Move to the embedding model in the settings",
     status_code=202,
     responses={200: {"description": "With `dry_run`: the number of memories to embed"}},
 )
-def start_reembed(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_reembed(caller: Maintainer, wanted: Annotated[Reembed, Depends(json_body(Reembed))]) -> Response:
     """Start a job that embeds memories with the new model. Searches use the old model until all are embedded."""
-    wanted = decode(body, Reembed)
     if wanted.every_tenant and "admin" not in caller.scopes:
         raise NotAllowed("every_tenant requires a key with the scope 'admin'")
     moving = spaces.tenants_elsewhere() if wanted.every_tenant else [caller.tenant_id]
     if wanted.dry_run:
         counts = {"memories": sum(map(reembed.lacking, moving)), "tenants": len(moving)}
-        return shapes.answer({"changes": [], "counts": counts, "next_cursor": None})
+        return responses.answer({"changes": [], "counts": counts, "next_cursor": None})
     parameters = reembed.parameters()
     actor = caller.key_id
     started = [jobs.create(tenant_id, reembed.KIND, parameters, lone=True, actor=actor) for tenant_id in moving]
-    return shapes.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
+    return responses.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
 
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -98,43 +99,33 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/sweep", summary="Assign tiers by strength", status_code=202, responses=_ANSWERS)
-def start_sweep(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_sweep(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that evaluates each due memory and records the tier it should be in, without moving it."""
-    return _started(caller, sweep.KIND, decode(body, Due))
+    return _started(caller, sweep.KIND, wanted)
 
 
 @router.post("/rebase", summary="Migrate memories to the current policy", status_code=202, responses=_ANSWERS)
-def start_rebase(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_rebase(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that migrates memories still under an older policy. Their current strength doesn't change."""
-    return _started(caller, rebase.KIND, decode(body, Due))
+    return _started(caller, rebase.KIND, wanted)
 
 
 @router.post("/archive", summary="Move to the archive", status_code=202, responses=_ANSWERS)
-def start_archive(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_archive(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that sweeps and moves faded memories to the archive; a use reactivates them."""
-    return _started(caller, archive.KIND, decode(body, Due))
+    return _started(caller, archive.KIND, wanted)
 
 
 @router.post("/cold", summary="Move to cold storage", status_code=202, responses=_ANSWERS)
-def start_cold(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_cold(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that sweeps and moves strongly faded memories to cold storage; `restore` reactivates them."""
-    return _started(caller, cold.KIND, decode(body, Due))
+    return _started(caller, cold.KIND, wanted)
 
 
 @router.post("/delete", summary="Permanently delete forgotten memories", status_code=202, responses=_ANSWERS)
-def start_delete(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_delete(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that deletes memories in cold storage that meet every deletion condition. It can't be undone."""
-    return _started(caller, removals.KIND, decode(body, Due))
+    return _started(caller, removals.KIND, wanted)
 
 
 @router.post(
@@ -143,36 +134,31 @@ def start_delete(
     status_code=202,
     responses={200: {"description": "With `dry_run`: the memories that would be tested"}},
 )
-def start_selftest(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_selftest(caller: Maintainer, wanted: Annotated[SelfTest, Depends(json_body(SelfTest))]) -> Response:
     """Start a job that tests retrieval on a sample of memories, even if no weekly run is due.
 
     Memories that pass are reinforced, which doesn't count as a use; memories that fail are flagged for review. A dry
     run lists the memories by kind; `from` is the start of a tested link.
     """
-    wanted = decode(body, SelfTest)
     if wanted.as_of is not None:
         check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
         parameters = jobs.parameters_at(wanted.as_of)
-        return shapes.answer(
+        return responses.answer(
             {"job_id": jobs.create(caller.tenant_id, self_tests.KIND, parameters, actor=caller.key_id)}, 202
         )
     asked = self_tests.preview(caller.tenant_id, wanted.as_of)
     changes = [{"id": one.memory_id, "kind": one.kind, "from": one.other_id} for one in asked]
-    return shapes.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
+    return responses.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
 
 
 @router.post("/expire", summary="Delete memories past their retention period", status_code=202, responses=_ANSWERS)
-def start_expire(
-    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def start_expire(caller: Maintainer, wanted: DueBody) -> Response:
     """Start a job that sweeps and deletes memories whose retention period has expired, in any tier. It can't be undone.
 
     A dry run also lists, as `summaries`, the summaries that would be deleted or regenerated.
     """
-    return _started(caller, expiry.KIND, decode(body, Due))
+    return _started(caller, expiry.KIND, wanted)
 
 
 _PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], Preview]]] = {
@@ -189,12 +175,10 @@ def _started(caller: Caller, kind: str, wanted: Due) -> Response:
     if not wanted.dry_run:
         parameters = jobs.parameters_at(wanted.as_of)
         job_id = jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)
-        return shapes.answer({"job_id": job_id}, 202)
-    after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
-    found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, after, wanted.limit)
-    changes = [shapes.change(move) for move in found.moves]
-    following = None if found.following is None else shapes.cursor_after(found.following)
-    told = {"changes": changes, "counts": found.counts, "next_cursor": following}
+        return responses.answer({"job_id": job_id}, 202)
+    found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, cursors.ID.decode(wanted.cursor), wanted.limit)
+    changes = [responses.change(move) for move in found.moves]
+    told = {"changes": changes, "counts": found.counts, "next_cursor": cursors.ID.encode(found.following)}
     if kind == expiry.KIND:
-        told["summaries"] = [shapes.change(move) for move in found.summaries]
-    return shapes.answer(told)
+        told["summaries"] = [responses.change(move) for move in found.summaries]
+    return responses.answer(told)

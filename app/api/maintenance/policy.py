@@ -9,22 +9,22 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import PAGE_MAX, number
+from app.api.http.request_body import json_body
 from app.domain.dynamics.conversion import LOSSES
 from app.domain.dynamics.timeline import Era
 from app.domain.policy import amendment
 from app.domain.tiers.tiers import DECAY_TIERS
-from app.errors import FieldError, Invalid
 from app.services.tenants import policy_versions
 from app.services.tenants.effects import LATER_DAYS, Effects
 from app.services.tenants.policy_versions import Change, Outcome, Version
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
-PAGE_MAX = 500
 VERSION_MAX = 2**31 - 1
+_VERSION = number(len(str(VERSION_MAX)))
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
@@ -55,10 +55,10 @@ class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None) -> Response:
     """Return the current policy with all values and the next scheduled version, or another version."""
     if version is not None:
-        return shapes.answer(_version(policy_versions.get(caller.tenant_id, version)))
+        return responses.answer(_version(policy_versions.get(caller.tenant_id, version)))
     held, waiting, latest = policy_versions.in_force(caller.tenant_id)
     following = {"version": waiting[0].version, "effective_at": _moment(waiting[0])} if waiting else None
-    return shapes.answer(_version(held) | {"latest_version": latest, "next": following})
+    return responses.answer(_version(held) | {"latest_version": latest, "next": following})
 
 
 @router.get("/versions", summary="List policy versions, latest first")
@@ -66,27 +66,25 @@ def versions(
     caller: Maintainer, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
 ) -> Response:
     """Return a page of versions without their values."""
-    found = policy_versions.page(caller.tenant_id, _below(cursor), limit)
-    following = str(found[-1].era.version) if len(found) == limit else None
-    shown = [_listed(version) for version in found]
-    return shapes.answer({"versions": shown, "next_cursor": following})
+    return responses.page(
+        "versions", policy_versions.page(caller.tenant_id, _VERSION.decode(cursor), limit), _listed, _VERSION
+    )
 
 
 @router.put("", summary="Change the policy")
-def put(caller: Maintainer, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def put(caller: Maintainer, wanted: Annotated[PolicyChange, Depends(json_body(PolicyChange))]) -> Response:
     """Create a policy version with the changed fields. Events before it takes effect are not re-evaluated.
 
     A request that changes nothing creates no version, so it is safe to repeat.
     """
-    wanted = decode(body, PolicyChange)
     change = Change(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)
     if wanted.dry_run:
         outcome, effects = policy_versions.preview(caller.tenant_id, change)
         latest = {"latest_version": outcome.latest_version}
-        return shapes.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
+        return responses.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
     outcome, job_id = policy_versions.put(caller.tenant_id, change, caller.key_id)
     latest = {"latest_version": max(outcome.latest_version, outcome.era.version)}
-    return shapes.answer(_outcome(outcome) | latest | {"job_id": job_id})
+    return responses.answer(_outcome(outcome) | latest | {"job_id": job_id})
 
 
 def _version(version: Version) -> dict[str, Any]:
@@ -131,11 +129,3 @@ def _by_tier(counts: dict[str, int]) -> dict[str, int]:
 
 def _moment(era: Era) -> datetime | None:
     return datetime.fromtimestamp(era.since, UTC) if math.isfinite(era.since) else None
-
-
-def _below(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= len(str(VERSION_MAX))):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
-    return int(cursor)

@@ -17,11 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import failpoints, metrics, tracing
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import cache
-from app.api.http.body import header, read
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problems import as_ours, respond
+from app.api.http.request_body import header, read
 from app.clients.redis.stream import Door
 from app.domain.ingest import bodies
 from app.domain.ingest.bodies import Body
@@ -196,7 +196,7 @@ async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
     """Return the outcome of each `supersedes` of stored memories, as a fragment of the response body."""
     wanted = [UUID(memory_id) for memory_id in ids]
     outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
-    shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]
+    shown = [{"id": one.memory_id, **responses.superseding(one)} for one in outcomes]
     return b',"supersedes":' + msgspec.json.encode(shown)
 
 

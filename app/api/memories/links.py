@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import LINK
+from app.api.http.request_body import json_body
 from app.domain.strength.links import KIND_MAX_CHARACTERS, LINKS_A_CALL, NewLink
 from app.errors import FieldError, Invalid
 from app.services.memories import links
-from app.store.memories.links import Key, Link, Wanted
+from app.store.memories.links import Link, Wanted
 
 router = APIRouter(prefix="/v1/links", tags=["links"])
 
 PAGE_MAX = 1_000
-_ID_BYTES = 16
 
 NewLinks: Any = NewLink | Annotated[list[NewLink], msgspec.Meta(min_length=1, max_length=LINKS_A_CALL)]
 
@@ -47,17 +45,16 @@ def page(
     cursor: str | None = None,
 ) -> Response:
     """Return a page of links: of `memory` in either direction, from `from`, to `to`; without conditions, all links."""
-    found = links.page(caller.tenant_id, meant, None if cursor is None else _key(cursor), limit)
-    following = _cursor(found[-1].key) if len(found) == limit else None
-    return shapes.answer({"links": [_shown(link) for link in found], "next_cursor": following})
+    return responses.page("links", links.page(caller.tenant_id, meant, LINK.decode(cursor), limit), _shown, LINK)
 
 
 @router.post("", summary="Link memories")
-def add(caller: Annotated[Caller, Depends(needs("ingest"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
+def add(
+    caller: Annotated[Caller, Depends(needs("ingest"))], given: Annotated[NewLinks, Depends(json_body(NewLinks))]
+) -> Response:
     """Add one link or up to 1,000 atomically. Adding an existing link updates its weight."""
-    given = decode(body, NewLinks)
     done = links.add(caller.tenant_id, [given] if isinstance(given, NewLink) else given)
-    return shapes.answer(done._asdict())
+    return responses.answer(done._asdict())
 
 
 @router.delete("", summary="Remove links")
@@ -70,7 +67,7 @@ def remove(
     """Remove all links of `memory`, from `from`, to `to`, or between the two. The memories are not deleted."""
     if meant.memory_id is None and meant.from_id is None and meant.to_id is None:
         raise Invalid(errors=[FieldError("memory", "is missing: give `memory`, or `from` and `to`")])
-    return shapes.answer({"removed": links.remove(caller.tenant_id, meant, both_ways=both_ways)})
+    return responses.answer({"removed": links.remove(caller.tenant_id, meant, both_ways=both_ways)})
 
 
 def _shown(link: Link) -> dict[str, Any]:
@@ -82,19 +79,3 @@ def _shown(link: Link) -> dict[str, Any]:
         "source": link.source,
         "created_at": link.created_at,
     }
-
-
-def _cursor(key: Key) -> str:
-    """Return the cursor of the page after a link. Opaque to callers."""
-    return base64.urlsafe_b64encode(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()).decode()
-
-
-def _key(cursor: str) -> Key:
-    key = None
-    with suppress(ValueError):
-        held = base64.urlsafe_b64decode(cursor)
-        kind = held[2 * _ID_BYTES :].decode()
-        key = Key(UUID(bytes=held[:_ID_BYTES]), UUID(bytes=held[_ID_BYTES : 2 * _ID_BYTES]), kind)
-    if key is None or "\0" in key.kind:
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
-    return key

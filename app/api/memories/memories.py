@@ -11,10 +11,11 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import DATED, body_of
-from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
+from app.api.http.cursors import HISTORY, ID, PAGE_MAX
+from app.api.http.request_body import DATED, raw_body
+from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, Kind, MemoryPatch, decode_patch
 from app.domain.ingest.roles import Role
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
@@ -26,10 +27,6 @@ from app.store.memories.events import Happened
 from app.store.memories.memories import Filters, Stored
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
-
-PAGE_MAX = 500
-PLACE_MAX: Final = 2**63 - 1
-"""Largest position of a history entry (bigint)."""
 
 Reader = Annotated[Caller, Depends(needs("read"))]
 Writer = Annotated[Caller, Depends(needs("ingest"))]
@@ -72,9 +69,8 @@ def page(
     """
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
-    older_than = None if cursor is None else shapes.id_in_cursor(cursor)
-    found = memories.page(caller.tenant_id, wanted, older_than, limit)
-    return shapes.answer(shapes.memories(found, live.live_numbers(caller.tenant_id, found, as_of), limit))
+    found = memories.page(caller.tenant_id, wanted, ID.decode(cursor), limit)
+    return responses.memories(found, live.live_numbers(caller.tenant_id, found, as_of))
 
 
 @router.get("/{memory_id}", summary="Get a memory")
@@ -100,11 +96,8 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
     Uses, tests and reviews have the strength `before` and `after`; other events have the changed value and the
     resulting `strength`. An event `policy` marks a policy version that took effect.
     """
-    older_than = shapes.place_in_cursor(cursor)
-    before = older_than and (older_than[0], min(older_than[1].int, PLACE_MAX))
-    found = history.page(caller.tenant_id, id_of(memory_id), before, limit)
-    following = shapes.cursor_at(found[-1].at, UUID(int=found[-1].place)) if len(found) == limit else None
-    return shapes.answer({"history": [_happened(entry) for entry in found], "next_cursor": following})
+    found = history.page(caller.tenant_id, id_of(memory_id), HISTORY.decode(cursor), limit)
+    return responses.page("history", found, _happened, HISTORY)
 
 
 @router.get("/{memory_id}/why", summary="Explain the tier of a memory")
@@ -117,11 +110,11 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     either side of a correction.
     """
     found = why.explain(caller.tenant_id, id_of(memory_id), as_of)
-    return shapes.answer(_explained(found, with_reasons="privacy" in caller.scopes))
+    return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
-def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(MemoryPatch))]) -> Response:
     """Change the given fields; null clears a field. The next search reflects the edit, including neighbours' context.
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
@@ -138,7 +131,7 @@ def restore(caller: Writer, memory_id: str) -> Response:
     """Restore from the archive at once, from cold storage in a job; counts as a use. No effect on active memories."""
     asked = restoring.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
     if asked.job_id is not None:
-        return shapes.answer({"job_id": asked.job_id}, 202)
+        return responses.answer({"job_id": asked.job_id}, 202)
     return _shown(caller, asked.memory)
 
 
@@ -155,12 +148,12 @@ def id_of(text: str) -> UUID:
     Raises:
         NotFound: The text isn't an id.
     """
-    return shapes.id_named(text, "memory")
+    return responses.id_named(text, "memory")
 
 
 def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:
     seen = {} if isinstance(found, Pending) else live.live_numbers(caller.tenant_id, [found], as_of)
-    return shapes.answer(shapes.memory(found, seen))
+    return responses.answer(responses.memory(found, seen))
 
 
 def _happened(entry: Happened) -> dict[str, Any]:
@@ -189,7 +182,7 @@ def _explained(found: Explained, *, with_reasons: bool) -> dict[str, Any]:
         "numbers": asdict(found.case),
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
         "holds": holds,
-        "supersedes": [shapes.superseding(one) for one in found.supersedes],
+        "supersedes": [responses.superseding(one) for one in found.supersedes],
         "corrects": found.corrects,
         "corrected_by": found.corrected_by,
     }

@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 
 from app import metrics
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.domain.recall.request import RecallRequest
 from app.services.recall.recall import recall
 
@@ -18,12 +18,14 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 
 @router.post("/recall", summary="Recall memories relevant to a conversation")
-def bring(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
+def bring(
+    caller: Annotated[Caller, Depends(needs("read"))],
+    request: Annotated[RecallRequest, Depends(json_body(RecallRequest))],
+) -> Response:
     """Return a few relevant memories, often none, and a context text within a token budget.
 
     Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
     """
-    request = decode(body, RecallRequest)
     started = time.perf_counter()
     brought = recall(caller.tenant_id, request)
     took = time.perf_counter() - started
@@ -35,4 +37,4 @@ def bring(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[byt
         "tokens": brought.tokens,
         "took_ms": round(took * 1000, 2),
     }
-    return shapes.answer(shown)
+    return responses.answer(shown)

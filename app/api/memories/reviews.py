@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.api.memories.memories import Name, check_storable, id_of
 from app.domain.ingest.memory import check_moment
 from app.services.uses import reviews
@@ -50,18 +50,19 @@ def session(
     """
     check_storable(subject=subject, thread=thread)
     found = reviews.session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)
-    return shapes.answer({"reviews": [_entry(entry) for entry in found.entries], "total": found.total})
+    return responses.answer({"reviews": [_entry(entry) for entry in found.entries], "total": found.total})
 
 
 @router.post("/{memory_id}", summary="Record the result of a review")
 def record(
-    caller: Annotated[Caller, Depends(needs("ingest"))], memory_id: str, body: Annotated[bytes, Depends(body_of)]
+    caller: Annotated[Caller, Depends(needs("ingest"))],
+    memory_id: str,
+    review: Annotated[Review, Depends(json_body(Review))],
 ) -> Response:
     """Record a result. Repeating the same result within the policy's refractory time has no effect."""
-    review = decode(body, Review)
     if review.at is not None:
         check_moment(review.at, "at")
-    return shapes.answer(_outcome(reviews.record(caller.tenant_id, id_of(memory_id), review.result, review.at)))
+    return responses.answer(_outcome(reviews.record(caller.tenant_id, id_of(memory_id), review.result, review.at)))
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "overdue_days": entry.overdue_days,
         "next_review_at": entry.due_at,
         "interval_days": entry.interval_days,
-        **shapes.past_reviews(entry.reviewed),
+        **responses.past_reviews(entry.reviewed),
     }
 
 
@@ -90,5 +91,5 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "importance": outcome.importance,
         "next_review_at": outcome.reviewed.due_at,
         "interval_days": outcome.reviewed.interval_days,
-        **shapes.past_reviews(outcome.reviewed),
+        **responses.past_reviews(outcome.reviewed),
     }

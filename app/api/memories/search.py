@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.background import BackgroundTask
 
 from app import metrics
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.domain.search.request import SearchRequest
 from app.services.search import search_records
 from app.services.search.search import find
@@ -23,21 +23,22 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 @router.post("/search", summary="Find memories by words and by meaning")
 def search(
-    caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
+    caller: Annotated[Caller, Depends(needs("read"))],
+    request: Annotated[SearchRequest, Depends(json_body(SearchRequest))],
+    http: Request,
 ) -> Response:
     """Return the best memories for a query, best first.
 
     Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered
     them.
     """
-    request = decode(body, SearchRequest)
     searched_at, started = datetime.now(UTC), time.perf_counter()
     found = find(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     if found.uses:
         reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
-    shown = shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
+    shown = responses.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
     if found.gathered is not None:
         # Runs after the response is sent.
         shown.background = BackgroundTask(

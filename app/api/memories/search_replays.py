@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.request_body import json_body
 from app.domain.search.comparing import Comparison, Interval, Pair, Uses
 from app.services.search import search_replays
 from app.services.search.search_replays import SEARCHES_MAX, Replay, Wish
@@ -21,7 +21,6 @@ SHOWN = 10
 NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The current policy does not record searches"}}
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
-Body = Annotated[bytes, Depends(body_of)]
 _Searches = Annotated[int, msgspec.Meta(ge=1, le=SEARCHES_MAX)]
 
 
@@ -55,23 +54,22 @@ class FitRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @router.post("/replay", summary="Replay recorded searches under another policy", responses=NOT_RECORDED)
-def replay(caller: Maintainer, body: Body) -> Response:
+def replay(caller: Maintainer, wanted: Annotated[ReplayRequest, Depends(json_body(ReplayRequest))]) -> Response:
     """Return how results change, and whether memories that callers used rank higher or lower. Read-only.
 
     The response contains only ids, no text. Searches are recorded while the policy's `record_searches` is true.
     """
-    wanted = decode(body, ReplayRequest)
     wish = Wish(wanted.policy, wanted.preset, wanted.searches, wanted.again)
-    return shapes.answer(_replay(search_replays.replay(caller.tenant_id, wish), wanted.examples))
+    return responses.answer(_replay(search_replays.replay(caller.tenant_id, wish), wanted.examples))
 
 
 @router.post("/fit", summary="Fit ranking weights to reported uses", responses=NOT_RECORDED)
-def fit(caller: Maintainer, body: Body) -> Response:
+def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitRequest))]) -> Response:
     """Propose weights that rank used memories higher in held-out searches. Nothing is applied.
 
     `policy` contains the fields for `PUT /v1/policy`; if there is no proposal, it is null and `reason` explains why.
     """
-    found = search_replays.fit(caller.tenant_id, decode(body, FitRequest).searches)
+    found = search_replays.fit(caller.tenant_id, wanted.searches)
     shown = {
         "searches": found.searches,
         "pairs": found.pairs,
@@ -79,7 +77,7 @@ def fit(caller: Maintainer, body: Body) -> Response:
         "policy": {"ranking": found.weights} if found.weights else None,
         "reason": found.reason,
     }
-    return shapes.answer(shown)
+    return responses.answer(shown)
 
 
 def _replay(found: Replay, examples: int) -> dict[str, Any]:

@@ -6,18 +6,17 @@ from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.domain.consolidation.supersession import NewSupersession, Status
 from app.services.consolidation import supersede
 from app.store.consolidation.supersessions import Relation
 
 router = APIRouter(prefix="/v1/supersessions", tags=["supersessions"])
-
-PAGE_MAX = 500
 
 Writer = Annotated[Caller, Depends(needs("ingest"))]
 
@@ -25,10 +24,9 @@ Writer = Annotated[Caller, Depends(needs("ingest"))]
 @router.get("", summary="List supersessions, newest first")
 def page(
     caller: Annotated[Caller, Depends(needs("read"))],
+    wanted: Paged,
     status: Status | None = None,
     memory: UUID | None = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-    cursor: str | None = None,
 ) -> Response:
     """Return a page of supersessions; `memory` selects those in which it is the newer or the older memory.
 
@@ -36,41 +34,39 @@ def page(
     outdated and a decision is needed. `waiting`: the memory `named` by the caller isn't stored yet. `rejected`: the
     supersession was refused, see `reason`.
     """
-    found = supersede.page(caller.tenant_id, status, memory, shapes.place_in_cursor(cursor), limit)
-    following = shapes.cursor_at(found[-1].made_at, found[-1].supersession_id) if len(found) == limit else None
-    return shapes.answer({"supersessions": [_shown(each) for each in found], "next_cursor": following})
+    found = supersede.page(caller.tenant_id, status, memory, *wanted)
+    return responses.page("supersessions", found, _shown)
 
 
 @router.post("", summary="Create a supersession")
-def make(caller: Writer, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def make(caller: Writer, given: Annotated[NewSupersession, Depends(json_body(NewSupersession))]) -> Response:
     """Mark a memory as superseding another, each given by its id or the caller's own id. Safe to repeat.
 
     Neither memory is changed. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
-    given = decode(body, NewSupersession)
-    return shapes.answer(_shown(supersede.make(caller.tenant_id, given.memory, given.supersedes, caller.key_id)))
+    return responses.answer(_shown(supersede.make(caller.tenant_id, given.memory, given.supersedes, caller.key_id)))
 
 
 @router.post("/{supersession_id}/approve", summary="Approve a proposed supersession")
 def approve(caller: Writer, supersession_id: str) -> Response:
     """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too."""
-    return shapes.answer(
-        _shown(supersede.approve(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
+    return responses.answer(
+        _shown(supersede.approve(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id))
     )
 
 
 @router.post("/{supersession_id}/reject", summary="Reject a proposed supersession")
 def reject(caller: Writer, supersession_id: str) -> Response:
     """Reject: it won't be proposed again. 409 if the supersession is active; undo it with DELETE."""
-    return shapes.answer(
-        _shown(supersede.reject(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
+    return responses.answer(
+        _shown(supersede.reject(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id))
     )
 
 
 @router.delete("/{supersession_id}", summary="Undo a supersession", status_code=204)
 def undo(caller: Writer, supersession_id: str) -> Response:
     """Make the older memory current again, unless another memory supersedes it. Safe to repeat."""
-    supersede.undo(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id)
+    supersede.undo(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id)
     return Response(status_code=204)
 
 

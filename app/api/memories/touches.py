@@ -8,10 +8,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of
 from app.api.http.idempotency import Outcome, key_of
+from app.api.http.request_body import raw_body
 from app.api.memories.ingest import trace
 from app.api.memories.memories import id_of
 from app.clients.redis.stream import Door
@@ -23,11 +23,12 @@ from app.services.uses import reinforce
 router = APIRouter(prefix="/v1", tags=["reinforcement"])
 
 Writer = Annotated[Caller, Depends(needs("ingest"))]
-Body = Annotated[bytes, Depends(body_of)]
 
 
 @router.post("/observations", summary="Report uses of memories", status_code=202)
-async def observe(caller: Writer, body: Body, request: Request) -> Response:
+async def observe(
+    caller: Writer, body: Annotated[bytes, Depends(raw_body(touches.Observation))], request: Request
+) -> Response:
     """Queue the reinforcement of memories; unknown ids are ignored. Supports `Idempotency-Key` like ingest."""
     told = touches.encode(touches.observed(body, caller.tenant_id))
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
@@ -48,11 +49,13 @@ async def observe(caller: Writer, body: Body, request: Request) -> Response:
     if accepted.nudge:
         nudger: Nudger = request.app.state.nudger
         nudger.nudge()
-    return shapes.answer({"request_id": outcome.request_id}, 202)
+    return responses.answer({"request_id": outcome.request_id}, 202)
 
 
 @router.post("/memories/{memory_id}/touch", summary="Reinforce a memory immediately")
-def touch(caller: Writer, memory_id: str, body: Body) -> Response:
+def touch(
+    caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(touches.OneTouch, is_optional=True))]
+) -> Response:
     """Reinforce a memory and return its strength and score before and after. The body is optional.
 
     If `reinforced` is false, `why` gives the reason: `refractory` (the same session used it a moment ago) or `late`
@@ -68,4 +71,4 @@ def touch(caller: Writer, memory_id: str, body: Body) -> Response:
         "multiplier": done.multiplier,
         "reinforced": done.why is None,
     }
-    return shapes.answer(shown if done.why is None else shown | {"why": done.why})
+    return responses.answer(shown if done.why is None else shown | {"why": done.why})

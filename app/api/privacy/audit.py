@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
+from app.api.http.cursors import PAGE_MAX, number
 from app.domain.privacy.audit import START, Entry, Place, anchor_of, is_word, read_anchor
 from app.errors import FieldError, Invalid
 from app.services.security import audit
 
 router = APIRouter(prefix="/v1/privacy/audit", tags=["privacy"])
 
-PAGE_MAX = 500
 SEQ_MAX = 2**63 - 1
+_SEQ = number(len(str(SEQ_MAX)) - 1)
 
 Officer = Annotated[Caller, Depends(needs("privacy"))]
 
@@ -34,9 +35,8 @@ def page(
     """
     if action is not None and not is_word(action):
         raise Invalid(errors=[FieldError("action", "is not a known action")])
-    found = audit.page(caller.tenant_id, action, _below(cursor), limit)
-    following = str(found[-1].seq) if len(found) == limit else None
-    return shapes.answer({"entries": [_shown(entry) for entry in found], "next_cursor": following})
+    found = audit.page(caller.tenant_id, action, _SEQ.decode(cursor), limit)
+    return responses.page("entries", found, _shown, _SEQ)
 
 
 @router.get("/verify", summary="Verify the audit log")
@@ -62,7 +62,7 @@ def verify(
         "anchor": reached,
         "next_cursor": None if found.finished else reached,
     }
-    return shapes.answer(shown)
+    return responses.answer(shown)
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -85,11 +85,3 @@ def _place(field: str, text: str) -> Place:
     if place is None:
         raise Invalid(errors=[FieldError(field, "must be an anchor from a verification")])
     return place
-
-
-def _below(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(SEQ_MAX))):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
-    return int(cursor)

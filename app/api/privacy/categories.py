@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.services.privacy import categories
 from app.settings import settings
@@ -27,7 +27,7 @@ def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
         }
         for each in found.categories
     ]
-    return shapes.answer(
+    return responses.answer(
         {
             "categories": shown,
             "risk": {

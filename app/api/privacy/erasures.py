@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.domain.privacy.erasure import NewErasure, scope_of
 from app.domain.privacy.report_page import page as page_of
 from app.services.erasure import erasure_reports, erasures
@@ -16,8 +17,6 @@ from app.services.erasure.erasures import Asked
 from app.store.erasure.erasures import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
-
-PAGE_MAX = 500
 
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 Form = Literal["json", "html"]
@@ -34,39 +33,30 @@ StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
     status_code=202,
     responses={200: {"description": "With `dry_run`: the number of matching memories, and the dates"}},
 )
-def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(NewErasure))]) -> Response:
     """Request an erasure. Matching memories are hidden before the response; it can be cancelled until `erase_after`.
 
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories.
     """
-    given = decode(body, NewErasure)
     asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
     if given.dry_run:
         new, matching = erasures.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
-        return shapes.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+        return responses.answer({"memories": matching.memories, "held": matching.held} | clocks)
+    return responses.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
 @router.get("", summary="List erasures, newest first")
-def page(
-    caller: Guardian,
-    *,
-    status: StatusName | None = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-    cursor: str | None = None,
-) -> Response:
+def page(caller: Guardian, wanted: Paged, *, status: StatusName | None = None) -> Response:
     """Return a page of erasures, optionally with one status."""
-    found = erasures.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
-    following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == limit else None
-    return shapes.answer({"erasures": [shown(each) for each in found], "next_cursor": following})
+    return responses.page("erasures", erasures.page(caller.tenant_id, status, *wanted), shown)
 
 
 @router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return shapes.answer(shown(erasures.get(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))))
+    return responses.answer(shown(erasures.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
@@ -75,17 +65,17 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 
     `format=html` returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
-    found = erasure_reports.report(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    found = erasure_reports.report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
     if as_form == "json":
-        return shapes.answer(found)
+        return responses.answer(found)
     return Response(page_of(found), media_type="text/html", headers=_INERT)
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
-    return shapes.answer(
-        shown(erasures.cancel(caller.tenant_id, shapes.id_named(erasure_id, "erasure"), caller.key_id))
+    return responses.answer(
+        shown(erasures.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
     )
 
 

@@ -4,55 +4,50 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.domain.privacy.export import NewExport
 from app.services.privacy import bundles, exports
 from app.store.privacy.exports import Export
 
 router = APIRouter(prefix="/v1/privacy/exports", tags=["privacy"])
 
-PAGE_MAX = 500
-
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Export a subject's data", status_code=202)
-def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(NewExport))]) -> Response:
     """Start an export of a subject's data.
 
     `access` contains all stored data with scores, reasons, lineage and history; `portable` only data that the subject
     provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
     configured, the subject is being erased, or there are more than a million memories.
     """
-    made = exports.request(caller.tenant_id, decode(body, NewExport), caller.key_id)
-    return shapes.answer(shown(made), 202)
+    made = exports.request(caller.tenant_id, wanted, caller.key_id)
+    return responses.answer(shown(made), 202)
 
 
 @router.get("", summary="List exports, newest first")
-def page(
-    caller: Guardian, *, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
-) -> Response:
+def page(caller: Guardian, wanted: Paged) -> Response:
     """Return a page of exports, including expired ones, which no longer name their subject."""
-    found = exports.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
-    following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == limit else None
-    return shapes.answer({"exports": [shown(each) for each in found], "next_cursor": following})
+    return responses.page("exports", exports.page(caller.tenant_id, *wanted), shown)
 
 
 @router.get("/{export_id}", summary="Get an export")
 def get(caller: Guardian, export_id: str) -> Response:
     """Return the status of an export and its number of lines."""
-    return shapes.answer(shown(exports.get(caller.tenant_id, shapes.id_named(export_id, "export"))))
+    return responses.answer(shown(exports.get(caller.tenant_id, responses.id_named(export_id, "export"))))
 
 
 @router.get("/{export_id}/file", summary="Download an export")
 def fetch(caller: Guardian, export_id: str) -> Response:
     """Return a zip with JSON Lines, a readable page and a manifest; 503 until it is ready, 409 after it has expired."""
-    wanted = shapes.id_named(export_id, "export")
+    wanted = responses.id_named(export_id, "export")
     named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
     made = bundles.fetch(caller.tenant_id, wanted, caller.key_id)
     return StreamingResponse(made, media_type="application/zip", headers=named)

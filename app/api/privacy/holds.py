@@ -4,62 +4,52 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.domain.privacy.hold import NewHold, parse_scope
 from app.services.privacy import holds
 from app.store.privacy.holds import Hold
 
 router = APIRouter(prefix="/v1/privacy/holds", tags=["privacy"])
 
-PAGE_MAX = 500
-
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Place a legal hold", status_code=201)
-def place(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold))]) -> Response:
     """Place a hold on memories by id, or on all current and future memories of a subject, a filter, or both.
 
     From the response until the release, held memories are not deleted, moved to another tier or rewritten. Conditions
     compare fields set by callers, not inferred ones. With `dry_run`, the response is 200 with the number of memories
     that the hold would cover now.
     """
-    given = decode(body, NewHold)
     if given.dry_run:
-        return shapes.answer(holds.preview(caller.tenant_id, parse_scope(given))._asdict())
+        return responses.answer(holds.preview(caller.tenant_id, parse_scope(given))._asdict())
     placed = holds.place(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
-    return shapes.answer(_shown(placed), 201)
+    return responses.answer(_shown(placed), 201)
 
 
 @router.get("", summary="List legal holds, newest first")
-def page(
-    caller: Guardian,
-    *,
-    released: bool = False,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-    cursor: str | None = None,
-) -> Response:
+def page(caller: Guardian, wanted: Paged, *, released: bool = False) -> Response:
     """Return a page of holds; with `released`, include released ones."""
-    found = holds.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, released=released)
-    following = shapes.cursor_at(found[-1].placed_at, found[-1].hold_id) if len(found) == limit else None
-    return shapes.answer({"holds": [_shown(hold) for hold in found], "next_cursor": following})
+    return responses.page("holds", holds.page(caller.tenant_id, *wanted, released=released), _shown)
 
 
 @router.get("/{hold_id}", summary="Get a legal hold")
 def get(caller: Guardian, hold_id: str) -> Response:
     """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed."""
-    found, counts = holds.get(caller.tenant_id, shapes.id_named(hold_id, "hold"))
-    return shapes.answer(_shown(found) | counts._asdict())
+    found, counts = holds.get(caller.tenant_id, responses.id_named(hold_id, "hold"))
+    return responses.answer(_shown(found) | counts._asdict())
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
 def release(caller: Guardian, hold_id: str) -> Response:
     """Release a hold; from the next night on, memories without another hold decay and expire again. 409 if released."""
-    return shapes.answer(_shown(holds.release(caller.tenant_id, shapes.id_named(hold_id, "hold"), caller.key_id)))
+    return responses.answer(_shown(holds.release(caller.tenant_id, responses.id_named(hold_id, "hold"), caller.key_id)))
 
 
 def _shown(hold: Hold) -> dict[str, Any]:

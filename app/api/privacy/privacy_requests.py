@@ -6,11 +6,12 @@ from dataclasses import asdict
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.http.body import body_of, decode
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
 from app.api.memories.memories import Moment
 from app.domain.privacy.requests import Denial, Ground, NewRequest, Request
 from app.errors import FieldError, Invalid
@@ -19,33 +20,25 @@ from app.services.privacy import anonymising, deadlines, privacy_requests
 router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
 keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
 
-PAGE_MAX = 500
 YEAR = timedelta(days=365)
 
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Record a request received through another channel", status_code=201)
-def enter(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRequest))]) -> Response:
     """Record a request, such as a correction requested by mail. Erasures and exports are recorded automatically."""
-    return shapes.answer(_shown(privacy_requests.create(caller.tenant_id, decode(body, NewRequest))), 201)
+    return responses.answer(_shown(privacy_requests.create(caller.tenant_id, given)), 201)
 
 
 @router.get("", summary="List requests, newest first")
-def page(
-    caller: Guardian,
-    *,
-    only_open: bool = False,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-    cursor: str | None = None,
-) -> Response:
+def page(caller: Guardian, wanted: Paged, *, only_open: bool = False) -> Response:
     """Return a page of requests with days left until their deadlines; `only_open` selects unanswered ones.
 
     Requests don't name their subject.
     """
-    found = privacy_requests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, is_open=only_open)
-    following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == limit else None
-    return shapes.answer({"requests": [_shown(each) for each in found], "next_cursor": following})
+    found = privacy_requests.page(caller.tenant_id, *wanted, is_open=only_open)
+    return responses.page("requests", found, _shown)
 
 
 @router.get("/summary", summary="Summarise requests by nature and law")
@@ -60,45 +53,47 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
             raise Invalid(errors=[FieldError(name, "is out of range")])
     until = before or datetime.now(UTC)
     since = after or until - YEAR
-    return shapes.answer(asdict(privacy_requests.summary(caller.tenant_id, since, until)))
+    return responses.answer(asdict(privacy_requests.summary(caller.tenant_id, since, until)))
 
 
 @router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
 def confirm(caller: Guardian, request_id: str) -> Response:
     """Record that receipt was confirmed to the requester; only the first confirmation counts."""
-    return shapes.answer(_shown(privacy_requests.confirm(caller.tenant_id, shapes.id_named(request_id, "request"))))
+    return responses.answer(
+        _shown(privacy_requests.confirm(caller.tenant_id, responses.id_named(request_id, "request")))
+    )
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")
-def deny(caller: Guardian, request_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def deny(caller: Guardian, request_id: str, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
     """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
-    given = decode(body, Denial)
     answered = privacy_requests.answer(
-        caller.tenant_id, shapes.id_named(request_id, "request"), "denied", given.basis, caller.key_id
+        caller.tenant_id, responses.id_named(request_id, "request"), "denied", given.basis, caller.key_id
     )
-    return shapes.answer(_shown(answered))
+    return responses.answer(_shown(answered))
 
 
 @router.post("/{request_id}/complete", summary="Record that a request is completed")
 def complete(caller: Guardian, request_id: str) -> Response:
     """Complete a request. 409 if it is answered or is an erasure in progress."""
     done = privacy_requests.answer(
-        caller.tenant_id, shapes.id_named(request_id, "request"), "done", None, caller.key_id
+        caller.tenant_id, responses.id_named(request_id, "request"), "done", None, caller.key_id
     )
-    return shapes.answer(_shown(done))
+    return responses.answer(_shown(done))
 
 
 @keeping.post("/{memory_id}/anonymise", summary="Anonymise a memory retained on a legal ground")
-def anonymise(caller: Guardian, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
+def anonymise(
+    caller: Guardian, memory_id: str, given: Annotated[Ground, Depends(json_body(Ground, is_optional=True))]
+) -> Response:
     """Clear the labels of a memory and replace personal data in its text by `[kind]`. Erasures then skip the memory.
 
     This can't be undone. 409 if the memory is under a legal hold or in cold storage. Only personal data that matches a
     pattern or a label is found, so check the returned text. The subject's erasure report counts such memories by
     `ground`.
     """
-    given = decode(body or b"{}", Ground)
-    done = anonymising.anonymise(caller.tenant_id, shapes.id_named(memory_id, "memory"), caller.key_id, given.ground)
-    return shapes.answer({"id": memory_id, "text": done.text, "removed": done.removed})
+    done = anonymising.anonymise(caller.tenant_id, responses.id_named(memory_id, "memory"), caller.key_id, given.ground)
+    return responses.answer({"id": memory_id, "text": done.text, "removed": done.removed})
 
 
 def _shown(each: Request) -> dict[str, Any]:

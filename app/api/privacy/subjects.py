@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Path, Query, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from app.api.http import shapes
+from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.privacy.erasures import shown
 from app.api.privacy.exports import shown as shown_export
@@ -46,13 +46,13 @@ def get(caller: Guardian, subject: Name) -> Response:
     counts = {name: getattr(found, name) for name in ("hidden", "held", "exports", "open_erasures")}
     here = f"/v1/subjects/{quote(subject, safe='')}"
     shortcuts = {"export": f"POST {here}", "erase": f"DELETE {here}"}
-    return shapes.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts})
+    return responses.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts})
 
 
 @router.post("/{subject:name}", summary="Export a subject's data", status_code=202)
 def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
     """Start an export, like `POST /v1/privacy/exports` with this subject."""
-    return shapes.answer(
+    return responses.answer(
         shown_export(exports.request(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)), 202
     )
 
@@ -63,4 +63,4 @@ def erase(
 ) -> Response:
     """Request an erasure, like `POST /v1/privacy/erasures` with this subject."""
     asked = Asked(Meant(subject=subject), kind, grace_days)
-    return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+    return responses.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)

@@ -90,10 +90,6 @@ def simulate(
     names = list(PROFILES) if ALL in (profile or []) else list(dict.fromkeys(profile or ["spec"]))
     if unknown := [name for name in names if name not in PROFILES]:
         raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
-    if plot is not None:
-        from app.cli.maintenance.plots import figure
-
-        figure(1)  # fail early if matplotlib is missing
     from app.domain.simulation.year import DAYS, generate
     from app.supervisor import lock_home
     from app.supervisor.alone import alone

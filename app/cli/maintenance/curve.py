@@ -60,10 +60,6 @@ def curve(
     """Show how the strength of a memory decays under each forgetting profile."""
     if kind not in KINDS:
         raise typer.BadParameter(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
-    if plot is not None:
-        from app.cli.maintenance.plots import figure
-
-        figure(1)  # fail early if matplotlib is missing
     import numpy as np
 
     from app.domain.strength.curves import Memory

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.assignments import assigned
+from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
 from app.cli.maintenance.plots import TIERS, Plot
@@ -25,7 +26,7 @@ IDS_SHOWN: Final = 3
 @router.command(
     epilog=examples(
         "ebbing forecast",
-        "ebbing forecast --days 365 --set forgetting.profile=mnemex --plot year.png",
+        "ebbing forecast --days 365 --set forgetting.profile=mnemex --plot year.svg",
         "ebbing forecast --set tiers.archived_below=0.2 --set importance.weights.salience=0.6",
         "ebbing forecast --policy slower.json --json | jq .moves",
     )
@@ -49,7 +50,7 @@ def forecast(
             help="JSON file with policy fields to change; --set takes precedence.",
         ),
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    subject: Subject = None,
     plot: Plot = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -61,10 +62,6 @@ def forecast(
     """
     from app.cli.core.client import Api
 
-    if plot is not None:
-        from app.cli.maintenance.plots import figure
-
-        figure(1)  # fail early if matplotlib is missing
     changes = assigned(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
     with Api(find(url)) as api:

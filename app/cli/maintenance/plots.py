@@ -1,34 +1,33 @@
-"""Plot forecasts, forgetting curves and simulations as PNG or SVG with the optional matplotlib."""
+"""Save forecasts, forgetting curves and simulations as SVG files with the charts of the dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.cli.core.failures import Failure
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-SUFFIXES: Final = (".png", ".svg")
+SUFFIX: Final = ".svg"
 TIERS: Final = {"active": "#0072b2", "archived": "#56b4e9", "cold": "#b7bec5", "deleted": "#d55e00"}
 """Tiers from strongest to weakest, with colour-blind-safe colours."""
 LINES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLUMNS_MAX: Final = 120
 
-_GREY = "#5f6b76"
+_TITLE_HEIGHT, _LEGEND_HEIGHT, _LEGEND_STEP = 26, 22, 160
+_STYLE: Final = """text { font: 10px sans-serif; fill: #5f6b76 } .title { font-size: 13px }
+.grid { stroke: #dfe3e7 } .level { stroke: #5f6b76; stroke-dasharray: 4 4 } polyline { stroke-width: 1.8 }
+"""
 
 
 def _checked(path: Path | None) -> Path | None:
     """Validate the plot's path before any work starts."""
     if path is None:
         return None
-    if path.suffix.lower() not in SUFFIXES:
-        raise typer.BadParameter(f"unsupported plot format {path.name}: use {' or '.join(SUFFIXES)}")
+    if path.suffix.lower() != SUFFIX:
+        raise typer.BadParameter(f"unsupported plot format {path.name}: use a file name that ends in {SUFFIX}")
     if not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"no such folder: {path.absolute().parent}")
     return path
@@ -37,72 +36,20 @@ def _checked(path: Path | None) -> Path | None:
 Plot = Annotated[
     Path | None,
     typer.Option(
-        "--plot",
-        callback=_checked,
-        dir_okay=False,
-        metavar="FILE",
-        help=r"Write a plot to this .png or .svg file; needs `pip install 'ebbing\[plot]'`.",
+        "--plot", callback=_checked, dir_okay=False, metavar="FILE", help=f"Write a plot to this {SUFFIX} file."
     ),
 ]
 
 
-def figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure with panels side by side that share the y axis.
-
-    Raises:
-        Failure: Matplotlib isn't installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        message = "--plot needs matplotlib: install it with `pip install 'ebbing[plot]'`, or omit --plot"
-        raise Failure(message) from None
-    # No pyplot: it needs a display and retains every figure.
-    made = Figure(figsize=(6.4 + 4.6 * (panels - 1), 4.4), dpi=150, layout="constrained")
-    panes = list(made.subplots(1, panels, sharey=True, squeeze=False)[0])
-    for pane in panes:
-        pane.spines[["top", "right"]].set_visible(False)
-        pane.tick_params(colors=_GREY, labelsize=9)
-        pane.margins(x=0)
-    return made, panes
-
-
-def save(made: Figure, path: Path) -> None:
-    """Save a figure in the format given by the file's suffix.
-
-    Raises:
-        Failure: The file can't be written.
-    """
-    from matplotlib import rc_context
-
-    try:
-        with rc_context({"svg.fonttype": "none"}):  # text stays selectable instead of becoming paths
-            made.savefig(path, format=path.suffix.lower()[1:])
-    except OSError as error:
-        raise Failure(f"{path} can't be written: {error.strerror or error}") from None
-
-
 def tiers(path: Path, forecasts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Plot memories per tier by day as stacked areas, with one titled panel per forecast."""
-    made, panes = figure(len(forecasts))
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    """Plot memories per tier by day as stacked columns, with one titled chart per forecast."""
+    from app.dashboard.charts import columns
 
-    for pane, (title, days) in zip(panes, forecasts.items(), strict=True):
-        when = [float(date2num(date.fromisoformat(day["date"]))) for day in days]
-        series = [[day[tier] for day in days] for tier in TIERS]
-        pane.stackplot(when, *series, labels=list(TIERS), colors=list(TIERS.values()), step="post")
-        pane.set_title(title, fontsize=11, loc="left")
-        pane.set_ylim(bottom=0)
-        locator = AutoDateLocator(maxticks=7)
-        pane.xaxis.set_major_locator(locator)
-        pane.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-        pane.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        pane.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    panes[0].set_ylabel("memories", color=_GREY)
-    handles, labels = panes[0].get_legend_handles_labels()
-    made.legend(handles, labels, loc="outside lower center", ncols=len(TIERS), frameon=False, fontsize=9)
-    save(made, path)
+    charts = {}
+    for title, days in forecasts.items():
+        shown = days[:: -(-len(days) // COLUMNS_MAX)]
+        charts[title] = columns([(day["date"], [(tier, day[tier], tier) for tier in TIERS]) for day in shown], title)
+    _save(path, charts, {tier: (tier, colour) for tier, colour in TIERS.items()})
 
 
 def curves(
@@ -113,37 +60,65 @@ def curves(
     thresholds: Mapping[str, float],
 ) -> None:
     """Plot strength by days since creation, with one line per profile and the tier thresholds."""
-    made, [pane] = figure(1)
-    for (name, (days, strengths)), colour in zip(lines.items(), LINES, strict=False):
-        pane.plot(days, strengths, label=name, color=colour, linewidth=1.8)
-    for name, threshold in thresholds.items():
-        pane.axhline(threshold, color=_GREY, linewidth=0.7, linestyle=(0, (4, 4)))
-        pane.annotate(
-            f"{name} below {threshold:g}",
-            (1, threshold),
-            xycoords=("axes fraction", "data"),
-            xytext=(-2, 2),
-            textcoords="offset points",
-            ha="right",
-            fontsize=7.5,
-            color=_GREY,
-        )
-    pane.set_ylim(0, 1.02)
-    pane.set_title(title, fontsize=11, loc="left")
-    pane.set_xlabel("days since creation", color=_GREY)
-    pane.set_ylabel("strength", color=_GREY)
-    made.legend(loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
-    save(made, path)
+    from app.dashboard.charts import Level
+
+    levels = [Level(f"{name} below {threshold:g}", threshold) for name, threshold in thresholds.items()]
+    points = {name: list(zip(days, strengths, strict=True)) for name, (days, strengths) in lines.items()}
+    _lines(path, f"strength by days since creation: {title}", points, levels=levels, top=1.0)
 
 
 def year(path: Path, sizes: Mapping[str, Sequence[int]], found: Mapping[str, float]) -> None:
     """Plot the active-set size over a simulated year per profile; labels show the share found on the last day."""
-    made, [pane] = figure(1)
-    for (name, counts), colour in zip(sizes.items(), LINES, strict=False):
-        pane.plot(range(len(counts)), counts, label=f"{name}: {found[name]:.0%} found", color=colour, linewidth=1.8)
-    pane.set_ylim(bottom=0)
-    pane.set_title("active memories, and share of important ones found", fontsize=11, loc="left")
-    pane.set_xlabel("day", color=_GREY)
-    pane.set_ylabel("memories", color=_GREY)
-    made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    save(made, path)
+    points = {f"{name}: {found[name]:.0%} found": list(enumerate(counts)) for name, counts in sizes.items()}
+    _lines(path, "active memories by day, and share of important ones found", points)
+
+
+def _lines(path: Path, title: str, points: Mapping[str, Sequence[tuple[float, float]]], **options: Any) -> None:
+    from app.dashboard.charts import Line, lines
+
+    drawn = [Line(name, line, str(number)) for number, (name, line) in enumerate(points.items())]
+    last = max(x for line in points.values() for x, _ in line)
+    chart = lines(drawn, title, names=[(last * share, f"{last * share:g}") for share in (0, 0.5, 1)], **options)
+    colours = {
+        str(number): (line.name, colour) for number, (line, colour) in enumerate(zip(drawn, LINES, strict=False))
+    }
+    _save(path, {title: chart}, colours)
+
+
+def _save(path: Path, charts: Mapping[str, str], colours: Mapping[str, tuple[str, str]]) -> None:
+    """Save charts below each other, with a legend.
+
+    Args:
+        path: The file.
+        charts: SVG charts by title.
+        colours: Name and colour of each class of lines and areas.
+
+    Raises:
+        Failure: The file can't be written.
+    """
+    from markupsafe import escape
+
+    from app.dashboard.charts import HEIGHT, WIDTH
+
+    drawn, y = [], 0
+    for title, chart in charts.items():
+        drawn.append(f'<text class="title" x="4" y="{y + 16}">{escape(title)}</text>')
+        y += _TITLE_HEIGHT
+        drawn.append(str(chart).replace("<svg ", f'<svg y="{y}" width="{WIDTH}" height="{HEIGHT}" ', 1))
+        y += HEIGHT
+    style = _STYLE
+    across = WIDTH // _LEGEND_STEP
+    for place, (kind, (name, colour)) in enumerate(colours.items()):
+        style += f".line-{kind} {{ stroke: {colour} }} .fill-{kind} {{ fill: {colour} }}\n"
+        left, top = place % across * _LEGEND_STEP + 8, y + place // across * _LEGEND_HEIGHT + 6
+        drawn.append(f'<rect class="fill-{kind}" x="{left}" y="{top}" width="10" height="10"/>')
+        drawn.append(f'<text x="{left + 16}" y="{top + 9}">{escape(name)}</text>')
+    y += -(-len(colours) // across) * _LEGEND_HEIGHT + 4
+    try:
+        path.write_text(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y}" viewBox="0 0 {WIDTH} {y}">'
+            f'<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>{"".join(drawn)}</svg>\n',
+            encoding="utf-8",
+        )
+    except OSError as error:
+        raise Failure(f"{path} can't be written: {error.strerror or error}") from None

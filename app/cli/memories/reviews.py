@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from app.cli.core.failures import Code, Failure
+from app.cli.core.filters import Subject, Thread
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.place import find
@@ -23,8 +24,8 @@ def reviews(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of memories.")
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
+    subject: Subject = None,
+    thread: Thread = None,
     danger: Annotated[
         bool, typer.Option("--danger", help="List memories that are about to be forgotten instead of due ones.")
     ] = False,

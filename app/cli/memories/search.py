@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.core.assignments import assigned
+from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.place import find
@@ -32,38 +33,20 @@ def search(
     query: Annotated[str, typer.Argument(help="Query in plain words.")] = "",
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of results.")] = 10,
-    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
-    exclude_thread: Annotated[
-        str | None,
-        typer.Option("--exclude-thread", help="Exclude memories of this thread, such as the current conversation."),
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
-    ] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")
-    ] = None,
-    role: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--role",
-            help="Only memories of this role. Repeatable; any role matches. Default: every role except system and "
-            "tool.",
-        ),
-    ] = None,
+    subject: Subject = None,
+    thread: Thread = None,
+    exclude_thread: ExcludeThread = None,
+    tag: Tags = None,
+    kind: Kinds = None,
+    role: Roles = None,
     tier: Annotated[
         list[str] | None,
         typer.Option(
             "--tier", help="Only memories in this tier (active, archived, cold). Repeatable; any tier matches."
         ),
     ] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
-    ] = None,
+    after: After = None,
+    before: Before = None,
     as_of: Annotated[
         str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="Compute strengths as of this time.")
     ] = None,

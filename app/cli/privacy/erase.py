@@ -6,14 +6,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, so_many
 from app.cli.core.place import find
 
 router = typer.Typer()
 
 PATH: Final = "/v1/privacy/erasures"
-Labels = list[str] | None
 
 
 @router.command(
@@ -32,18 +31,10 @@ def erase(
     *,
     ids: Annotated[Labels, typer.Option("--id", help="Id of a memory. Repeatable.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="All memories of this thread.")] = None,
-    tags: Annotated[
-        Labels, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
-    ] = None,
-    categories: Annotated[
-        Labels, typer.Option("--category", help="Only memories of this category. Repeatable; any category matches.")
-    ] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
-    ] = None,
+    tags: Tags = None,
+    categories: Categories = None,
+    after: After = None,
+    before: Before = None,
     kind: Annotated[
         str, typer.Option("--kind", help="`user` for a voluntary request, `gdpr` or `ccpa` for a legal request.")
     ] = "user",

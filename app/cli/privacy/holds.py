@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.failures import Code, Commands, Failure
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.filters import After, Before, Categories, Kinds, Labels, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
 from app.cli.core.place import find
 
@@ -26,7 +26,6 @@ PATH: Final = "/v1/privacy/holds"
 PAGE: Final = 500
 
 Id = Annotated[str, typer.Argument(help="Id of the hold.", metavar="ID")]
-Labels = list[str] | None
 
 
 @hold.command(
@@ -42,23 +41,13 @@ def place(
     ] = None,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Reason; visible only to keys with the scope `privacy`.")],
-    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
-    tags: Annotated[
-        Labels, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")
-    ] = None,
-    categories: Annotated[
-        Labels, typer.Option("--category", help="Only memories of this category. Repeatable; any category matches.")
-    ] = None,
-    kinds: Annotated[
-        Labels, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")
-    ] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
-    ] = None,
+    subject: Subject = None,
+    thread: Thread = None,
+    tags: Tags = None,
+    categories: Categories = None,
+    kinds: Kinds = None,
+    after: After = None,
+    before: Before = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many memories the hold would cover.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.api.http import shapes
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import LOOKS, Viewer, sees
 from app.domain.privacy.audit import START, anchor_of, read_anchor
@@ -25,15 +25,14 @@ Guarding = Annotated[Viewer, Depends(sees("privacy"))]
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show manual actions, newest first, and the audit chain to keys with the scope `privacy`."""
-    acts = operators.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
-    following = shapes.cursor_at(acts[-1].at, acts[-1].act_id) if len(acts) == PAGE else None
+    acts = operators.page(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     state = chain.last(viewer.tenant_id) if viewer.may("privacy") else None
     return rendering.page(
         request,
         viewer,
         "audit",
         acts=acts,
-        following=following,
+        following=TIMED.encode(acts.following),
         state=state,
         anchor=anchor_of(state.place) if state else None,
         entries=audit.page(viewer.tenant_id, None, None, 10) if state else [],

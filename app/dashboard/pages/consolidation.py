@@ -10,7 +10,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http import responses
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
 from app.dashboard.rendering import back
@@ -52,8 +53,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
     """Show runs, merges waiting for approval, proposals and completed merges."""
     tenant_id = viewer.tenant_id
     held, following_policies, _ = policy_versions.in_force(tenant_id)
-    done = merges.page(tenant_id, "done", shapes.place_in_cursor(cursor), PAGE)
-    last = done[-1].merge if len(done) == PAGE else None
+    done = merges.page(tenant_id, "done", TIMED.decode(cursor), PAGE)
     waiting = merges.page(tenant_id, "waiting", None, WAITING)
     return rendering.page(
         request,
@@ -66,7 +66,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         such_as=merges.sample_texts(tenant_id, waiting) if viewer.may("read") else {},
         proposed=supersede.page(tenant_id, "proposed", None, None, WAITING),
         done_merges=done,
-        following=shapes.cursor_at(last.created_at, last.merge_id) if last else None,
+        following=TIMED.encode(done.following),
         levels=list(KEPT_SHARES),
         started_by=STARTED_BY,
         actions=ACTIONS,
@@ -78,7 +78,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 @router.get("/{merge_id}")
 def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = False) -> Response:
     """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
-    which = shapes.id_named(merge_id, "merge")
+    which = responses.id_named(merge_id, "merge")
     shown = merges.get(viewer.tenant_id, which)
     said = merges.preview(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
     return rendering.page(
@@ -128,7 +128,7 @@ def _set_paused(acting: Acting, *, paused: bool) -> None:
 @router.post("/supersessions/{supersession_id}/approve")
 def approve_supersession(acting: Writing, supersession_id: str) -> Response:
     """Approve a proposed supersession."""
-    found = shapes.id_named(supersession_id, "supersession")
+    found = responses.id_named(supersession_id, "supersession")
     acting.note("approve_supersession", str(found))
     supersede.approve(acting.tenant_id, found, acting.key_id)
     return back(PLACE, "superseded")
@@ -137,7 +137,7 @@ def approve_supersession(acting: Writing, supersession_id: str) -> Response:
 @router.post("/supersessions/{supersession_id}/reject")
 def reject_supersession(acting: Writing, supersession_id: str) -> Response:
     """Reject a proposed supersession."""
-    found = shapes.id_named(supersession_id, "supersession")
+    found = responses.id_named(supersession_id, "supersession")
     acting.note("reject_supersession", str(found))
     supersede.reject(acting.tenant_id, found, acting.key_id)
     return back(PLACE, "rejected")
@@ -146,7 +146,7 @@ def reject_supersession(acting: Writing, supersession_id: str) -> Response:
 @router.post("/{merge_id}/approve")
 def approve(acting: Maintaining, merge_id: str) -> Response:
     """Start a job that checks the merge again and applies it."""
-    which = shapes.id_named(merge_id, "merge")
+    which = responses.id_named(merge_id, "merge")
     acting.note("approve_merge", str(which))
     parameters = approving.parameters(acting.tenant_id, which, acting.key_id)
     jobs.create(acting.tenant_id, approving.KIND, parameters, lone=False, actor=acting.key_id)
@@ -156,7 +156,7 @@ def approve(acting: Maintaining, merge_id: str) -> Response:
 @router.post("/{merge_id}/reject")
 def reject(acting: Maintaining, merge_id: str) -> Response:
     """Reject a merge; its memories stay unchanged."""
-    which = shapes.id_named(merge_id, "merge")
+    which = responses.id_named(merge_id, "merge")
     acting.note("reject_merge", str(which))
     approving.reject(acting.tenant_id, which, acting.key_id)
     return back(PLACE, "rejected")
@@ -165,7 +165,7 @@ def reject(acting: Maintaining, merge_id: str) -> Response:
 @router.post("/{merge_id}/undo")
 def undo(acting: Maintaining, merge_id: str) -> Response:
     """Undo a merge: delete its summary and reactivate its sources."""
-    which = shapes.id_named(merge_id, "merge")
+    which = responses.id_named(merge_id, "merge")
     acting.note("undo_merge", str(which))
     undoing.undo(acting.tenant_id, which, acting.key_id)
     return back(PLACE, "undone")

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.http import shapes
+from app.api.http import responses
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.forms import read_as
@@ -66,13 +67,14 @@ def look(acting: Asking, request: Request) -> Response:
 @router.get("/erasures")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
     """List requested erasures, newest first; with `every`, include deletions of single memories."""
-    place = shapes.place_in_cursor(cursor)
+    place = TIMED.decode(cursor)
     if every:
         found = erasures.page(viewer.tenant_id, None, place, PAGE)
     else:
         found = rights.requested(viewer.tenant_id, place, PAGE)
-    following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == PAGE else None
-    return rendering.page(request, viewer, "privacy_erasures", erasures=found, following=following, every=every)
+    return rendering.page(
+        request, viewer, "privacy_erasures", erasures=found, following=TIMED.encode(found.following), every=every
+    )
 
 
 @router.post("/erasures")
@@ -92,7 +94,7 @@ def erase(acting: Guarding) -> Response:
 @router.get("/erasures/{erasure_id}")
 def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
     """Show the progress of an erasure: found and removed rows by step."""
-    found = erasures.get(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    found = erasures.get(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
     done = {each["step"]: each for each in found.executed}
     left = (found.report or {}).get("left") or {}
     return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left)
@@ -101,14 +103,14 @@ def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
 @router.get("/erasures/{erasure_id}/report")
 def report(viewer: Looking, erasure_id: str) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
-    found = erasure_reports.report(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    found = erasure_reports.report(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
     return Response(report_page.page(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
 def cancel(acting: Guarding, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories."""
-    which = shapes.id_named(erasure_id, "erasure")
+    which = responses.id_named(erasure_id, "erasure")
     acting.note("cancel_erasure", str(which))
     erasures.cancel(acting.tenant_id, which, acting.key_id)
     return back(f"/privacy/erasures/{which}", "cancelled")
@@ -117,7 +119,7 @@ def cancel(acting: Guarding, erasure_id: str) -> Response:
 @router.post("/erasures/{erasure_id}/finish")
 def finish(acting: Guarding, erasure_id: str) -> Response:
     """Start an erasure before its grace period ends, or continue an interrupted one."""
-    which = shapes.id_named(erasure_id, "erasure")
+    which = responses.id_named(erasure_id, "erasure")
     acting.note("finish_erasure", str(which))
     rights.start_now(acting.tenant_id, which)
     return back(f"/privacy/erasures/{which}", "finishing")
@@ -126,9 +128,8 @@ def finish(acting: Guarding, erasure_id: str) -> Response:
 @router.get("/exports")
 def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """List exports, newest first."""
-    found = exports.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
-    following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == PAGE else None
-    return rendering.page(request, viewer, "privacy_exports", exports=found, following=following)
+    found = exports.page(viewer.tenant_id, TIMED.decode(cursor), PAGE)
+    return rendering.page(request, viewer, "privacy_exports", exports=found, following=TIMED.encode(found.following))
 
 
 @router.post("/exports")
@@ -144,7 +145,7 @@ def export(acting: Guarding) -> Response:
 @router.post("/exports/{export_id}/file")
 def fetch(acting: Guarding, export_id: str) -> Response:
     """Return the zip file. This is a POST because the download is recorded in the audit log."""
-    which = shapes.id_named(export_id, "export")
+    which = responses.id_named(export_id, "export")
     acting.note("fetch_export", str(which))
     made = bundles.fetch(acting.tenant_id, which, acting.key_id)
     named = {"content-disposition": f'attachment; filename="ebbing-export-{which}.zip"'}

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http import responses
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.forms import read_as
@@ -28,17 +29,22 @@ Guarding = Annotated[Acting, Depends(acts("privacy"))]
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
     """List the active holds, or all holds, newest first."""
-    found = holds.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE, released=released)
-    following = shapes.cursor_at(found[-1].placed_at, found[-1].hold_id) if len(found) == PAGE else None
+    found = holds.page(viewer.tenant_id, TIMED.decode(cursor), PAGE, released=released)
     return rendering.page(
-        request, viewer, "privacy_holds", holds=found, following=following, released=released, ids_max=IDS_MAX
+        request,
+        viewer,
+        "privacy_holds",
+        holds=found,
+        following=TIMED.encode(found.following),
+        released=released,
+        ids_max=IDS_MAX,
     )
 
 
 @router.get("/{hold_id}")
 def one(viewer: Looking, request: Request, hold_id: str) -> Response:
     """Show a hold and the number of memories it covers now."""
-    found, counts = holds.get(viewer.tenant_id, shapes.id_named(hold_id, "hold"))
+    found, counts = holds.get(viewer.tenant_id, responses.id_named(hold_id, "hold"))
     return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
 
 
@@ -54,7 +60,7 @@ def place(acting: Guarding) -> Response:
 @router.post("/{hold_id}/release")
 def release(acting: Guarding, hold_id: str) -> Response:
     """Release a hold; its memories decay and expire again."""
-    which = shapes.id_named(hold_id, "hold")
+    which = responses.id_named(hold_id, "hold")
     acting.note("release_hold", str(which))
     holds.release(acting.tenant_id, which, acting.key_id)
     return back(f"/privacy/holds/{which}", "released")

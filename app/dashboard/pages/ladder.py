@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Annotated, Any, Final
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http.cursors import HISTORY
 from app.dashboard import rendering
 from app.dashboard.access import LOOKS, Viewer, sees
 from app.dashboard.charts import Line
@@ -23,7 +22,6 @@ from app.services.tiers.ladder import DAYS
 from app.store.tiers.tier_moves import Day, Move, Moved
 
 PAGE: Final = 25
-PLACE_MAX: Final = 2**63 - 1
 TOLD: Final = (0, 7, 30, 60, 90)
 """Days ahead listed in the forecast table."""
 
@@ -81,11 +79,8 @@ class Reason:
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show the page from counters; the browser loads the expensive forecast separately."""
-    place = shapes.place_in_cursor(cursor)
-    older_than = place and (place[0], min(place[1].int, PLACE_MAX))
     held = ladder.tier_report(viewer.tenant_id)
-    latest = ladder.latest(viewer.tenant_id, older_than, PAGE)
-    following = shapes.cursor_at(latest[-1].at, UUID(int=latest[-1].place)) if len(latest) == PAGE else None
+    latest = ladder.latest(viewer.tenant_id, HISTORY.decode(cursor), PAGE)
     days = [held.today - timedelta(days=back) for back in reversed(range(DAYS))]
     return rendering.page(
         request,
@@ -97,7 +92,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         reasons=_reasons(held.today, held.moved),
         kinds=KINDS,
         latest=[(one, DECAY_TIERS[one.before], DECAY_TIERS[one.after], _why(one)) for one in latest],
-        following=following,
+        following=HISTORY.encode(latest.following),
         is_first=cursor is None,
     )
 

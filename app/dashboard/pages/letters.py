@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http import responses
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.rendering import back
@@ -25,11 +26,16 @@ Maintaining = Annotated[Acting, Depends(acts("maintain"))]
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
     """List pending or discarded dead letters, newest first."""
     found, reasons = dead_letters.page(
-        viewer.tenant_id, Wanted(), discarded=discarded, older_than=shapes.place_in_cursor(cursor), limit=PAGE
+        viewer.tenant_id, Wanted(), discarded=discarded, older_than=TIMED.decode(cursor), limit=PAGE
     )
-    following = shapes.cursor_at(found[-1].created_at, found[-1].letter_id) if len(found) == PAGE else None
     return rendering.page(
-        request, viewer, "letters", letters=found, reasons=reasons, following=following, discarded=discarded
+        request,
+        viewer,
+        "letters",
+        letters=found,
+        reasons=reasons,
+        following=TIMED.encode(found.following),
+        discarded=discarded,
     )
 
 
@@ -54,7 +60,7 @@ def discard_many(acting: Maintaining) -> Response:
 @router.post("/{letter_id}/replay")
 def replay(acting: Maintaining, letter_id: str) -> Response:
     """Replay one dead letter."""
-    which = shapes.id_named(letter_id, "dead letter")
+    which = responses.id_named(letter_id, "dead letter")
     acting.note("replay_letter", str(which))
     dead_letters.replay(acting.tenant_id, which, acting.key_id)
     return back("/letters", "replayed")
@@ -63,7 +69,7 @@ def replay(acting: Maintaining, letter_id: str) -> Response:
 @router.post("/{letter_id}/discard")
 def discard(acting: Maintaining, letter_id: str) -> Response:
     """Discard one dead letter."""
-    which = shapes.id_named(letter_id, "dead letter")
+    which = responses.id_named(letter_id, "dead letter")
     acting.note("discard_letter", str(which))
     dead_letters.discard(acting.tenant_id, which, acting.reason[:200], acting.key_id)
     return back("/letters", "discarded")

@@ -11,8 +11,8 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
-from app.api.http import shapes
-from app.api.memories.memories import PLACE_MAX, id_of
+from app.api.http.cursors import HISTORY
+from app.api.memories.memories import id_of
 from app.dashboard import charts, graph, rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.charts import Level, Line, Mark
@@ -29,10 +29,11 @@ from app.services.memories.memories import Pending
 from app.services.memories.ties import Tied
 from app.services.strength import course
 from app.services.strength.course import Drawn
+from app.store.core.paging import page_of
 from app.store.memories.events import Happened
 from app.store.memories.memories import Stored
 
-HISTORY: Final = 30
+ENTRIES: Final = 30
 MARKS_MAX: Final = 300
 LABEL_MAX: Final = 24
 _NAMES_AT: Final = (0.07, 0.28, 0.5, 0.72, 0.92)
@@ -75,17 +76,15 @@ def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None =
 
 def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -> Response:
     tenant_id, memory_id = viewer.tenant_id, found.memory_id
-    older_than = shapes.place_in_cursor(cursor)
+    older_than = HISTORY.decode(cursor)
     alive = live.live_numbers(tenant_id, [found]).get(memory_id)
     if alive is None:
         raise NotFound("this tenant has no such memory")
     drawn = course.draw(tenant_id, found)
-    happened = drawn.happened[:HISTORY]
+    happened = page_of(drawn.happened[:ENTRIES], ENTRIES, lambda entry: (entry.at, entry.place))
     if older_than is not None:
-        place = min(older_than[1].int, PLACE_MAX)
-        happened = history.page(tenant_id, memory_id, (older_than[0], place), HISTORY)
+        happened = history.page(tenant_id, memory_id, older_than, ENTRIES)
     tied = ties.find_ties(tenant_id, memory_id)
-    full = len(happened) == HISTORY
     return rendering.page(
         request,
         viewer,
@@ -101,7 +100,7 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
         graph=_graph(found, tied) if tied.ties else None,
         related=_related(memory_id, tied),
         history=[(entry, told(entry)) for entry in happened],
-        following=shapes.cursor_at(happened[-1].at, UUID(int=happened[-1].place)) if full else None,
+        following=HISTORY.encode(happened.following),
         may_see_reasons=viewer.may("privacy"),
         as_json=as_json,
     )

@@ -23,6 +23,7 @@ from app.services.monitoring import situation, stats
 from app.services.night.steps import STEPS
 from app.services.passing import is_passing
 from app.services.security import operators
+from app.store.core.paging import Page
 
 EVERY_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 15.0
@@ -60,7 +61,7 @@ def _first(viewer: Viewer, request: Request) -> Response:
     except Exception as error:
         if not is_passing(error):
             raise
-        night, taken, acts = None, None, []
+        night, taken, acts = None, None, Page()
     return rendering.page(request, viewer, "now", **found, night=night, taken=taken, acts=acts, steps=list(STEPS))
 
 

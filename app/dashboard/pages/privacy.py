@@ -6,7 +6,8 @@ from typing import Annotated, Final, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http import responses
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.forms import read_as
@@ -42,9 +43,8 @@ def page(viewer: Looking, request: Request) -> Response:
 @router.get("/log")
 def log(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """List all requests, newest first."""
-    found = privacy_requests.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE, is_open=False)
-    following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == PAGE else None
-    return rendering.page(request, viewer, "privacy_log", requests=found, following=following)
+    found = privacy_requests.page(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
+    return rendering.page(request, viewer, "privacy_log", requests=found, following=TIMED.encode(found.following))
 
 
 @router.get("/categories")
@@ -67,7 +67,7 @@ def enter(acting: Guarding) -> Response:
 @router.post("/requests/{request_id}/confirm")
 def confirm(acting: Guarding, request_id: str) -> Response:
     """Record that receipt was confirmed to the requester."""
-    which = shapes.id_named(request_id, "request")
+    which = responses.id_named(request_id, "request")
     acting.note("confirm_request", str(which))
     privacy_requests.confirm(acting.tenant_id, which)
     return back("/privacy", "confirmed")
@@ -76,7 +76,7 @@ def confirm(acting: Guarding, request_id: str) -> Response:
 @router.post("/requests/{request_id}/deny")
 def deny(acting: Guarding, request_id: str) -> Response:
     """Deny a request with its legal basis."""
-    which = shapes.id_named(request_id, "request")
+    which = responses.id_named(request_id, "request")
     basis = read_as(Denial, {"basis": acting.form.get("basis", "")}).basis
     acting.note("deny_request", str(which))
     privacy_requests.answer(acting.tenant_id, which, "denied", basis, acting.key_id)
@@ -86,7 +86,7 @@ def deny(acting: Guarding, request_id: str) -> Response:
 @router.post("/requests/{request_id}/complete")
 def complete(acting: Guarding, request_id: str) -> Response:
     """Record a request as completed."""
-    which = shapes.id_named(request_id, "request")
+    which = responses.id_named(request_id, "request")
     acting.note("complete_request", str(which))
     privacy_requests.answer(acting.tenant_id, which, "done", None, acting.key_id)
     return back("/privacy", "completed")

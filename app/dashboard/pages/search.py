@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_args
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http.body import decode
+from app.api.http.request_body import decode
 from app.dashboard import graph, rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.domain.ingest.memory import KINDS

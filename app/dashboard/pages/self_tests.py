@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.http import shapes
+from app.api.http.cursors import TIMED
 from app.dashboard import rendering
 from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
 from app.dashboard.charts import Level, Line
@@ -58,9 +58,8 @@ class Charts:
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show runs, newest first, with charts of completed runs."""
-    found = self_tests.page(viewer.tenant_id, shapes.place_in_cursor(cursor), RUNS)
+    found = self_tests.page(viewer.tenant_id, TIMED.decode(cursor), RUNS)
     flagged = reviews.flagged(viewer.tenant_id, FLAGGED + 1)
-    last = found[-1] if len(found) == RUNS else None
     return rendering.page(
         request,
         viewer,
@@ -76,7 +75,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         flagged=flagged[:FLAGGED],
         flagged_more=len(flagged) > FLAGGED,
         rules=policies.current(viewer.tenant_id).self_tests,
-        following=shapes.cursor_at(last.started_at, last.run_id) if last else None,
+        following=TIMED.encode(found.following),
         is_first=cursor is None,
     )
 

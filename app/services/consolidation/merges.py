@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from app.domain.consolidation.records import Method, Summary
@@ -17,6 +16,7 @@ from app.store.consolidation.consolidation import Present
 from app.store.consolidation.consolidation_runs import Run
 from app.store.consolidation.merges import Ancestor, Merge, Status
 from app.store.core import database
+from app.store.core.paging import Page, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,17 @@ class Preview:
     kept: list[UUID]
 
 
-def runs(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+def runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
     """List consolidation runs, newest first; see `store.consolidation_runs.page`."""
     with database.tenant(tenant_id) as tx:
         return run_rows.page(tx, tenant_id, older_than, limit)
 
 
-def page(tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Shown]:
+def page(tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int) -> Page[Shown]:
     """List merges, newest first; see `store.merges.page`."""
     with database.tenant(tenant_id) as tx:
-        return _shown(tx, tenant_id, rows.page(tx, tenant_id, status, older_than, limit))
+        found = rows.page(tx, tenant_id, status, older_than, limit)
+        return Page(_shown(tx, tenant_id, found), found.following)
 
 
 def sample_texts(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:

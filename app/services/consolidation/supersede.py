@@ -19,6 +19,7 @@ from app.services.security import audit
 from app.store.consolidation import supersessions as rows
 from app.store.consolidation.supersessions import Relation, Waiting
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.memories import links
 
 SLICE_ROWS: Final = 500
@@ -180,9 +181,9 @@ def page(
     tenant_id: UUID,
     status: Status | None,
     memory_id: UUID | None,
-    before: tuple[datetime, UUID] | None,
+    before: Place | None,
     limit: int,
-) -> list[Relation]:
+) -> Page[Relation]:
     """List supersessions, newest first; see `store.supersessions.page`.
 
     Raises:

@@ -25,6 +25,7 @@ from app.services.consolidation import chains, rederiving
 from app.services.security import audit
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.embedding import embeddings
 from app.store.enrichment import words, work
 from app.store.enrichment.work import NIL
@@ -271,7 +272,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, l
     return there
 
 
-def page(tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+def page(tenant_id: UUID, status: str | None, older_than: Place | None, limit: int) -> Page[Erasure]:
     """List erasures, newest request first, starting after `older_than` (request time and id)."""
     with database.tenant(tenant_id) as tx:
         return erasures.page(tx, tenant_id, status, older_than, limit)

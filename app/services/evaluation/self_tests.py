@@ -38,6 +38,7 @@ from app.services.strength import rebase, strengths
 from app.store import self_tests as rows
 from app.store.core import database
 from app.store.core.packed import round_to_microseconds
+from app.store.core.paging import Page, Place
 from app.store.erasure import erasures
 from app.store.memories import events
 from app.store.memories.events import Change
@@ -98,7 +99,7 @@ def preview(tenant_id: UUID, as_of: datetime | None) -> list[Asked]:
         return asked
 
 
-def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+def page(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
     """List runs, newest first, starting after `older_than` (start time and id)."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)

@@ -22,6 +22,7 @@ from app.domain.privacy.audit import SYSTEM, Action
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.enrichment import rating_turns, ratings, work
 from app.store.ingest import dead_letters as rows
 from app.store.ingest.dead_letters import Letter, Unstored, Wanted
@@ -57,11 +58,11 @@ class Handled:
 
 
 def page(
-    tenant_id: UUID, wanted: Wanted, *, discarded: bool, older_than: tuple[datetime, UUID] | None, limit: int
-) -> tuple[list[Letter], list[tuple[str, str, int]]]:
+    tenant_id: UUID, wanted: Wanted, *, discarded: bool, older_than: Place | None, limit: int
+) -> tuple[Page[Letter], list[tuple[str, str, int]]]:
     """List letters, newest first, and return the number of letters by stage and reason."""
     with database.tenant(tenant_id) as tx:
-        found = rows.page(tx, tenant_id, wanted, discarded=discarded, older_than=older_than, limit=limit)
+        found = rows.page(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
         return found, rows.reasons(tx, tenant_id, wanted, discarded=discarded)
 
 

@@ -16,6 +16,7 @@ from app import queues
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.jobs import jobs as rows
 from app.store.jobs.jobs import Listed
 
@@ -128,12 +129,10 @@ def get(tenant_id: UUID, job_id: UUID) -> Listed:
     return found
 
 
-def page(
-    tenant_id: UUID, status: str | None, kind: str | None, older_than: tuple[datetime, UUID] | None, limit: int
-) -> list[Listed]:
+def page(tenant_id: UUID, status: str | None, kind: str | None, older_than: Place | None, limit: int) -> Page[Listed]:
     """Return jobs, newest first, that are older than the given time of creation and id."""
     with database.shared() as tx:
-        return rows.page(tx, tenant_id, status=status, kind=kind, older_than=older_than, limit=limit)
+        return rows.page(tx, tenant_id, status, kind, older_than, limit)
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> Listed:

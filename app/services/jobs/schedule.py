@@ -26,6 +26,7 @@ from app.services.security import audit
 from app.services.strength import strengths
 from app.settings import settings
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.jobs import jobs as job_rows
 from app.store.jobs import schedules
 from app.store.jobs.schedules import NewRun, Run, Schedule
@@ -107,7 +108,7 @@ def list_schedules(tenant_id: UUID) -> list[Shown]:
         return [_shown(tx, held, policy, now) for held in schedules.of_tenant(tx, tenant_id)]
 
 
-def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+def runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[Run]:
     """List a schedule's runs, newest first, starting after `older_than` (time and id).
 
     Raises:

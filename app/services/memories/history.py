@@ -8,11 +8,12 @@ from uuid import UUID
 from app.services.memories import memories
 from app.services.memories.memories import Pending
 from app.store.core import database
+from app.store.core.paging import Page, page_of
 from app.store.memories import events
 from app.store.memories.events import Happened
 
 
-def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Happened]:
+def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[Happened]:
     """List a memory's history, newest first, starting after `older_than`; for a queued memory, only its acceptance.
 
     Raises:
@@ -21,6 +22,7 @@ def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | No
     found = memories.get(tenant_id, memory_id)
     if isinstance(found, Pending):
         accepted_at = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
-        return [Happened(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []
+        accepted = [Happened(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []
+        return page_of(accepted, limit, lambda row: (row.at, row.place))
     with database.tenant(tenant_id) as tx:
         return events.page(tx, tenant_id, found.memory_id, older_than, limit)

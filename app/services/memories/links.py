@@ -11,6 +11,7 @@ from app.domain.strength.links import LINKS_A_MEMORY, NewLink
 from app.errors import FieldError, Invalid, NotFound, Unavailable
 from app.services.memories import memories
 from app.store.core import database
+from app.store.core.paging import Page
 from app.store.memories import links as rows
 from app.store.memories.links import Key, Link, Wanted
 
@@ -46,7 +47,7 @@ def add(tenant_id: UUID, given: Sequence[NewLink]) -> Added:
     raise _missing(tenant_id, _field(given, missing), ends[missing])
 
 
-def page(tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list[Link]:
+def page(tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> Page[Link]:
     """List links in the order of their keys, starting after `after`.
 
     Raises:

@@ -26,6 +26,7 @@ from app.services.strength import policies, strengths
 from app.services.tiers import moves, restores
 from app.store.consolidation import supersessions
 from app.store.core import database
+from app.store.core.paging import Page
 from app.store.embedding import embeddings, spaces
 from app.store.enrichment import cues, words, work
 from app.store.erasure import erasures
@@ -77,7 +78,7 @@ def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
     return found
 
 
-def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> list[Stored]:
+def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[Stored]:
     """List stored memories, newest first, starting after `older_than`; filters by strength use the current strength."""
     with database.tenant(tenant_id) as tx:
         if not wanted.by_strength:

@@ -24,6 +24,7 @@ from app.errors import Conflict, NotFound, Unavailable
 from app.services.security import audit, key_store
 from app.settings import settings
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.erasure import erasures
 from app.store.jobs import jobs
 from app.store.privacy import exports as rows
@@ -109,7 +110,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, lo
     return there
 
 
-def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Export]:
+def page(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
     """Return a page of exports, latest request first, after the given request time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)

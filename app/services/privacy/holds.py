@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -17,6 +16,7 @@ from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
 from app.services.erasure import erasures
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.enrichment.work import NIL
 from app.store.jobs import jobs
 from app.store.memories import links
@@ -69,7 +69,7 @@ def preview(tenant_id: UUID, meant: Meant) -> Counts:
         return rows.counts(tx, tenant_id, meant)
 
 
-def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool) -> list[Hold]:
+def page(tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
     """Return a page of holds, latest first, after the given placement time and id; see `store.holds.page`."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit, released=released)

@@ -13,6 +13,7 @@ from app.domain.privacy.requests import Answer, NewRequest, Request, Tally
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.erasure import erasures
 from app.store.privacy import privacy_requests as rows
 
@@ -54,7 +55,7 @@ def create(tenant_id: UUID, given: NewRequest) -> Request:
     return new
 
 
-def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool) -> list[Request]:
+def page(tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool) -> Page[Request]:
     """Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit, is_open=is_open)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -13,6 +13,7 @@ from app.domain.privacy.urgency import Deadline, worst_first
 from app.errors import Conflict
 from app.services.erasure.erasures import ERASE, get_or_404
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.erasure import erasures
 from app.store.erasure.erasures import Erasure
 from app.store.jobs import jobs
@@ -66,7 +67,7 @@ def overview(tenant_id: UUID) -> Overview:
         )
 
 
-def requested(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+def requested(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Erasure]:
     """Return a page of requested erasures, latest first, after the given request time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.requested(tx, tenant_id, older_than, limit)

@@ -17,6 +17,7 @@ from app import metrics
 from app.domain.privacy import audit
 from app.domain.privacy.audit import START, SYSTEM, Action, Broken, Detail, Entry, Place
 from app.store.core import database
+from app.store.core.paging import Page
 from app.store.privacy import audit as rows
 
 PAGE_ENTRIES: Final = 5000
@@ -141,7 +142,7 @@ def watch(tenant_id: UUID) -> Verified:
     return found
 
 
-def page(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> list[Entry]:
+def page(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> Page[Entry]:
     """Return a page of entries, newest first, optionally of one action and below a sequence number."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, action, below, limit)

@@ -5,12 +5,12 @@ The reason is free text, so it is retained for a limited time and never enters t
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page, Place
 from app.store.tenants import operators as rows
 from app.store.tenants.operators import Act
 
@@ -34,7 +34,7 @@ def record(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> N
         audit.append(tx, tenant_id, "operator_acted", actor, details=details)
 
 
-def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None = None, limit: int = 50) -> list[Act]:
+def page(tenant_id: UUID, older_than: Place | None = None, limit: int = 50) -> Page[Act]:
     """Return a page of actions, newest first, after the given time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)

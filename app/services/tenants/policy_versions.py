@@ -23,6 +23,7 @@ from app.services.strength import rebase, strengths
 from app.services.tenants import effects
 from app.services.tenants.effects import Effects
 from app.store.core import database
+from app.store.core.paging import Page, page_of
 from app.store.search import searches
 from app.store.tenants import policies
 
@@ -106,11 +107,11 @@ def get(tenant_id: UUID, number: int) -> Version:
     raise NotFound(f"this tenant's policy has no version {number}")
 
 
-def page(tenant_id: UUID, below: int | None, limit: int) -> list[Version]:
+def page(tenant_id: UUID, below: int | None, limit: int) -> Page[Version]:
     """Return a page of versions, latest first, optionally only those below a number."""
     found = _versions(tenant_id)
     wanted = [version for version in reversed(found) if below is None or version.era.version < below]
-    return wanted[:limit]
+    return page_of(wanted[:limit], limit, lambda version: version.era.version)
 
 
 def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:

@@ -14,6 +14,7 @@ from app.domain.privacy.audit import CLI, Detail
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
+from app.store.core.paging import Page
 from app.store.tenants import policies
 from app.store.tenants import tenants as rows
 from app.store.tenants.tenants import Key, Tenant
@@ -67,7 +68,7 @@ def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
     return tenant_id
 
 
-def listed(after: str = "", limit: int = 100) -> list[Tenant]:
+def listed(after: str = "", limit: int = 100) -> Page[Tenant]:
     """Return a page of tenants by name, after the given name."""
     with database.shared() as tx:
         return rows.page(tx, after, limit)
@@ -115,7 +116,7 @@ def find_key(key_id: str) -> Key | None:
         return rows.find_key(tx, key_id)
 
 
-def listed_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> list[Key]:
+def listed_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> Page[Key]:
     """Return a page of the keys of a tenant, or of all tenants, newest first.
 
     Args:

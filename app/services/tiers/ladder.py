@@ -15,6 +15,7 @@ from app.services.tiers import bases, forecast
 from app.services.tiers.bases import Reduced
 from app.services.tiers.forecast import Outlook, Wish
 from app.store.core import database
+from app.store.core.paging import Page
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import Counts
 from app.store.tiers import tier_moves
@@ -70,7 +71,7 @@ def tier_report(tenant_id: UUID) -> Ladder:
         return Ladder(counts, room, today, tier_moves.since(tx, tenant_id, today - timedelta(days=DAYS - 1)))
 
 
-def latest(tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Moved]:
+def latest(tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[Moved]:
     """Return a page of individual moves, latest first; see `store.tier_moves.latest`."""
     with database.tenant(tenant_id) as tx:
         return tier_moves.latest(tx, tenant_id, older_than, limit)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, text
+
+from app.store.core.paging import Latest, Page, Place
 
 Trigger = Literal["night", "count", "quota", "hand"]
 
@@ -96,19 +98,14 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 """)
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Return a page of runs, newest first, starting after the given start time and id."""
-    started_at, run_id = older_than or (None, None)
-    values: dict[str, Any] = {"tenant": tenant_id, "at": started_at, "run_id": run_id, "limit": limit}
-    return [Run(*row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
+    """Return a page of runs, newest first."""
+    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant=tenant_id)
 
 
-_PAGE: Final = text(f"""
-SELECT {", ".join(_NAMES)} FROM consolidation_runs
-WHERE tenant_id = :tenant AND (CAST(:at AS timestamptz) IS NULL OR started_at < :at
-  OR (started_at = :at AND run_id > CAST(:run_id AS uuid)))
-ORDER BY started_at DESC, run_id LIMIT :limit
-""")  # noqa: S608 - constants only
+_PAGES: Final = Latest(f"""
+SELECT {", ".join(_NAMES)} FROM consolidation_runs WHERE tenant_id = :tenant
+ORDER BY started_at DESC, run_id""")  # noqa: S608 - constants only
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, text
 from app.domain.consolidation.deciding import Action
 from app.domain.consolidation.parameters import Level
 from app.store.core.packed import Uuids, driver
+from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 Part = Literal["source", "kept", "linked"]
@@ -102,22 +103,15 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM merges WHERE tenant_id = :tenant AND
 _LOCK: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(
-    tx: Connection, tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int
-) -> list[Merge]:
-    """Return a page of merges, newest first, starting after the given creation time and id."""
-    created_at, merge_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "status": status, "at": created_at, "merge_id": merge_id, "limit": limit}
-    return [_merge(row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int) -> Page[Merge]:
+    """Return a page of merges, newest first."""
+    return _PAGES.read(tx, _merge, older_than, limit, tenant=tenant_id, status=status)
 
 
-_PAGE: Final = text(f"""
+_PAGES: Final = Latest(f"""
 SELECT {_COLUMNS} FROM merges
 WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
-  AND (CAST(:at AS timestamptz) IS NULL OR created_at < :at
-    OR (created_at = :at AND merge_id > CAST(:merge_id AS uuid)))
-ORDER BY created_at DESC, merge_id LIMIT :limit
-""")  # noqa: S608 - constants only
+ORDER BY created_at DESC, merge_id""")  # noqa: S608 - constants only
 
 
 def of_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from app.domain.consolidation.supersession import End, Judged, Pair, Reason, Source, Status
 from app.store.core.packed import Uuids, driver
+from app.store.core.paging import Latest, Page, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,32 +307,25 @@ WHERE tenant_id = :tenant
 
 
 def page(
-    tx: Connection,
-    tenant_id: UUID,
-    status: Status | None,
-    memory_id: UUID | None,
-    before: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[Relation]:
-    """Return a page of supersessions, latest first, starting after the given creation time and id.
+    tx: Connection, tenant_id: UUID, status: Status | None, memory_id: UUID | None, before: Place | None, limit: int
+) -> Page[Relation]:
+    """Return a page of supersessions, latest first.
 
     Args:
         status: Only supersessions with this status.
         memory_id: Only supersessions with this memory at either end.
         before: Creation time and id of the previous page's last entry.
     """
-    made_at, supersession_id = before or (None, None)
-    values: dict[str, Any] = {"tenant": tenant_id, "status": status, "memory_id": memory_id, "limit": limit}
-    values |= {"made_at": made_at, "supersession_id": supersession_id}
-    return [Relation(*row) for row in tx.execute(_PAGE, values)]
+    return _PAGES.read(
+        tx, lambda row: Relation(*row), before, limit, tenant=tenant_id, status=status, memory_id=memory_id
+    )
 
 
-_PAGE: Final = text(f"""{_RELATIONS}
+_PAGES: Final = Latest(f"""
+{_RELATIONS}
   AND (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:memory_id AS uuid) IS NULL OR known.memory_id = :memory_id OR superseded_id = :memory_id)
-  AND (CAST(:made_at AS timestamptz) IS NULL OR (made_at, supersession_id) < (:made_at, CAST(:supersession_id AS uuid)))
-ORDER BY made_at DESC, supersession_id DESC LIMIT :limit
-""")
+ORDER BY made_at DESC, supersession_id DESC""")
 
 
 def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> Relation | None:

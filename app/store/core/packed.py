@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
-from uuid import UUID, SafeUUID
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -87,35 +87,27 @@ class Moments(Packed):
         super().__init__(1184, 8, microseconds.astype(">i8"))
 
 
-class Halfvecs:
+class Halfvecs(Packed):
     """A `halfvec[]` parameter, which the statement must cast; a whole batch is encoded without an object per vector."""
 
     def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
         """Pack vectors within the range of half precision (±65,504), shape (n, dimensions)."""
         count, dimensions = vectors.shape
-        rows = np.empty(
-            count,
-            dtype=[("bytes", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)],
-        )
-        rows["bytes"] = 4 + 2 * dimensions
-        rows["dimensions"] = dimensions
-        rows["unused"] = 0
-        rows["values"] = vectors
+        rows = np.zeros(count, [("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)])
+        rows["dimensions"], rows["values"] = dimensions, vectors
         # element type 0: the server's cast determines it
-        self.data = _ARRAY_START.pack(1, 0, 0, count, 1) + rows.tobytes()
+        super().__init__(0, 4 + 2 * dimensions, rows)
 
 
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Packed | Halfvecs) -> bytes:
+    def dump(self, obj: Packed) -> bytes:
         return obj.data
 
 
-for _packed in (Uuids, Doubles, Integers, Longs, Moments):
-    _dumper = type(f"{_packed.__name__}Dumper", (_PackedDumper,), {"oid": _packed.oid})
-    psycopg.adapters.register_dumper(_packed, _dumper)
-psycopg.adapters.register_dumper(Halfvecs, _PackedDumper)
+for _packed in (Uuids, Doubles, Integers, Longs, Moments, Halfvecs):
+    psycopg.adapters.register_dumper(_packed, type(_packed.__name__, (_PackedDumper,), {"oid": _packed.oid}))
 
 
 def driver(tx: Connection) -> psycopg.Connection[Any]:
@@ -166,15 +158,4 @@ def vectors(sent: bytes | None) -> npt.NDArray[np.float32]:
 def uuids(sent: bytes | None) -> list[UUID]:
     """Decode concatenated `uuid_send` values."""
     held = sent or b""
-    return [_uuid(int.from_bytes(held[start : start + 16])) for start in range(0, len(held), 16)]
-
-
-_UNKNOWN: Final = SafeUUID.unknown  # the enum lookup would take longer than the rest of `_uuid`
-
-
-def _uuid(number: int) -> UUID:
-    """Equivalent of `UUID(int=number)` without its checks, which would take a tenth of a rebase."""
-    made = object.__new__(UUID)
-    object.__setattr__(made, "int", number)
-    object.__setattr__(made, "is_safe", _UNKNOWN)
-    return made
+    return [UUID(bytes=held[start : start + 16]) for start in range(0, len(held), 16)]

@@ -23,6 +23,7 @@ from app.domain.privacy.clocks import Law
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.hold import Meant
 from app.store.core.packed import Uuids, driver
+from app.store.core.paging import Latest, Page, Place
 from app.store.memories.tenant_counts import Counts
 from app.store.privacy.holds import HOLDS, conditions
 
@@ -129,28 +130,15 @@ _GET: Final = text(f"SELECT {COLUMNS} FROM erasures WHERE tenant_id = :tenant AN
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(
-    tx: Connection, tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int
-) -> list[Erasure]:
-    """Return a page of erasures, latest request first, starting after the given request time and id."""
-    requested_at, erasure_id = older_than or (None, None)
-    values = {
-        "tenant": tenant_id,
-        "status": status,
-        "requested_at": requested_at,
-        "erasure_id": erasure_id,
-        "limit": limit,
-    }
-    return [as_erasure(row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, status: str | None, older_than: Place | None, limit: int) -> Page[Erasure]:
+    """Return a page of erasures, latest request first."""
+    return _PAGES.read(tx, as_erasure, older_than, limit, tenant=tenant_id, status=status)
 
 
-_PAGE: Final = text(f"""
+_PAGES: Final = Latest(f"""
 SELECT {COLUMNS} FROM erasures
 WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
-  AND (CAST(:requested_at AS timestamptz) IS NULL OR
-    (requested_at, erasure_id) < (:requested_at, CAST(:erasure_id AS uuid)))
-ORDER BY requested_at DESC, erasure_id DESC LIMIT :limit
-""")  # noqa: S608 - constants only
+ORDER BY requested_at DESC, erasure_id DESC""")  # noqa: S608 - constants only
 
 
 def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:

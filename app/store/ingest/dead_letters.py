@@ -10,6 +10,8 @@ from uuid import UUID, uuid4, uuid5
 
 from sqlalchemy import Connection, Row, text
 
+from app.store.core.paging import Latest, Page, Place
+
 DRAIN: Final = "drain"
 REASONS_SHOWN: Final = 200
 
@@ -152,32 +154,16 @@ _GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id"
 
 
 def page(
-    tx: Connection,
-    tenant_id: UUID,
-    wanted: Wanted,
-    *,
-    discarded: bool,
-    older_than: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[Letter]:
-    """Return a page of pending or of discarded letters, newest first.
-
-    Args:
-        older_than: Time and id of the previous page's last letter.
-    """
-    moment, letter_id = older_than or (None, None)
-    values = _values(tenant_id, wanted) | {"moment": moment, "letter_id": letter_id, "limit": limit}
-    return [Letter(*row) for row in tx.execute(_PAGE[discarded], values)]
+    tx: Connection, tenant_id: UUID, wanted: Wanted, older_than: Place | None, limit: int, *, discarded: bool
+) -> Page[Letter]:
+    """Return a page of pending or of discarded letters, newest first."""
+    return _PAGES[discarded].read(tx, lambda row: Letter(*row), older_than, limit, **_values(tenant_id, wanted))
 
 
-_PAGE = {
-    discarded: text(f"""
-{_LETTER}
-WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
-  AND (CAST(:moment AS timestamptz) IS NULL
-    OR (created_at, letter_id) < (CAST(:moment AS timestamptz), CAST(:letter_id AS uuid)))
-ORDER BY created_at DESC, letter_id DESC LIMIT :limit
-""")
+_PAGES = {
+    discarded: Latest(f"""
+{_LETTER}WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
+ORDER BY created_at DESC, letter_id DESC""")
     for discarded in (False, True)
 }
 

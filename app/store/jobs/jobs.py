@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import Connection, Row, text
 
 from app.domain.jobs import Job, Step
+from app.store.core.paging import Latest, Page, Place
 
 LOG_LINES: Final = 200
 RESEND_AFTER_SECONDS: Final = 60
@@ -308,41 +309,18 @@ _GET = text(f"SELECT {_LISTED}, log FROM jobs WHERE tenant_id = :tenant_id AND j
 
 
 def page(
-    tx: Connection,
-    tenant_id: UUID,
-    *,
-    status: str | None,
-    kind: str | None,
-    older_than: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[Listed]:
-    """Return a page of a tenant's jobs, newest first, without their logs.
-
-    Args:
-        older_than: Creation time and id of the previous page's last job.
-    """
-    moment, job_id = older_than or (None, None)
-    values = {
-        "tenant_id": tenant_id,
-        "status": status,
-        "kind": kind,
-        "moment": moment,
-        "job_id": job_id,
-        "limit": limit,
-    }
-    return [Listed(*row) for row in tx.execute(_PAGE, values)]
+    tx: Connection, tenant_id: UUID, status: str | None, kind: str | None, older_than: Place | None, limit: int
+) -> Page[Listed]:
+    """Return a page of a tenant's jobs, newest first, without their logs."""
+    return _PAGES.read(tx, lambda row: Listed(*row), older_than, limit, tenant_id=tenant_id, status=status, kind=kind)
 
 
-_PAGE = text(f"""
+_PAGES: Final = Latest(f"""
 SELECT {_LISTED} FROM jobs
 WHERE tenant_id = :tenant_id
   AND (CAST(:status AS text) IS NULL OR status = CAST(:status AS text))
   AND (CAST(:kind AS text) IS NULL OR kind = CAST(:kind AS text))
-  AND (CAST(:moment AS timestamptz) IS NULL OR (
-    created_at <= CAST(:moment AS timestamptz)
-    AND (created_at < CAST(:moment AS timestamptz) OR job_id > CAST(:job_id AS uuid))))
-ORDER BY created_at DESC, job_id LIMIT :limit
-""")  # noqa: S608 - built from constants
+ORDER BY created_at DESC, job_id""")  # noqa: S608 - constants only
 
 
 def unfinished(tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None) -> dict[bool, tuple[int, float]]:

@@ -9,6 +9,8 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
+from app.store.core.paging import Latest, Page, Place
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -223,21 +225,14 @@ def pause(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
 _PAUSE = text("UPDATE schedules SET paused = :paused WHERE schedule_id = :schedule_id")
 
 
-def page(tx: Connection, tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Return a page of runs of a tenant's schedule, newest first, starting after the given time and id."""
-    moment, run_id = older_than or (None, None)
-    values = {"tenant_id": tenant_id, "task": task, "moment": moment, "run_id": run_id, "limit": limit}
-    return [Run(*row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[Run]:
+    """Return a page of runs of a tenant's schedule, newest first."""
+    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant_id=tenant_id, task=task)
 
 
-_PAGE = text(f"""
-SELECT {_RUN} {_FROM}
-WHERE run.tenant_id = :tenant_id AND run.task = :task
-  AND (CAST(:moment AS timestamptz) IS NULL OR (
-    run.scheduled_for <= CAST(:moment AS timestamptz)
-    AND (run.scheduled_for < CAST(:moment AS timestamptz) OR run.run_id > CAST(:run_id AS uuid))))
-ORDER BY run.scheduled_for DESC, run.run_id LIMIT :limit
-""")
+_PAGES = Latest(f"""
+SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.task = :task
+ORDER BY run.scheduled_for DESC, run.run_id""")
 
 
 def of_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> Run | None:

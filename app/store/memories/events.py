@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from app.store.core.packed import Doubles, Longs, Moments, Uuids, driver
+from app.store.core.paging import Page, page_of
 
 EventKind = Literal[
     "use",
@@ -103,7 +104,7 @@ class Happened(NamedTuple):
 
 def page(
     tx: Connection, tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int
-) -> list[Happened]:
+) -> Page[Happened]:
     """Return a page of a memory's history, newest first, including its acceptance and later policies.
 
     The result is empty for deleted memories.
@@ -113,7 +114,8 @@ def page(
     """
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "memory_id": memory_id, "at": at, "place": place, "limit": limit}
-    return [Happened(*row) for row in tx.execute(_PAGE, values)]
+    rows = [Happened(*row) for row in tx.execute(_PAGE, values)]
+    return page_of(rows, limit, lambda row: (row.at, row.place))
 
 
 # At equal times the order is: acceptance, policy, then events in order of insertion.

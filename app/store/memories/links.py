@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from app.store.core.packed import Uuids, driver, numbers, uuids
+from app.store.core.paging import Page, page_of
 
 
 class Key(NamedTuple):
@@ -170,7 +171,7 @@ _MEANT = """link.tenant_id = :tenant
   AND (CAST(:kind AS text) IS NULL OR link.kind = :kind)"""
 
 
-def page(tx: Connection, tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list[Link]:
+def page(tx: Connection, tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> Page[Link]:
     """Return a page of links in key order.
 
     Args:
@@ -178,7 +179,8 @@ def page(tx: Connection, tenant_id: UUID, wanted: Wanted, after: Key | None, lim
     """
     last = after or Key(UUID(int=0), UUID(int=0), "")
     values = _values(tenant_id, wanted) | {f"after_{name}": value for name, value in last._asdict().items()}
-    return [Link(*row) for row in tx.execute(_PAGE, values | {"limit": limit})]
+    rows = [Link(*row) for row in tx.execute(_PAGE, values | {"limit": limit})]
+    return page_of(rows, limit, lambda link: link.key)
 
 
 _PAGE = text(f"""

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, TextClause, func, text, update
 from app.domain.ingest.memory import KINDS, Kind, MemoryIn
 from app.domain.ingest.roles import Role
 from app.store import tables
+from app.store.core.paging import Page, page_of
 
 # Editing one of these fields changes the indexed words or the vector of the memory or its neighbours.
 ENRICHED_FIELDS = frozenset({"text", "speaker", "role", "thread", "occurred_at"})
@@ -150,7 +151,7 @@ def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
 
 def page(
     tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
-) -> list[Stored]:
+) -> Page[Stored]:
     """Return a page of memories, newest first.
 
     Args:
@@ -163,7 +164,8 @@ def page(
         "limit": limit,
         **{name: getattr(wanted, name) for name in wanted.__slots__},
     }
-    return [Stored(*row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values)]
+    rows = [Stored(*row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values)]
+    return page_of(rows, limit, lambda row: row.memory_id)
 
 
 @lru_cache(maxsize=1024)

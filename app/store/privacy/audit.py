@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection, text
 
 from app.domain.privacy.audit import NOTHING, START, Entry, Place
+from app.store.core.paging import Page, page_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,10 @@ def after(tx: Connection, tenant_id: UUID, seq: int, up_to: int, limit: int) -> 
 _AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :limit")
 
 
-def page(tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int) -> list[Entry]:
+def page(tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int) -> Page[Entry]:
     """Return a page of entries, newest first, optionally only those below a number."""
     values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
-    return _read(tx.execute(_PAGE, values).all())
+    return page_of(_read(tx.execute(_PAGE, values).all()), limit, lambda entry: entry.seq)
 
 
 _PAGE = text(f"""

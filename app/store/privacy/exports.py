@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, text
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.export import ExportKind
 from app.store.core.packed import Uuids, driver
+from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["running", "ready", "failed", "expired"]
 
@@ -75,19 +76,14 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM exports WHERE tenant_id = :tenant AN
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Export]:
-    """Return a page of exports, latest request first, starting after the given request time and id."""
-    requested_at, export_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "requested_at": requested_at, "export_id": export_id, "limit": limit}
-    return [_export(row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
+    """Return a page of exports, latest request first."""
+    return _PAGES.read(tx, _export, older_than, limit, tenant=tenant_id)
 
 
-_PAGE: Final = text(f"""
-SELECT {_COLUMNS} FROM exports
-WHERE tenant_id = :tenant AND (CAST(:requested_at AS timestamptz) IS NULL OR
-  (requested_at, export_id) < (:requested_at, CAST(:export_id AS uuid)))
-ORDER BY requested_at DESC, export_id DESC LIMIT :limit
-""")  # noqa: S608 - constants only
+_PAGES: Final = Latest(f"""
+SELECT {_COLUMNS} FROM exports WHERE tenant_id = :tenant
+ORDER BY requested_at DESC, export_id DESC""")  # noqa: S608 - constants only
 
 
 def record_progress(

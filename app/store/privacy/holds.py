@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Row, text
 
 from app.domain.privacy.hold import Meant
 from app.store.core.packed import Uuids, driver
+from app.store.core.paging import Latest, Page, Place
 from app.store.memories.memories import NewMemory, as_json
 
 HOLDS: Final = """hold.released_at IS NULL
@@ -116,26 +117,14 @@ def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
 _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND hold_id = :hold_id")  # noqa: S608
 
 
-def page(
-    tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool
-) -> list[Hold]:
-    """Return a page of holds, latest first.
-
-    Args:
-        older_than: Time of placement and id of the previous page's last hold.
-        released: Include released holds.
-    """
-    placed_at, hold_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "placed_at": placed_at, "hold_id": hold_id, "limit": limit, "released": released}
-    return [as_hold(row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
+    """Return a page of holds, latest first; with `released`, include released ones."""
+    return _PAGES.read(tx, as_hold, older_than, limit, tenant=tenant_id, released=released)
 
 
-_PAGE: Final = text(f"""
-SELECT {_COLUMNS} FROM holds
-WHERE tenant_id = :tenant AND (:released OR released_at IS NULL)
-  AND (CAST(:placed_at AS timestamptz) IS NULL OR (placed_at, hold_id) < (:placed_at, CAST(:hold_id AS uuid)))
-ORDER BY placed_at DESC, hold_id DESC LIMIT :limit
-""")  # noqa: S608 - constants only
+_PAGES: Final = Latest(f"""
+SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND (:released OR released_at IS NULL)
+ORDER BY placed_at DESC, hold_id DESC""")  # noqa: S608 - constants only
 
 
 def release(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.privacy.requests import Answer, Request, Tally
+from app.store.core.paging import Latest, Page, Place
 
 _COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""
@@ -37,21 +38,15 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM privacy_requests WHERE tenant_id = :
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(
-    tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool
-) -> list[Request]:
-    """Return a page of requests, latest first, starting after the given time and id; with `is_open` only open ones."""
-    received_at, request_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "received_at": received_at, "request_id": request_id, "limit": limit}
-    return [Request(*row) for row in tx.execute(_PAGE, values | {"is_open": is_open})]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool) -> Page[Request]:
+    """Return a page of requests, latest first; with `is_open`, only open ones."""
+    return _PAGES.read(tx, lambda row: Request(*row), older_than, limit, tenant=tenant_id, is_open=is_open)
 
 
-_PAGE: Final = text(f"""
+_PAGES: Final = Latest(f"""
 SELECT {_COLUMNS} FROM privacy_requests
-WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open) AND (CAST(:received_at AS timestamptz) IS NULL OR
-  (received_at, request_id) < (:received_at, CAST(:request_id AS uuid)))
-ORDER BY received_at DESC, request_id DESC LIMIT :limit
-""")  # noqa: S608 - constants only
+WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open)
+ORDER BY received_at DESC, request_id DESC""")  # noqa: S608 - constants only
 
 
 def answer(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.erasure import scope_from_json
 from app.domain.privacy.requests import Request
-from app.store.erasure.erasures import Erasure
+from app.store.core.paging import Latest, Page, Place
+from app.store.erasure.erasures import Erasure, as_erasure
 
 _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""
@@ -38,27 +37,19 @@ SELECT erasure_id FROM erasures WHERE tenant_id = :tenant AND erasure_id = ANY (
 """)
 
 
-def requested(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
-    """Return a page of erasures in the request log, latest request first, starting after the given time and id.
+def requested(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Erasure]:
+    """Return a page of erasures in the request log, latest request first.
 
     Deletions of single memories, which may be very many, aren't in the log.
     """
-    moment, erasure_id = older_than or (None, None)
-    values = {"tenant": tenant_id, "moment": moment, "erasure_id": erasure_id, "limit": limit}
-    fields = Erasure.__slots__
-    return [
-        Erasure(**{name: getattr(row, name) for name in fields} | {"scope": scope_from_json(row.scope)})
-        for row in tx.execute(_REQUESTED, values)
-    ]
+    return _REQUESTED.read(tx, as_erasure, older_than, limit, tenant=tenant_id)
 
 
-_REQUESTED: Final = text("""
-SELECT erasure.* FROM privacy_requests AS request CROSS JOIN LATERAL (
+_REQUESTED: Final = Latest("""
+SELECT erasure.*, received_at, request_id FROM privacy_requests AS request CROSS JOIN LATERAL (
   SELECT * FROM erasures WHERE tenant_id = :tenant AND erasure_id = request.request_id OFFSET 0) AS erasure
-WHERE request.tenant_id = :tenant AND nature = 'erasure' AND (CAST(:moment AS timestamptz) IS NULL OR
-  (received_at, request_id) < (CAST(:moment AS timestamptz), CAST(:erasure_id AS uuid)))
-ORDER BY received_at DESC, request_id DESC LIMIT :limit
-""")
+WHERE request.tenant_id = :tenant AND nature = 'erasure'
+ORDER BY received_at DESC, request_id DESC""")
 
 
 def hasten(tx: Connection, tenant_id: UUID, kind: str, erasure_id: UUID) -> int:

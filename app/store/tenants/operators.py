@@ -8,6 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.store.core.paging import Latest, Page, Place
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -39,19 +41,14 @@ VALUES (:tenant_id, :act_id, :at, :actor, :act, :target, :reason)
 """)
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Act]:
-    """Return a page of actions, newest first, starting after the given time and id."""
-    moment, act_id = older_than or (None, None)
-    values = {"tenant_id": tenant_id, "moment": moment, "act_id": act_id, "limit": limit}
-    return [Act(*row) for row in tx.execute(_PAGE, values)]
+def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Act]:
+    """Return a page of actions, newest first."""
+    return _PAGES.read(tx, lambda row: Act(*row), older_than, limit, tenant_id=tenant_id)
 
 
-_PAGE = text("""
-SELECT act_id, at, actor, act, target, reason FROM operator_acts
-WHERE tenant_id = :tenant_id AND (CAST(:moment AS timestamptz) IS NULL
-  OR (at, act_id) < (CAST(:moment AS timestamptz), CAST(:act_id AS uuid)))
-ORDER BY at DESC, act_id DESC LIMIT :limit
-""")
+_PAGES = Latest("""
+SELECT act_id, at, actor, act, target, reason FROM operator_acts WHERE tenant_id = :tenant_id
+ORDER BY at DESC, act_id DESC""")
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:

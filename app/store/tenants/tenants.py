@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.policy.policy_defaults import CURRENT
+from app.store.core.paging import Page, page_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,10 @@ def find(tx: Connection, name: str) -> Tenant | None:
 _FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")
 
 
-def page(tx: Connection, after: str, limit: int) -> list[Tenant]:
+def page(tx: Connection, after: str, limit: int) -> Page[Tenant]:
     """Return a page of tenants by name, without simulated ones."""
-    return [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
+    rows = [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
+    return page_of(rows, limit, lambda tenant: tenant.name)
 
 
 _PAGE = text(
@@ -149,9 +151,10 @@ WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
 """)
 
 
-def keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: int) -> list[Key]:
+def keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: int) -> Page[Key]:
     """Return a page of the keys of one tenant or of all, newest first, starting after the key with the id `after`."""
-    return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id, "after": after, "limit": limit})]
+    rows = [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id, "after": after, "limit": limit})]
+    return page_of(rows, limit, lambda key: key.key_id)
 
 
 _KEYS = text(f"""

@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.store.core.packed import driver
+from app.store.core.paging import Page, page_of
 
 Move = Literal["archived", "cold", "deleted", "hidden", "expired", "merged", "restored"]
 """`merged`: archived as a source of a summary; `hidden`: awaiting erasure; `deleted`: permanently removed."""
@@ -81,11 +82,12 @@ class Moved(NamedTuple):
     merge_id: UUID | None
 
 
-def latest(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Moved]:
+def latest(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[Moved]:
     """Return the latest moves, newest first, starting after the given time and place."""
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "at": at, "place": place, "limit": limit}
-    return [Moved(*row) for row in driver(tx).execute(_LATEST, values)]
+    rows = [Moved(*row) for row in driver(tx).execute(_LATEST, values)]
+    return page_of(rows, limit, lambda row: (row.at, row.place))
 
 
 _LATEST: Final = """

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from app.cli.maintenance.curve import KINDS
 from app.domain.ingest import memory
@@ -85,7 +84,7 @@ def test_kinds_are_the_domain_s() -> None:
         (["--profile", "mnemex", "--set", "beta"], "field=value"),
         (["--kind", "odd"], "episodic"),
         (["--salience", "2"], "less than or equal to 1"),
-        (["--plot", "c.gif"], ".png"),
+        (["--plot", "c.png"], "ends in .svg"),
     ],
 )
 def test_what_makes_no_sense_is_refused(cli: Cli, given: list[str], said: str) -> None:
@@ -95,11 +94,12 @@ def test_what_makes_no_sense_is_refused(cli: Cli, given: list[str], said: str) -
 
 
 def test_curves_are_drawn(cli: Cli, folder: Path) -> None:
-    assert cli("curve", "--plot", "c.png").code == 0
-    with Image.open(folder / "c.png") as picture:
-        picture.load()
-        assert picture.format == "PNG"
-        colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 20) or []}
-    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73), (0xCC, 0x79, 0xA7)} <= colours
+    assert cli("curve", "--plot", "c.svg").code == 0
+    picture = (folder / "c.svg").read_text()
+    for number, colour in enumerate(("#0072b2", "#d55e00", "#009e73", "#cc79a7")):
+        assert f'<polyline class="line-{number}"' in picture
+        assert f".line-{number} {{ stroke: {colour} }}" in picture
     assert cli("curve", "--profile", "cmm", "--touch-at", "3", "--plot", "c.svg").code == 0
-    assert {"cmm", "strength", "days since creation", "archived below 0.3"} <= texts(folder / "c.svg")
+    assert {"cmm", "archived below 0.3", "strength by days since creation: episodic, salience 0.5, 0 uses"} <= texts(
+        folder / "c.svg"
+    )

@@ -84,7 +84,7 @@ def test_a_word_counts_as_the_newest_message_that_says_it_does() -> None:
     ],
 )
 def test_bad_requests_are_refused_by_field_limit_and_value(body: Any, field: str, limit: object, value: object) -> None:
-    from app.api.http.body import decode  # noqa: PLC0415  # the rest of this page needs no web framework
+    from app.api.http.request_body import decode  # noqa: PLC0415  # the rest of this page needs no web framework
 
     with pytest.raises(Invalid) as refused:
         decode(msgspec.json.encode(body), RecallRequest)

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from app import metrics
-from app.api.http import shapes
+from app.api.http import responses
 from app.clients.llm.answers import Usage
 from app.clients.llm.llm import Gathered, Scorer
 from app.domain.ingest.memory import MemoryPatch
@@ -47,7 +47,7 @@ def test_what_the_rules_have_scored_a_model_rates(rated: Rated) -> None:
     doctor, rain = rated.send(DOCTOR, RAIN)
     assert rated.sources(doctor, rain) == ["heuristic", "heuristic"]
     assert rate.rate() == 2
-    found = shapes.memory(rated.stored(doctor), {})
+    found = responses.memory(rated.stored(doctor), {})
     assert found["salience"]["source"] == "llm"
     assert sum(found["salience"]["criteria"].values()) / 40 == pytest.approx(found["salience"]["value"], abs=1e-5)
     assert found["inferred"]["kind"] == "episodic"
@@ -87,13 +87,13 @@ def test_the_callers_labels_stand(rated: Rated) -> None:
     given = {"text": DOCTOR, "kind": "semantic", "categories": ["pii"], "entities": ["the clinic"]}
     [memory_id] = rated.send(given)
     rate.rate()
-    found = shapes.memory(rated.stored(memory_id), {})
+    found = responses.memory(rated.stored(memory_id), {})
     assert (found["kind"], found["categories"], found["entities"]) == ("semantic", ["pii"], ["the clinic"])
     inferred = found["inferred"]
     assert (inferred["kind"], inferred["categories"], inferred["entities"]) == (None, [], [])
     assert inferred["topics"]
     memories.edit(rated.tenant.tenant_id, memory_id, MemoryPatch(kind=None, categories=()))
-    inferred = shapes.memory(rated.stored(memory_id), {})["inferred"]
+    inferred = responses.memory(rated.stored(memory_id), {})["inferred"]
     assert (inferred["kind"], inferred["categories"]) == ("episodic", ["health"])
 
 

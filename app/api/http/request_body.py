@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import cache
 from threading import Lock
-from typing import TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 import msgspec.inspect
@@ -39,6 +39,13 @@ def _dated(given: str) -> str:
     if given[4:5] != "-":
         raise PydanticCustomError("date", "must be a date or time such as 2026-11-20 or 2026-11-20T18:00:00Z")
     return given
+
+
+class Body(NamedTuple):
+    """Body of a route: the type it is decoded into, and whether it may be empty."""
+
+    shape: Any
+    is_optional: bool
 
 
 DATED = BeforeValidator(_dated)
@@ -95,11 +102,6 @@ def _too_large(size: int, limit: int) -> TooLarge:
     return TooLarge(errors=[FieldError("body", "is too large in bytes", size, limit)])
 
 
-async def body_of(request: Request) -> bytes:
-    """Return the body, as a FastAPI dependency."""
-    return await read(request.scope, request.receive)
-
-
 def decode(body: bytes, shape: type[T]) -> T:
     """Decode a JSON body into a type.
 
@@ -110,6 +112,31 @@ def decode(body: bytes, shape: type[T]) -> T:
     if not body:
         raise Unreadable("the body is empty")
     return decoding.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+
+
+BODIES: Final[dict[Callable[..., object], Body]] = {}
+"""Types of the bodies that dependencies read, for the OpenAPI description."""
+
+
+def json_body(shape: type[T], *, is_optional: bool = False) -> Callable[[Request], Awaitable[T]]:
+    """Return a FastAPI dependency that reads the body into a type; an empty optional body counts as `{}`."""
+
+    async def read_json(request: Request) -> T:
+        body = await read(request.scope, request.receive)
+        return decode(body or b"{}" if is_optional else body, shape)
+
+    BODIES[read_json] = Body(shape, is_optional)
+    return read_json
+
+
+def raw_body(shape: object, *, is_optional: bool = False) -> Callable[[Request], Awaitable[bytes]]:
+    """Return a FastAPI dependency that reads the body as bytes, for routes that decode it themselves."""
+
+    async def read_bytes(request: Request) -> bytes:
+        return await read(request.scope, request.receive)
+
+    BODIES[read_bytes] = Body(shape, is_optional)
+    return read_bytes
 
 
 _looking = Lock()

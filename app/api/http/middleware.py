@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import metrics
-from app.api.http.body import header
 from app.api.http.problems import respond
+from app.api.http.request_body import header
 from app.errors import NotReplayed
 from app.services.erasure import ledger
 from app.services.passing import is_passing

@@ -1,33 +1,28 @@
-"""JSON shapes of responses, and cursors. Clients rely on them: fields may be added but never removed."""
+"""JSON shapes of responses. Clients rely on them: fields may be added but never removed."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
 from fastapi import Response
 
+from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.roles import role_of
-from app.errors import FieldError, Invalid, NotFound
+from app.errors import NotFound
 from app.services.consolidation.supersede import Outcome
 from app.services.memories.live import Live
 from app.services.memories.memories import Pending
 from app.services.tiers.previews import Move
+from app.store.core.paging import Page
 from app.store.memories.memories import Stored
 from app.store.strength.reviews import Reviewed
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def wrong_cursor() -> Invalid:
-    """Return the error for a cursor that no list has returned."""
-    return Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response")])
+T = TypeVar("T")
 
 
 def answer(value: object, status: int = 200) -> Response:
@@ -35,60 +30,9 @@ def answer(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
-def cursor_after(memory_id: UUID) -> str:
-    """Return the cursor of the page after a memory. Opaque to callers."""
-    return base64.urlsafe_b64encode(memory_id.bytes).decode().rstrip("=")
-
-
-def id_in_cursor(cursor: str) -> UUID:
-    """Decode a cursor of `cursor_after` into the id.
-
-    Raises:
-        Invalid: The cursor is malformed.
-    """
-    try:
-        return UUID(bytes=base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error):
-        raise wrong_cursor() from None
-
-
-def cursor_at(moment: datetime, row_id: UUID) -> str:
-    """Return the cursor of the page after a row, in lists ordered by time."""
-    microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
-    return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big", signed=True) + row_id.bytes).decode()
-
-
-def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
-    """Decode a cursor of `cursor_at` into time and id; None for no cursor.
-
-    Raises:
-        Invalid: The cursor is malformed.
-    """
-    if cursor is None:
-        return None
-    try:
-        held = base64.urlsafe_b64decode(cursor)
-        return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big", signed=True)), UUID(bytes=held[8:])
-    except (ValueError, OverflowError, binascii.Error):
-        raise wrong_cursor() from None
-
-
-def cursor_in(name: str, memory_id: UUID) -> str:
-    """Return the cursor after a memory within a named part, in lists of several parts."""
-    return base64.urlsafe_b64encode(memory_id.bytes + name.encode()).decode()
-
-
-def part_in_cursor(cursor: str) -> tuple[str, UUID]:
-    """Decode a cursor of `cursor_in` into the part's name and the id.
-
-    Raises:
-        Invalid: The cursor is malformed.
-    """
-    try:
-        held = base64.urlsafe_b64decode(cursor)
-        return held[16:].decode(), UUID(bytes=held[:16])
-    except (ValueError, binascii.Error):
-        raise wrong_cursor() from None
+def page(name: str, found: Page[T], shape: Callable[[T], object], cursor: Cursor[Any] = TIMED) -> Response:
+    """Return a page of rows as a JSON response, with the cursor of the next page if there may be one."""
+    return answer({name: [shape(row) for row in found], "next_cursor": cursor.encode(found.following)})
 
 
 def id_named(text: str, noun: str) -> UUID:
@@ -116,13 +60,9 @@ def change(move: Move) -> dict[str, Any]:
     return {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
 
 
-def memories(found: Sequence[Stored], live: Mapping[UUID, Live], limit: int) -> dict[str, Any]:
-    """Return a page of memories, with the cursor of the next page if there may be one."""
-    full = len(found) == limit
-    return {
-        "memories": [_stored(row, live.get(row.memory_id)) for row in found],
-        "next_cursor": cursor_after(found[-1].memory_id) if full and found else None,
-    }
+def memories(found: Page[Stored], live: Mapping[UUID, Live]) -> Response:
+    """Return a page of memories as a JSON response."""
+    return page("memories", found, lambda row: _stored(row, live.get(row.memory_id)), ID)
 
 
 def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
