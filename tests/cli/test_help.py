@@ -15,7 +15,7 @@ from app.cli import app
 from tests.cli.conftest import Cli
 
 HEAVY = {
-    *("alembic", "celery", "fastapi", "granian", "httpx", "matplotlib", "numpy", "psycopg", "redis", "sqlalchemy"),
+    *("alembic", "celery", "fastapi", "granian", "httpx2", "matplotlib", "numpy", "psycopg", "redis", "sqlalchemy"),
     "wordllama",
 }
 
