@@ -14,20 +14,9 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain import prompts
 from app.domain.consolidation.supersession import Pair
-from app.domain.prompts import (
-    Message,
-    Prompt,
-    Unusable,
-    chat,
-    clip,
-    closed,
-    decode,
-    handle,
-    listed,
-    split_batches,
-    tokens,
-)
+from app.domain.prompts import Message, Prompt, Unusable
 
 NEIGHBOURS_MAX: Final = 3
 """Maximum number of earlier memories per new memory."""
@@ -81,9 +70,9 @@ def batches(questions: Sequence[Question], tokens_max: int) -> Iterator[list[Que
 
     def cost(question: Question) -> int:
         shown = [question.memory, *question.earlier]
-        return sum(_QUESTION_TOKENS + tokens(clip(each.text, TEXT_MAX_BYTES)) for each in shown)
+        return sum(_QUESTION_TOKENS + prompts.tokens(prompts.clip(each.text, TEXT_MAX_BYTES)) for each in shown)
 
-    return split_batches(questions, cost, tokens_max, QUESTIONS_MAX)
+    return prompts.split_batches(questions, cost, tokens_max, QUESTIONS_MAX)
 
 
 def prompt(questions: Sequence[Question]) -> Prompt[list[Pair]]:
@@ -113,17 +102,17 @@ def messages(questions: Sequence[Question], mark: str) -> list[Message]:
     ]
     count = len(questions)
     task = f"Say of these {count} new memories which of their earlier ones are outdated."
-    return chat(_SYSTEM, f"New memories: {count}", data, mark, task)
+    return prompts.chat(_SYSTEM, f"New memories: {count}", data, mark, task)
 
 
 def _shown(each: Text, mark: str) -> dict[str, str]:
-    return {"id": handle(each.memory_id, mark), "text": clip(each.text, TEXT_MAX_BYTES)}
+    return {"id": prompts.handle(each.memory_id, mark), "text": prompts.clip(each.text, TEXT_MAX_BYTES)}
 
 
-_NEW: Final = closed(
-    {"position": {"type": "integer"}, "id": {"type": "string"}, "outdated": listed({"type": "string"})}
+_NEW: Final = prompts.closed(
+    {"position": {"type": "integer"}, "id": {"type": "string"}, "outdated": prompts.listed({"type": "string"})}
 )
-ANSWER_SCHEMA: Final = closed({"memories": listed(_NEW)})
+ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(_NEW)})
 """JSON schema of an answer, identical for every batch."""
 
 
@@ -150,7 +139,7 @@ def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
     Raises:
         Unusable: The answer doesn't match the questions, or names an earlier memory of another question.
     """
-    items = decode(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
+    items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
     if len(items) != len(questions):
         raise Unusable("wrong count")
     return [
@@ -163,8 +152,8 @@ def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
 def _pairs(item: _Item, position: int, question: Question, mark: str) -> Iterator[Pair]:
     if item.position != position:
         raise Unusable("wrong position")
-    earlier = {handle(each.memory_id, mark): each.memory_id for each in question.earlier}
-    if item.id != handle(question.memory.memory_id, mark) or not set(item.outdated) <= earlier.keys():
+    earlier = {prompts.handle(each.memory_id, mark): each.memory_id for each in question.earlier}
+    if item.id != prompts.handle(question.memory.memory_id, mark) or not set(item.outdated) <= earlier.keys():
         raise Unusable("wrong id")
     for named in dict.fromkeys(item.outdated):
         yield Pair(question.memory.memory_id, earlier[named])

@@ -17,20 +17,9 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain import prompts
 from app.domain.ingest.memory import Kind
-from app.domain.prompts import (
-    Message,
-    Prompt,
-    Unusable,
-    chat,
-    clip,
-    closed,
-    decode,
-    handle,
-    listed,
-    split_batches,
-    tokens,
-)
+from app.domain.prompts import Message, Prompt, Unusable
 from app.domain.salience.cues import CUE_MAX_WORDS, CUES_MAX, read_cues
 
 PROMPT_VERSION: Final = "salience-1"
@@ -153,7 +142,7 @@ def version(model: str, *, cues: bool) -> str:
 
 def digest(memory: Unscored) -> bytes:
     """Hash what a model sees of a memory, 32 bytes; equal digests need only one rating."""
-    return hashlib.blake2b(clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
+    return hashlib.blake2b(prompts.clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
 
 
 def answer_tokens_max(memories: int) -> int:
@@ -173,9 +162,9 @@ def batches(
     """
 
     def cost(memory: Unscored) -> int:
-        return _MEMORY_TOKENS + tokens(clip(memory.text, TEXT_MAX_BYTES))
+        return _MEMORY_TOKENS + prompts.tokens(prompts.clip(memory.text, TEXT_MAX_BYTES))
 
-    return split_batches(memories, cost, tokens_max, memories_max)
+    return prompts.split_batches(memories, cost, tokens_max, memories_max)
 
 
 def prompt(memories: Sequence[Unscored], *, cues: bool = False) -> Prompt[list[Score]]:
@@ -201,12 +190,16 @@ def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> 
         cues: Request cues too.
     """
     data = [
-        {"position": position, "id": handle(memory.memory_id, mark), "text": clip(memory.text, TEXT_MAX_BYTES)}
+        {
+            "position": position,
+            "id": prompts.handle(memory.memory_id, mark),
+            "text": prompts.clip(memory.text, TEXT_MAX_BYTES),
+        }
         for position, memory in enumerate(memories, start=1)
     ]
     count = len(memories)
     task = f"Rate these {count} memories, each by its own text."
-    return chat(_system(_CUES if cues else ""), f"Memories: {count}", data, mark, task)
+    return prompts.chat(_system(_CUES if cues else ""), f"Memories: {count}", data, mark, task)
 
 
 def _numbered(description: str) -> dict[str, Any]:
@@ -218,17 +211,19 @@ _PROPERTIES: Final[dict[str, Any]] = {
     "id": {"type": "string"},
     **{name: _numbered(f"{name}, 0 to 10") for name in CRITERIA},
     "kind": {"type": "string", "enum": list(KINDS)},
-    "entities": listed({"type": "string"}),
-    "topics": listed({"type": "string"}),
-    "categories": listed({"type": "string", "enum": list(CATEGORIES)}),
+    "entities": prompts.listed({"type": "string"}),
+    "topics": prompts.listed({"type": "string"}),
+    "categories": prompts.listed({"type": "string", "enum": list(CATEGORIES)}),
     "sensitivity": _numbered("sensitivity, 0 to 10"),
 }
 
 
-ANSWER_SCHEMA: Final = closed({"memories": listed(closed(_PROPERTIES))})
+ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(prompts.closed(_PROPERTIES))})
 """JSON schema of an answer. It is equal for all batches so that providers can cache it; counts are validated in
 `read`."""
-CUES_SCHEMA: Final = closed({"memories": listed(closed(_PROPERTIES | {"cues": listed({"type": "string"})}))})
+CUES_SCHEMA: Final = prompts.closed(
+    {"memories": prompts.listed(prompts.closed(_PROPERTIES | {"cues": prompts.listed({"type": "string"})}))}
+)
 """JSON schema of an answer with cues."""
 
 
@@ -268,7 +263,7 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
         Unusable: The answer doesn't cover exactly these memories with exactly the requested fields.
             Non-finite numbers aren't JSON.
     """
-    items = decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
+    items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
         raise Unusable("wrong count")
     return [
@@ -280,15 +275,12 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
 def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
     if item.position != position:
         raise Unusable("wrong position")
-    if item.id != handle(memory.memory_id, mark):
+    if item.id != prompts.handle(memory.memory_id, mark):
         raise Unusable("wrong id")
-    text = clip(memory.text, TEXT_MAX_BYTES)
+    text = prompts.clip(memory.text, TEXT_MAX_BYTES)
     cues = read_cues(item.cues, text)
     return Score(
-        emotional=_clamped(item.emotional),
-        novelty=_clamped(item.novelty),
-        actionable=_clamped(item.actionable),
-        personal=_clamped(item.personal),
+        **{name: _clamped(getattr(item, name)) for name in CRITERIA},
         sensitivity=_clamped(item.sensitivity) / CRITERION_MAX,
         kind=cast("Kind", item.kind) if item.kind in KINDS else None,
         entities=_entities(item.entities, text),
