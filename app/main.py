@@ -18,6 +18,7 @@ from app.api.memories import links, memories, recall, reviews, search, search_re
 from app.api.memories.ingest import Ingest
 from app.api.privacy import audit, categories, erasures, exports, holds, privacy_requests, subjects
 from app.clients.embedding.embedder import embedder
+from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
 from app.clients.redis.redis import connect_async
 from app.clients.redis.stream import Door
@@ -53,6 +54,7 @@ def build() -> ASGIApp:
         await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
+        model_clients.close()
         stream.close()
         database.close()
 

@@ -22,7 +22,7 @@ from psycopg import sql
 
 from app import failpoints, queues
 from app.api.http.auth import cache
-from app.clients.llm.reranker import reranker
+from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
 from app.clients.redis.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
 from app.clients.redis.stream import Accepted, Door
@@ -30,12 +30,9 @@ from app.domain.ingest.envelope import Form
 from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import keys
 from app.domain.policy.policy import Policy
-from app.services.consolidation import contradictions, summaries
 from app.services.embedding import spaces
-from app.services.enrichment import enrichment, rate
-from app.services.evaluation import questions
+from app.services.enrichment import enrichment
 from app.services.ingest import ingest
-from app.services.search import rerank
 from app.services.tenants import budget, tenants
 from app.settings import settings
 from app.store.core import database
@@ -292,23 +289,8 @@ def forget() -> None:
     if queues._sender.cache_info().currsize:
         queues._sender().close()
     queues._sender.cache_clear()
-    if rate._scorer.cache_info().currsize:
-        rate._scorer().close()
-    rate._scorer.cache_clear()
-    if summaries._summariser.cache_info().currsize:
-        summaries._summariser().close()
-    summaries._summariser.cache_clear()
-    if questions._questioner.cache_info().currsize:
-        questions._questioner().close()
-    questions._questioner.cache_clear()
-    if contradictions._contradictor.cache_info().currsize:
-        contradictions._contradictor().close()
-    contradictions._contradictor.cache_clear()
+    model_clients.close()
     cache._held.clear()
     cache._underway.clear()
     budget._memo = budget._Memo()
     spaces._cache.cache_clear()
-    if reranker.cache_info().currsize and hasattr(reranker(), "close"):
-        reranker().close()  # type: ignore[union-attr]
-    for kept in (reranker, rerank._pool, rerank._breaker):
-        kept.cache_clear()

@@ -7,7 +7,7 @@ Example:
 """
 
 from app.supervisor.children import Child, Event, RestartPolicy, What
-from app.supervisor.home import lock_home
+from app.supervisor.home import lock_home, temporary_home
 from app.supervisor.loop import Supervisor
 from app.supervisor.service import Service, service_children
 
@@ -20,4 +20,5 @@ __all__ = [
     "What",
     "lock_home",
     "service_children",
+    "temporary_home",
 ]

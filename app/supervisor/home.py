@@ -1,9 +1,11 @@
-"""Lock the home folder, which contains all data of one service, for one process at a time."""
+"""The home folder, which contains all data of one service: lock it for one process, or create a temporary one."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,3 +43,19 @@ def lock_home(home: Path) -> Iterator[Path]:
         yield home.resolve()
     finally:
         os.close(lock)
+
+
+@contextmanager
+def temporary_home(prefix: str, *, keep: bool) -> Iterator[Path]:
+    """Create a temporary home folder and delete it afterwards, unless `keep`."""
+    home = Path(tempfile.mkdtemp(prefix=prefix))
+    if os.geteuid() == 0:
+        home.chmod(0o711)  # PostgreSQL refuses to run as root: its own user must be able to reach its data folder
+    try:
+        yield home
+    finally:
+        if not keep:
+            for link in home.iterdir():
+                if link.is_symlink():  # data folders outside the home
+                    shutil.rmtree(link.resolve().parent, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)

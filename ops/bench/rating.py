@@ -20,6 +20,7 @@ import httpx
 import msgspec
 
 from app import queues
+from app.domain.prompts import DELIMITER_BYTES, delimiter
 from app.domain.salience import scoring
 from app.domain.salience.scoring import Unscored
 from app.domain.text.wording import spoken
@@ -186,7 +187,7 @@ def requests(memories: int) -> list[bytes]:
         answer = {"name": "answer", "strict": True, "schema": scoring.CUES_SCHEMA}
         request = {
             "model": config.salience_model,
-            "messages": scoring.messages(batch, scoring.delimiter(os.urandom(scoring.DELIMITER_BYTES)), cues=True),
+            "messages": scoring.messages(batch, delimiter(os.urandom(DELIMITER_BYTES)), cues=True),
             "response_format": {"type": "json_schema", "json_schema": answer},
             "max_completion_tokens": scoring.answer_tokens_max(len(batch)),
         }

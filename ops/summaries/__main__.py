@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.clients.llm.chat_model import ChatModel
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
-from app.clients.llm.summariser import Summariser
-from app.domain.consolidation.checking import FAULTS
+from app.domain.consolidation.checking import FAULTS, prompt
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Form, Source, Summary
@@ -37,13 +38,13 @@ def main(arguments: Sequence[str]) -> int:
         print(_probed())
         return 0
     config = settings()
-    way = by_model(Summariser.from_settings(config)) if config.has_provider else extract
+    way = by_model(model_clients.summariser) if config.has_provider else extract
     sheet.write(given.output, probes.labelled(), way)
     print(f"written: {given.output}, {sheet.SUMMARIES} summaries")
     return 0
 
 
-def by_model(summariser: Summariser) -> probes.Summarise:
+def by_model(model: ChatModel) -> probes.Summarise:
     """Return a function that summarises by a model, and extracts sentences of the sources if its output is rejected."""
 
     def summarise(sources: Sequence[Source], form: Form, level: Level) -> Summary:
@@ -51,7 +52,7 @@ def by_model(summariser: Summariser) -> probes.Summarise:
         fault = None
         for _ in range(2):
             try:
-                return summariser.summary(sources, form, level, extracted, fault=fault)
+                return model.ask(prompt(sources, form, level, extracted, model.model, fault))
             except ProviderFailed as failure:
                 fault = failure.detail if failure.detail in FAULTS else None
                 print(f"rejected: {failure}", file=sys.stderr)
@@ -64,9 +65,10 @@ def _probed() -> str:
     groups = probes.labelled()
     rows = [("extractive", probes.probe(groups, level, extract)) for level in probes.LEVELS]
     with provider() as fake:
-        summariser = Summariser.from_settings(Settings(openai_base_url=fake.url))
-        rows += [("model", probes.probe(groups, level, by_model(summariser))) for level in probes.LEVELS]
-        summariser.close()
+        config = Settings(openai_base_url=fake.url)
+        model = ChatModel.from_settings(config, config.summarising_model, config.llm_timeout_seconds)
+        rows += [("model", probes.probe(groups, level, by_model(model))) for level in probes.LEVELS]
+        model.close()
     return probes.table(rows, len(groups))
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.consolidation.checking import Known, Refused, check
+from app.domain.consolidation.checking import Known, check
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.prompts import Unusable
 
 GROUPS: Final = Path(__file__).parents[2] / "tests" / "consolidation" / "groups.jsonl"
 LEVELS: Final[tuple[Level, ...]] = ("light", "medium", "aggressive")
@@ -117,7 +118,7 @@ def wrong(group: Labelled, summary: Summary) -> list[str]:
     for part in (summary.text, *summary.key_points):
         try:
             check(part, Known(group.sources))
-        except Refused as refused:
+        except Unusable as refused:
             found.append(str(refused))
     return found
 

@@ -15,7 +15,7 @@ from app.cli import app
 from tests.cli.conftest import Cli
 
 HEAVY = {
-    *("alembic", "celery", "fastapi", "granian", "httpx", "numpy", "psycopg", "redis", "sqlalchemy"),
+    *("alembic", "celery", "fastapi", "granian", "httpx2", "numpy", "psycopg", "redis", "sqlalchemy"),
     "wordllama",
 }
 

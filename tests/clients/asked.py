@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.clients.llm.outbound import Allowed
+from app.clients.llm.egress import Allowed
 from app.clients.llm.provider import Patience, Provider
 from app.clients.llm.resilience import Backoff, Breaker
 from tests.provider.server import FakeProvider, provider

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.consolidation.checking import FAULTS, Known, Refused, check, read
+from app.domain.consolidation.checking import FAULTS, Known, check, read
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.prompting import ANSWER_SCHEMA, messages
-from app.domain.salience.scoring import delimiter, handle
+from app.domain.prompts import Unusable, delimiter, handle
 from tests.consolidation.made import MOVE, source, sources
 
 MARK = delimiter(b"\xab" * 16)
@@ -36,7 +36,7 @@ def fault(answer: str) -> str | None:
     """Return the reason for which an answer about the move is refused."""
     try:
         read(answer, GROUP, "light", MARK, extract(GROUP, "summary", "light"), "small")
-    except Refused as refused:
+    except Unusable as refused:
         return str(refused)
     return None
 
@@ -126,7 +126,7 @@ def test_other_words_for_the_same_are_heard(text: str) -> None:
 def test_days_that_are_told_by_their_distance_may_be_named() -> None:
     known = Known([source(0, "Yesterday I signed the lease, and on Friday I get the keys.", "Ana")])
     check("Ana signed the lease on 2 May and gets the keys on Friday, 9 May.", known)
-    with pytest.raises(Refused, match="a date"):
+    with pytest.raises(Unusable, match="a date"):
         check("Ana signed the lease on 1 May.", known)
 
 

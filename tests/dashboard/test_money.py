@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.domain.policy.policy import Budget, Policy
 from app.services.tenants import budget, spending
 from app.store.core import database

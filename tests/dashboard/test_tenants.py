@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event, text
 
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.clients.redis.redis import BACKLOG, RING, stream_key
 from app.domain.policy.budget import State
 from app.domain.policy.policy import Budget, Policy

@@ -20,16 +20,16 @@ PLAIN = {"dict", "list", "str"}
 
 READ_BY_MANY = """
 import importlib, sys, threading
-from app.clients.llm import answers
+from app.clients.llm import responses
 
 body = b'{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}'
 sys.setswitchinterval(1e-6)
 for _ in range(300):
-    importlib.reload(answers)
+    importlib.reload(responses)
     together = threading.Barrier(4)
     def read():
         together.wait()
-        answers.read_chat(body, 1)
+        responses.read_chat(body, 1)
     threads = [threading.Thread(target=read) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -68,8 +68,8 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
     prepared = set().union(*map(prepared_shapes, TREES.values()))
     read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
     assert len(read) > 5
-    assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/answers.py", "shape")}
-    assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `answers._decoded`"
+    assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/responses.py", "shape")}
+    assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `responses._decoded`"
 
 
 def test_decoders_are_made_with_their_modules() -> None:

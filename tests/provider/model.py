@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -127,7 +128,7 @@ def _word(word: str, dimensions: int) -> tuple[float, ...]:
     return tuple(int.from_bytes(random[at : at + 2], "big") / 32767.5 - 1 for at in range(0, 2 * dimensions, 2))
 
 
-def memories(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def memories(chat: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the memories in the delimited block of a chat's last message; for a reranker, the query comes first.
 
     Empty without a block.

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from app.services.enrichment import rate
+from app.clients.llm.model_clients import model_clients
 from app.services.memories import memories
 from app.services.memories.memories import Pending
 from app.store.memories.memories import Stored
@@ -44,9 +44,7 @@ class Rated:
     def lapse(self) -> None:
         """Expire all delays and leases, and forget the provider's health."""
         self.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
-        if rate._scorer.cache_info().currsize:
-            rate._scorer().close()
-        rate._scorer.cache_clear()
+        model_clients.close()
 
     def asked(self) -> list[list[str]]:
         """Return the texts of each call, in the order of the calls."""

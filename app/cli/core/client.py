@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self
 
-import httpx
+import httpx2
 
 from app.cli.core.failures import Code, Failure
 from app.cli.core.place import Place
@@ -68,9 +68,9 @@ class Api:
         self.place = place
         self._patience_seconds = patience_seconds
         # Proxy variables of the environment don't apply to a local API.
-        self._client = httpx.Client(
+        self._client = httpx2.Client(
             base_url=place.url,
-            timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+            timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             trust_env=not place.is_here,
         )
 
@@ -140,7 +140,7 @@ class Api:
                     raise self._refused(response)
                 for piece in response.iter_bytes():
                     size += file.write(piece)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise self._unreachable(error) from None
         return size
 
@@ -149,16 +149,16 @@ class Api:
         given = {"Authorization": f"Bearer {self._key()}"}
         return self._send(self._client.build_request("GET", path, headers=given), repeatable=True).text
 
-    def _send(self, request: httpx.Request, *, repeatable: bool) -> httpx.Response:
+    def _send(self, request: httpx2.Request, *, repeatable: bool) -> httpx2.Response:
         began, tries = time.monotonic(), 0
         while True:
             tries += 1
             wait: float | None = None
             try:
                 response = self._client.send(request)
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 failure: Failure = self._unreachable(error)
-                passing = repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                passing = repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             else:
                 if response.is_success:
                     return response
@@ -180,15 +180,15 @@ class Api:
         )
         raise Failure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
-    def _unreachable(self, error: httpx.TransportError) -> Failure:
-        reason = "timed out" if isinstance(error, httpx.TimeoutException) else str(error) or "no answer"
+    def _unreachable(self, error: httpx2.TransportError) -> Failure:
+        reason = "timed out" if isinstance(error, httpx2.TimeoutException) else str(error) or "no answer"
         return Failure(
             f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
             "or give its address with --url or EBBING_API_URL",
             Code.UNREACHABLE,
         )
 
-    def _decoded(self, response: httpx.Response) -> Json:
+    def _decoded(self, response: httpx2.Response) -> Json:
         if not response.content:
             return {}
         try:
@@ -199,7 +199,7 @@ class Api:
             raise Failure(f"the response of {self.place.url} isn't from an Ebbing API: check the address and port")
         return found
 
-    def _refused(self, response: httpx.Response) -> Refused:
+    def _refused(self, response: httpx2.Response) -> Refused:
         try:
             problem = response.json()
         except ValueError:
@@ -216,7 +216,7 @@ class Api:
             parts.append("; ".join(map(str, errors)))
         elif detail and detail != title:
             parts.append(str(detail))
-        if response.status_code == httpx.codes.UNAUTHORIZED:
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
         if problem.get("request_id"):
             parts.append(f"request {problem['request_id']}")  # the service log has details under this id
@@ -236,7 +236,7 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
             return
 
 
-def _retry_after(response: httpx.Response) -> float | None:
+def _retry_after(response: httpx2.Response) -> float | None:
     try:
         return max(float(response.headers["Retry-After"]), 0.0)
     except (KeyError, ValueError):

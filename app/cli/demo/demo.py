@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -45,9 +40,9 @@ def demo(
     another temporary folder. Both are deleted afterwards.
     """
     from app.cli.demo import report, simulate
-    from app.supervisor import lock_home
+    from app.supervisor import lock_home, temporary_home
 
-    with temporary_home(keep=keep) as home, lock_home(home) as locked:
+    with temporary_home("ebbing-demo-", keep=keep) as home, lock_home(home) as locked:
         config = configuration().model_copy(
             update={
                 "home": locked,
@@ -125,19 +120,3 @@ def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, a
 
 def _told(found: Report, start_seconds: float) -> dict[str, Any]:
     return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found, "wrong": found.wrong}
-
-
-@contextmanager
-def temporary_home(*, keep: bool, prefix: str = "ebbing-demo-") -> Iterator[Path]:
-    """Create a temporary home folder and delete it afterwards, unless `keep`."""
-    home = Path(tempfile.mkdtemp(prefix=prefix))
-    if os.geteuid() == 0:
-        home.chmod(0o711)  # PostgreSQL refuses to run as root: its own user must be able to reach its data folder
-    try:
-        yield home
-    finally:
-        if not keep:
-            for link in home.iterdir():
-                if link.is_symlink():  # data folders outside the home
-                    shutil.rmtree(link.resolve().parent, ignore_errors=True)
-            shutil.rmtree(home, ignore_errors=True)

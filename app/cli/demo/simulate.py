@@ -11,7 +11,6 @@ import typer
 
 from app.cli.core.assignments import assigned
 from app.cli.core.output import AsJson, examples, print_json, print_table, progress
-from app.cli.demo.demo import temporary_home
 from app.cli.maintenance.plots import Plot
 from app.cli.service.run import show
 
@@ -91,12 +90,12 @@ def simulate(
     if unknown := [name for name in names if name not in PROFILES]:
         raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
     from app.domain.simulation.year import DAYS, generate
-    from app.supervisor import lock_home
+    from app.supervisor import lock_home, temporary_home
     from app.supervisor.alone import alone
 
     year = generate(memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed)
     outcomes: list[Outcome] = []
-    with temporary_home(keep=keep, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
+    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, alone(locked):
         from app.services.evaluation.simulation import Simulation
 
         with _said(names, quiet=as_json) as say:
@@ -132,11 +131,11 @@ def simulate(
 def month(*, quiet: bool) -> list[Outcome]:
     """Simulate a month with few memories under the default policy and the baselines; takes a few seconds."""
     from app.domain.simulation.year import generate
-    from app.supervisor import lock_home
+    from app.supervisor import lock_home, temporary_home
     from app.supervisor.alone import alone
 
     year = generate(MONTH_MEMORIES, MONTH_DAYS)
-    with temporary_home(keep=False, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
+    with temporary_home(_PREFIX, keep=False) as home, lock_home(home) as locked, alone(locked):
         from app.services.evaluation.simulation import Simulation
 
         with _said(["spec"], quiet=quiet) as say:

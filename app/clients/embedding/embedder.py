@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from app.clients.embedding.static_embedder import FormerStaticEmbedder, StaticEmbedder, Vectors
-from app.clients.llm.answers import Spent, unnoted
+from app.clients.llm.responses import Spent, unnoted
 from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
 from app.errors import Misconfigured
 from app.settings import settings

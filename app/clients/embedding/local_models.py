@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from app.clients.embedding.static_embedder import Vectors
-from app.clients.llm.answers import Spent, unnoted
-from app.domain.salience.scoring import clip
+from app.clients.llm.responses import Spent, unnoted
+from app.domain.prompts import clip
 from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
 from app.domain.text.prefixes import Prefixes, family_prefixes
 from app.errors import Misconfigured

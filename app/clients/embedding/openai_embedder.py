@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from app.clients.embedding.static_embedder import Vectors
-from app.clients.llm.answers import Spent, Vector, unnoted
 from app.clients.llm.provider import Patience, Provider
 from app.clients.llm.resilience import ProviderFailed, Reason
-from app.domain.salience.scoring import clip, tokens
+from app.clients.llm.responses import Spent, Vector, unnoted
+from app.domain.prompts import clip, split_batches, tokens
 from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
 from app.settings import Settings
 
@@ -106,19 +106,9 @@ class OpenAIEmbedder:
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield the indexes of the non-blank texts in batches that fit one call."""
-        places: list[int] = []
-        size = 0
-        for place, text in enumerate(texts):
-            cost = tokens(text)
-            if not cost:
-                continue
-            if places and (len(places) >= self._batch_memories or size + cost > self._batch_tokens):
-                yield places
-                places, size = [], 0
-            places.append(place)
-            size += cost
-        if places:
-            yield places
+        costs = [tokens(text) for text in texts]
+        places = [place for place, cost in enumerate(costs) if cost]
+        return split_batches(places, costs.__getitem__, self._batch_tokens, self._batch_memories)
 
     def _cutting(self, texts: Sequence[str], spent: Spent) -> Vectors:
         """Return the vectors of one batch; a single text that is too long for the model is halved until it fits."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.clients.embedding.word_table import WordTable, firsts
-from app.clients.llm.answers import Spent, unnoted
+from app.clients.llm.responses import Spent, unnoted
 from app.domain.recall.kin import Usual
 from app.domain.text.embedding import NO_LENGTH, SHORT_WORDS, MemoryText, unit
 from app.domain.text.wording import content_words, words

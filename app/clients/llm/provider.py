@@ -1,7 +1,7 @@
 """Call a model provider over OpenAI's protocol: requests, responses, and the classification of failures.
 
 The `openai` package makes the requests but decides nothing: its retries, redirects and environment variables are
-disabled. Responses are decoded from their bytes (`answers.py`) because the package doesn't validate them. None of its
+disabled. Responses are decoded from their bytes (`responses.py`) because the package doesn't validate them. None of its
 errors leave this module, because their messages may quote the request.
 """
 
@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import openai
 
-from app.clients.llm import answers, outbound
-from app.clients.llm.answers import Reply, Usage, Vector
+from app.clients.llm import egress, responses
 from app.clients.llm.resilience import (
     RETRY_AFTER_MAX_SECONDS,
     Backoff,
@@ -30,7 +29,8 @@ from app.clients.llm.resilience import (
     Retries,
     Slots,
 )
-from app.domain.salience.scoring import Message, tokens
+from app.clients.llm.responses import Reply, Usage, Vector
+from app.domain.prompts import Message, tokens
 from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
@@ -101,7 +101,7 @@ class Provider:
         self,
         base_url: str,
         api_key: str,
-        allowed: outbound.Allowed,
+        allowed: egress.Allowed,
         *,
         slots: int = 4,
         breaker: Callable[[], Breaker] = lambda: Breaker(failures=5, open_seconds=30),
@@ -110,7 +110,7 @@ class Provider:
         now: Clock = time.time,
     ) -> None:
         _check(base_url, allowed)
-        self._http = outbound.client(allowed, timeout_seconds=60, answer_max_bytes=ANSWER_MAX_BYTES, connections=slots)
+        self._http = egress.client(allowed, timeout_seconds=60, answer_max_bytes=ANSWER_MAX_BYTES, connections=slots)
         self._openai = openai.OpenAI(
             api_key=api_key,
             base_url=base_url,
@@ -141,7 +141,7 @@ class Provider:
         return cls(
             url,
             key.get_secret_value() if key else NO_KEY,
-            outbound.Allowed(frozenset(host.lower() for host in hosts), settings.llm_private_addresses),
+            egress.Allowed(frozenset(host.lower() for host in hosts), settings.llm_private_addresses),
             slots=settings.llm_concurrency,
             breaker=lambda: Breaker(settings.llm_breaker_failures, settings.llm_breaker_seconds),
         )
@@ -185,7 +185,9 @@ class Provider:
                 max_completion_tokens=tokens_max,
                 timeout=patience.timeout_seconds,
             )
-            return answers.read_chat(raw.http_response.content, sum(tokens(message["content"]) for message in messages))
+            return responses.read_chat(
+                raw.http_response.content, sum(tokens(message["content"]) for message in messages)
+            )
 
         return self._run("chat", ask, patience)
 
@@ -211,7 +213,7 @@ class Provider:
                 dimensions=dimensions if dimensions is not None else openai.omit,
                 timeout=patience.timeout_seconds,
             )
-            return answers.read_vectors(raw.http_response.content, sum(map(tokens, texts)))
+            return responses.read_vectors(raw.http_response.content, sum(map(tokens, texts)))
 
         return self._run("vectors", ask, patience)
 
@@ -234,9 +236,9 @@ class Provider:
             return ask()
         except ProviderFailed:
             raise
-        except outbound.HostRefused as error:
+        except egress.HostRefused as error:
             failure = ProviderFailed(Reason.HOST_REFUSED, str(error))
-        except outbound.AnswerRefused as error:
+        except egress.AnswerRefused as error:
             failure = ProviderFailed(Reason.GARBAGE, str(error))
         except openai.APIStatusError as error:
             failure = _by_status(error, self._now())
@@ -280,11 +282,11 @@ def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:
     return ProviderFailed(reason, "", status, asked)
 
 
-def _check(base_url: str, allowed: outbound.Allowed) -> None:
+def _check(base_url: str, allowed: egress.Allowed) -> None:
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
         raise Misconfigured("OPENAI_BASE_URL isn't an http(s) address without user and query, such as https://host/v1")
     try:
         allowed.check_host(parts.hostname)
-    except outbound.HostRefused as refused:
+    except egress.HostRefused as refused:
         raise Misconfigured(f"OPENAI_BASE_URL: {refused}; name it in LLM_HOSTS") from None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from importlib import metadata
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from app.clients.llm.answers import Spent, unnoted
+from app.clients.llm.cross_encoder import load_cross_encoder
+from app.clients.llm.responses import Spent, unnoted
+from app.domain.search import reranking
 from app.errors import Misconfigured
-from app.settings import settings
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.clients.llm.chat_model import ChatModel
 
 GROUP: Final = "ebbing.rerankers"
 KINDS: Final = ("none", "llm", "cross-encoder")
@@ -36,61 +39,45 @@ class Reranker(Protocol):
         """
 
 
-class CrossEncoder:
-    """A cross-encoder in this process; thread-safe, with serialised calls.
+class LlmReranker:
+    """A chat model that scores texts for a query, 0 to 1; thread-safe."""
 
-    Args:
-        name: The model's name.
-        ask: Scores a query and texts.
-    """
+    def __init__(self, chat: ChatModel) -> None:
+        self._chat = chat
+        self.model = self.priced_as = chat.model
 
-    priced_as = None
+    def close(self) -> None:
+        """Close the provider's connections; the object is unusable afterwards."""
+        self._chat.close()
 
-    def __init__(self, name: str, ask: Callable[[str, Sequence[str]], Iterable[float]]) -> None:
-        self.model = f"cross-encoder:{name}"
-        self._ask = ask
-        self._lock = threading.Lock()  # tokenizers aren't thread-safe
+    def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:
+        """Return how well each text serves the query, 0 to 1.
 
-    def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:  # noqa: ARG002 - free
-        """Return the model's logits."""
-        with self._lock:
-            return [float(score) for score in self._ask(query, texts)]
+        Raises:
+            ProviderFailed: There was no response in time, or it was invalid.
+        """
+        return self._chat.ask(reranking.prompt(query, texts), spent)
 
 
-@lru_cache(maxsize=1)
-def reranker() -> Reranker | None:
-    """Return the configured reranker, loaded on first use; None if none is configured.
+def load_reranker(config: Settings) -> Reranker | None:
+    """Load the configured reranker; None if none is configured.
 
     Raises:
         Misconfigured: The configured reranker can't be loaded; the message says what to do.
     """
-    config = settings()
     if config.reranker == "none":
         return None
     if config.reranker == "llm":
-        from app.clients.llm import llm_reranker  # noqa: PLC0415 - saves the other rerankers half a second and 40 MB
+        if not config.has_provider:
+            raise Misconfigured(
+                "EBBING_RERANKER=llm needs a provider: set EBBING_OPENAI_API_KEY or EBBING_OPENAI_BASE_URL"
+            )
+        from app.clients.llm.chat_model import ChatModel  # noqa: PLC0415 - saves the other rerankers 0.5 s and 40 MB
 
-        return llm_reranker.from_settings(config)
+        return LlmReranker(ChatModel.from_settings(config, config.rerank_model, config.rerank_timeout_seconds))
     if config.reranker == "cross-encoder":
-        return _cross_encoder(config.rerank_model, config.embedding_threads)
+        return load_cross_encoder(config.rerank_model, config.embedding_threads)
     return _of_package(config.reranker)
-
-
-def _cross_encoder(name: str, threads: int) -> CrossEncoder:
-    try:
-        from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - optional
-
-        return CrossEncoder(name, TextCrossEncoder(model_name=name, threads=threads).rerank)
-    except ImportError as error:
-        raise Misconfigured(
-            f"EBBING_RERANKER=cross-encoder needs a package that isn't there ({error.name}): "
-            "pip install 'ebbing[fastembed]'"
-        ) from None
-    except Exception as error:
-        raise Misconfigured(
-            f"the cross-encoder {name!r} doesn't load ({type(error).__name__}): check EBBING_RERANKER_MODEL, and that "
-            "it is on the disk or can be downloaded"
-        ) from error
 
 
 def _of_package(name: str) -> Reranker:

@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
+from app.domain.consolidation import prompting
 from app.domain.consolidation.extracting import KEY_POINTS_MAX, allowed
 from app.domain.consolidation.facts import DAYS, MONTHS, Facts, denies, facts, numbers, stems
 from app.domain.consolidation.parameters import Level
-from app.domain.consolidation.records import Source, Summary
+from app.domain.consolidation.records import Form, Source, Summary
 from app.domain.consolidation.rendering import day
 from app.domain.consolidation.sentences import sentences
-from app.domain.salience.scoring import handle
+from app.domain.prompts import Prompt, Unusable, decode, handle
 from app.domain.text.wording import STOP_WORDS
 
 KEY_POINT_MAX_CHARACTERS: Final = 400
@@ -77,10 +78,6 @@ _OF_TIME: Final = frozenset(stems(" ".join([*MONTHS, *DAYS, *_STARTERS, "day wee
 _STARTING: Final = re.compile(r"(?:ly|ing|ed)$")
 _DISTANCE: Final = re.compile(r"\b(\S+) days? (?:later|after|before|earlier)\b", re.IGNORECASE)
 _NEAR_DAYS: Final = {"yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1}
-
-
-class Refused(Exception):
-    """A refused answer. The message is a key of `FAULTS` and never contains any part of the answer."""
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -162,63 +159,74 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
         model: Name of the model.
 
     Raises:
-        Refused: The answer failed a check; the message is a key of `FAULTS`.
+        Unusable: The answer failed a check; the message is a key of `FAULTS`.
     """
     most = allowed(sources, level)
     if len(answer) > 4 * most + _ANSWER_SPARE_CHARACTERS + 40 * len(sources):
-        raise Refused("too large")
-    found = _decoded(answer)
+        raise Unusable("too large")
+    found = decode(answer, _decoder, len(answer))
     text, points = found.summary.strip(), tuple(" ".join(point.split()) for point in found.key_points)
     known = Known(sources)
     ids = [handle(source.memory_id, mark) for source in sources]
     if sorted(found.original_ids) != sorted(ids):
-        raise Refused("wrong ids")
+        raise Unusable("wrong ids")
     if not re.search(r"[^\W_]", text) or not points or not all(points):
-        raise Refused("empty")
+        raise Unusable("empty")
     if len(points) > KEY_POINTS_MAX or any(len(point) > KEY_POINT_MAX_CHARACTERS for point in points):
-        raise Refused("too many points")
+        raise Unusable("too many points")
     if len(text) > max(most, len(extracted.text)):
-        raise Refused("too long")
+        raise Unusable("too long")
     _check_span(found.time_span, sources)
     for part in (text, *points):
         if mark in part or _MARK.search(part) or any(each in part for each in ids):
-            raise Refused("leak")
+            raise Unusable("leak")
         check(part, known)
     _check_loss(text, extracted.text, known)
     return Summary(text, points, "llm", model)
+
+
+def prompt(
+    sources: Sequence[Source], form: Form, level: Level, extracted: Summary, model: str, fault: str | None = None
+) -> Prompt[Summary]:
+    """Return the prompt for a summary that passes the checks.
+
+    Args:
+        sources: One or more.
+        extracted: Extractive summary of the sources; the model's summary must be about as rich.
+        model: Name of the model.
+        fault: Why the previous answer was refused, one of `FAULTS`.
+    """
+    return Prompt(
+        lambda mark: prompting.messages(sources, form, level, mark, FAULTS[fault] if fault else None),
+        prompting.ANSWER_SCHEMA,
+        prompting.answer_tokens_max(sources, level),
+        lambda answer, mark: read(answer, sources, level, mark, extracted, model),
+        truncated="cut off",
+    )
 
 
 def check(text: str, known: Known) -> None:
     """Check a text against the sources.
 
     Raises:
-        Refused: The text states something that no source states.
+        Unusable: The text states something that no source states.
     """
     stated = facts(_DISTANCE.sub(lambda found: "" if numbers(found[1]) <= known.distances else found[0], text))
     if not stated.links <= known.facts.links:
-        raise Refused("a link")
+        raise Unusable("a link")
     if any(number not in known.numbers and not _in_parts(number, known) for number in stated.numbers):
-        raise Refused("a number")
+        raise Unusable("a number")
     if not stated.dates <= known.dates | known.numbers:
-        raise Refused("a date")
+        raise Unusable("a date")
     if not all(_is_known(name, known) for name in stated.names):
-        raise Refused("a name")
+        raise Unusable("a name")
     if not all(_may_start(word, known) for word in stated.starts):
-        raise Refused("a name")
+        raise Unusable("a name")
     _check_words(text, known, SUPPORTED_WORDS, _MANY_WORDS)
     for sentence in sentences(text):
         _check_words(sentence, known, _SENTENCE_WORDS, _FEW_WORDS)
         _check_denial(sentence, known)
         _check_persons(sentence, known)
-
-
-def _decoded(answer: str) -> _Answer:
-    try:
-        return _decoder.decode(answer)
-    except msgspec.ValidationError:
-        raise Refused("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Refused("not JSON") from None
 
 
 def _check_span(span: str, sources: Sequence[Source]) -> None:
@@ -229,7 +237,7 @@ def _check_span(span: str, sources: Sequence[Source]) -> None:
     except ValueError:
         first = last = None
     if first is None or last is None or not min(days) <= first <= last <= max(days):
-        raise Refused("time span")
+        raise Unusable("time span")
 
 
 def _check_words(text: str, known: Known, least: float, words_min: int) -> None:
@@ -237,7 +245,7 @@ def _check_words(text: str, known: Known, least: float, words_min: int) -> None:
     words = {word for word in set(stems(text)) - _OF_TIME if not word.isdecimal()}
     supported = sum(word in known.stems or word[:5] in known.heads for word in words)
     if len(words) >= words_min and supported < least * len(words):
-        raise Refused("other words")
+        raise Unusable("other words")
 
 
 def _check_denial(sentence: str, known: Known) -> None:
@@ -245,7 +253,7 @@ def _check_denial(sentence: str, known: Known) -> None:
     for words, denied in _clauses(sentence):
         alike = [other for said, other in known.said if _is_alike(words, said, single=other)]
         if alike and denied not in alike:
-            raise Refused("denial")
+            raise Unusable("denial")
 
 
 def _is_alike(words: frozenset[str], said: frozenset[str], *, single: bool) -> bool:
@@ -272,14 +280,14 @@ def _check_persons(sentence: str, known: Known) -> None:
         for number in stated.numbers if persons else ():
             holders = [words for held, words in known.told if number in held]
             if holders and not any(persons & words for words in holders):
-                raise Refused("wrong person")
+                raise Unusable("wrong person")
 
 
 def _check_loss(text: str, extracted: str, known: Known) -> None:
     """Refuse a summary that lost too many of the facts that the extractive summary retained."""
     wanted, found = _held(extracted, known), _held(text, known)
     if wanted >= _FEW_WORDS and found < KEPT_OF_EXTRACT * wanted:
-        raise Refused("lossy")
+        raise Unusable("lossy")
 
 
 def _held(text: str, known: Known) -> int:

@@ -1,7 +1,6 @@
 """Build the prompt that asks a language model which earlier memories a new one contradicts, and parse its answer.
 
-As in `scoring`, texts are sent as JSON inside a block whose delimiters are random for each request, and handles derive
-from the same random value: a text can neither end the block nor refer to another memory. An answer can only mark
+Texts are sent as `app.domain.prompts` describes. An answer can only mark
 earlier memories of the same question as outdated.
 """
 
@@ -9,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
+from app.domain import prompts
 from app.domain.consolidation.supersession import Pair
-from app.domain.salience.scoring import Message, Unusable, block, clip, decoded, handle, tokens
+from app.domain.prompts import Message, Prompt, Unusable
 
 NEIGHBOURS_MAX: Final = 3
 """Maximum number of earlier memories per new memory."""
@@ -66,23 +67,22 @@ class Question:
 
 def batches(questions: Sequence[Question], tokens_max: int) -> Iterator[list[Question]]:
     """Yield the questions in order, in batches that fit one call; an oversized question gets its own batch."""
-    batch: list[Question] = []
-    spent = 0
-    for question in questions:
+
+    def cost(question: Question) -> int:
         shown = [question.memory, *question.earlier]
-        cost = sum(_QUESTION_TOKENS + tokens(clip(each.text, TEXT_MAX_BYTES)) for each in shown)
-        if batch and (len(batch) >= QUESTIONS_MAX or spent + cost > tokens_max):
-            yield batch
-            batch, spent = [], 0
-        batch.append(question)
-        spent += cost
-    if batch:
-        yield batch
+        return sum(_QUESTION_TOKENS + prompts.tokens(prompts.clip(each.text, TEXT_MAX_BYTES)) for each in shown)
+
+    return prompts.split_batches(questions, cost, tokens_max, QUESTIONS_MAX)
 
 
-def answer_tokens_max(questions: int) -> int:
-    """Return the token limit for an answer to this number of questions."""
-    return _ANSWER_SPARE_TOKENS + _ANSWER_TOKENS * questions
+def prompt(questions: Sequence[Question]) -> Prompt[list[Pair]]:
+    """Return the prompt for the pairs of a new memory and an outdated earlier one, of one batch of questions."""
+    return Prompt(
+        partial(messages, questions),
+        ANSWER_SCHEMA,
+        _ANSWER_SPARE_TOKENS + _ANSWER_TOKENS * len(questions),
+        lambda answer, mark: read(answer, questions, mark),
+    )
 
 
 def messages(questions: Sequence[Question], mark: str) -> list[Message]:
@@ -90,7 +90,7 @@ def messages(questions: Sequence[Question], mark: str) -> list[Message]:
 
     Args:
         questions: One batch, at least one question.
-        mark: The `scoring.delimiter` of this request; never reuse it.
+        mark: The `delimiter` of this request; never reuse it.
     """
     data = [
         {
@@ -101,37 +101,18 @@ def messages(questions: Sequence[Question], mark: str) -> list[Message]:
         for position, question in enumerate(questions, start=1)
     ]
     count = len(questions)
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {
-            "role": "user",
-            "content": f"New memories: {count}. The block begins and ends with the line that holds {mark}.\n"
-            f"{block(data, mark)}\n"
-            f"Say of these {count} new memories which of their earlier ones are outdated.",
-        },
-    ]
+    task = f"Say of these {count} new memories which of their earlier ones are outdated."
+    return prompts.chat(_SYSTEM, f"New memories: {count}", data, mark, task)
 
 
 def _shown(each: Text, mark: str) -> dict[str, str]:
-    return {"id": handle(each.memory_id, mark), "text": clip(each.text, TEXT_MAX_BYTES)}
+    return {"id": prompts.handle(each.memory_id, mark), "text": prompts.clip(each.text, TEXT_MAX_BYTES)}
 
 
-_NEW: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "position": {"type": "integer"},
-        "id": {"type": "string"},
-        "outdated": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["position", "id", "outdated"],
-    "additionalProperties": False,
-}
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"memories": {"type": "array", "items": _NEW}},
-    "required": ["memories"],
-    "additionalProperties": False,
-}
+_NEW: Final = prompts.closed(
+    {"position": {"type": "integer"}, "id": {"type": "string"}, "outdated": prompts.listed({"type": "string"})}
+)
+ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(_NEW)})
 """JSON schema of an answer, identical for every batch."""
 
 
@@ -158,7 +139,7 @@ def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
     Raises:
         Unusable: The answer doesn't match the questions, or names an earlier memory of another question.
     """
-    items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
+    items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
     if len(items) != len(questions):
         raise Unusable("wrong count")
     return [
@@ -171,8 +152,8 @@ def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
 def _pairs(item: _Item, position: int, question: Question, mark: str) -> Iterator[Pair]:
     if item.position != position:
         raise Unusable("wrong position")
-    earlier = {handle(each.memory_id, mark): each.memory_id for each in question.earlier}
-    if item.id != handle(question.memory.memory_id, mark) or not set(item.outdated) <= earlier.keys():
+    earlier = {prompts.handle(each.memory_id, mark): each.memory_id for each in question.earlier}
+    if item.id != prompts.handle(question.memory.memory_id, mark) or not set(item.outdated) <= earlier.keys():
         raise Unusable("wrong id")
     for named in dict.fromkeys(item.outdated):
         yield Pair(question.memory.memory_id, earlier[named])

@@ -22,7 +22,7 @@ from app.domain.consolidation.records import Form, Source, Summary
 from app.domain.consolidation.rendering import Line, rendered
 from app.domain.consolidation.sentences import sentences
 from app.domain.salience import Evidence, judge
-from app.domain.salience.reading import strip_instructions
+from app.domain.salience.features import strip_instructions
 from app.domain.text.wording import asks, spoken
 from app.domain.text.wording import words as words_of
 

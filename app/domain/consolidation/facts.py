@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from app.domain.salience.grammar import NEGATIONS
+from app.domain.salience.features import NEGATIONS
 from app.domain.text.inflection import other_forms
 from app.domain.text.wording import STOP_WORDS
 

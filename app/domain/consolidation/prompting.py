@@ -1,19 +1,19 @@
 """Build the prompt that asks a language model for a summary; `checking` validates the answer.
 
-As in `scoring`, texts are untrusted: they are sent as JSON strings inside a block with random delimiters, each with an
-id derived from the same random value.
+Texts are sent as `app.domain.prompts` describes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from app.domain.consolidation.extracting import KEY_POINTS_MAX, allowed
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.records import Form, Source
 from app.domain.consolidation.rendering import day
-from app.domain.salience.scoring import TEXT_MAX_BYTES, Message, block, clip, handle, tokens
+from app.domain.prompts import Message, chat, clip, closed, handle, listed, tokens
+from app.domain.salience.scoring import TEXT_MAX_BYTES
 
 PROMPT_VERSION: Final = "summary-1"
 """Version of the prompt, the schema and the checks together."""
@@ -53,17 +53,14 @@ _FORMS: Final[dict[Form, str]] = {
     "duplicates": "They say the same: say it once, in full, with whatever only some of them have.",
 }
 
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
+ANSWER_SCHEMA: Final = closed(
+    {
         "summary": {"type": "string"},
-        "key_points": {"type": "array", "items": {"type": "string"}},
-        "original_ids": {"type": "array", "items": {"type": "string"}},
+        "key_points": listed({"type": "string"}),
+        "original_ids": listed({"type": "string"}),
         "time_span": {"type": "string"},
-    },
-    "required": ["summary", "key_points", "original_ids", "time_span"],
-    "additionalProperties": False,
-}
+    }
+)
 """JSON schema of an answer, with the fields of seed 004 §3.3."""
 
 
@@ -83,21 +80,15 @@ def messages(sources: Sequence[Source], form: Form, level: Level, mark: str, fau
 
     Args:
         sources: In the order of the prompt.
-        mark: The `scoring.delimiter` of this request; never reuse it.
+        mark: The `delimiter` of this request; never reuse it.
         fault: Why the previous answer was refused, as worded in `checking.FAULTS`.
     """
     most = allowed(sources, level)
     least = min(int(KEPT_SHARES[level][0] * sum(len(source.text) for source in sources)), most)
     again = f" An earlier answer was refused: {fault}. Mind that." if fault else ""
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {
-            "role": "user",
-            "content": f"Memories: {len(sources)}. The block begins and ends with the line that holds {mark}.\n"
-            f"{block([_shown(source, mark) for source in sources], mark)}\n"
-            f"{_FORMS[form]} The summary has between {least} and {most} characters.{again}",
-        },
-    ]
+    data = [_shown(source, mark) for source in sources]
+    task = f"{_FORMS[form]} The summary has between {least} and {most} characters.{again}"
+    return chat(_SYSTEM, f"Memories: {len(sources)}", data, mark, task)
 
 
 def _shown(source: Source, mark: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import Final
 from app.domain.consolidation.facts import MONTHS
 from app.domain.consolidation.records import Form
 from app.domain.consolidation.sentences import joined
-from app.domain.salience.reading import is_foreign, tokens_of
+from app.domain.salience.features import is_foreign, tokens_of
 
 _LATER: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 

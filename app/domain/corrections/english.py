@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib import resources
 from typing import Final
 
+from app.domain.data_files import read_table
 from app.domain.text.markers import marker
 from app.domain.text.wording import STOP_WORDS
 
-_LISTS: Final = tomllib.loads(resources.files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
+_LISTS: Final = read_table(__package__, "english.toml")
 
 
 def _words(name: str) -> frozenset[str]:

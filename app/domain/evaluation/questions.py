@@ -1,18 +1,20 @@
 """Make questions from memories to test whether search finds them: by a rule, or by a model whose output is validated.
 
-A memory's text may contain instructions to the model; it is sent as in `scoring`. An answer can only trigger searches:
-questions are neither stored nor shown, so a bad one causes at most a wrong test result, and most bad ones are refused.
+A memory's text may contain instructions to the model; it is sent as `app.domain.prompts` describes. An answer can only
+trigger searches: questions are neither stored nor shown, so a bad one causes at most a wrong test result, and most bad
+ones are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from app.domain.consolidation.coherence import marks, stems
-from app.domain.salience.scoring import Message, Unusable, block, clip, decoded
+from app.domain.prompts import Message, Prompt, chat, clip, closed, decode, in_order, listed
 from app.domain.text.inflection import other_forms
 from app.domain.text.wording import content_words
 
@@ -44,22 +46,9 @@ doesn't have, and don't use what other memories say.
 
 Answer with one object for each memory, with its id and the question."""
 
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "questions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"id": {"type": "integer"}, "question": {"type": "string"}},
-                "required": ["id", "question"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+ANSWER_SCHEMA: Final = closed(
+    {"questions": listed(closed({"id": {"type": "integer"}, "question": {"type": "string"}}))}
+)
 """JSON schema of a model's answer."""
 
 
@@ -99,22 +88,16 @@ def messages(texts: Sequence[str], mark: str) -> list[Message]:
 
     Args:
         texts: Numbered from 1 in the prompt.
-        mark: The `scoring.delimiter` of this request; never reuse it.
+        mark: The `delimiter` of this request; never reuse it.
     """
     data = [{"id": number, "memory": clip(text, TEXT_MAX_BYTES)} for number, text in enumerate(texts, start=1)]
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {
-            "role": "user",
-            "content": f"Memories: {len(texts)}. The block begins and ends with the line that holds {mark}.\n"
-            f"{block(data, mark)}\nWrite these {len(texts)} questions.",
-        },
-    ]
+    return chat(_SYSTEM, f"Memories: {len(texts)}", data, mark, f"Write these {len(texts)} questions.")
 
 
-def answer_tokens_max(texts: int) -> int:
-    """Return the token limit for an answer about this number of texts."""
-    return _SPARE_TOKENS + _QUESTION_TOKENS * texts
+def prompt(texts: Sequence[str]) -> Prompt[list[str]]:
+    """Return the prompt for one question about each text, unvalidated, in the order of the texts."""
+    tokens_max = _SPARE_TOKENS + _QUESTION_TOKENS * len(texts)
+    return Prompt(partial(messages, texts), ANSWER_SCHEMA, tokens_max, lambda answer, _: read(answer, len(texts)))
 
 
 def read(answer: str, count: int) -> list[str]:
@@ -127,13 +110,8 @@ def read(answer: str, count: int) -> list[str]:
     Raises:
         Unusable: The answer doesn't match these texts.
     """
-    items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).questions
-    if len(items) != count:
-        raise Unusable("wrong count")
-    by_id = {item.id: item.question for item in items}
-    if by_id.keys() != set(range(1, count + 1)):
-        raise Unusable("wrong id")
-    return [by_id[number] for number in range(1, count + 1)]
+    items = decode(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).questions
+    return [item.question for item in in_order(items, count)]
 
 
 def fits(question: str, text: str, others: Sequence[str]) -> bool:

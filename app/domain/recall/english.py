@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
+
+from app.domain.data_files import read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class English:
 @lru_cache(maxsize=1)
 def english() -> English:
     """Load and compile the lists and patterns; cached."""
-    read = tomllib.loads(files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
+    read = read_table(__package__, "english.toml")
     said: Mapping[str, str] = read["messages"]
     days: Mapping[str, str] = read["days"]
     bridges: list[Mapping[str, Any]] = read["bridges"]

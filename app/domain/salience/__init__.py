@@ -5,6 +5,6 @@ own importance, and instructions to the scorer, never raise the score.
 """
 
 from app.domain.salience.criteria import Criteria, Evidence, Judgement, salience
-from app.domain.salience.judging import judge
+from app.domain.salience.rules import judge
 
 __all__ = ["Criteria", "Evidence", "Judgement", "judge", "salience"]

@@ -1,8 +1,6 @@
 """Rate salience with a language model: build the prompt, define the answer's schema, validate the answer.
 
-A memory's text is untrusted and may try to instruct the model. It is sent as a one-line JSON string inside a block
-whose markers are random per request, so it can neither close the block nor start another memory. An answer is matched
-by position *and* by an id derived from that randomness, so no text can answer for another memory. An answer can only
+Texts are sent as `app.domain.prompts` describes, and an answer is matched by position *and* by id. It can only
 contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain words; it cannot
 set a tag, a retention period or an action.
 """
@@ -10,19 +8,19 @@ set a tag, a retention period or an action.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, TypeVar, cast
+from functools import partial
+from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
 
+from app.domain import prompts
 from app.domain.ingest.memory import Kind
+from app.domain.prompts import Message, Prompt, Unusable
 from app.domain.salience.cues import CUE_MAX_WORDS, CUES_MAX, read_cues
-
-T = TypeVar("T")
 
 PROMPT_VERSION: Final = "salience-1"
 """Version of the prompt, the schema and the answer's validation; scores of different versions aren't comparable."""
@@ -47,17 +45,13 @@ TEXT_MAX_BYTES: Final = 12_000
 """Truncation limit for a text in the prompt, about 3,000 tokens."""
 SETTLE_SECONDS: Final = 60.0
 """Time limit for retrying a batch in smaller and smaller parts; a call in progress is not interrupted."""
-DELIMITER_BYTES: Final = 16
 
-_BYTES_A_TOKEN = 4
 _MEMORY_TOKENS = 24  # position, id and JSON syntax of a memory's line
 _ANSWER_TOKENS = 200  # per memory, 40 of them for cues
 _ANSWER_SPARE_TOKENS = 2_000  # for models that reason before they answer
 _ANSWER_CHARACTERS = 2_048  # per memory: about three times a full answer, twice with cues
 
 _TOPIC = re.compile(r"[^\W_][\w '&+-]*")
-_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029", "\x7f": "\\u007f"})
-_DELIMITER = re.compile(r"EBB-[0-9a-f]{16,60}")
 
 _CUES = f"""\
 - cues: at most {CUES_MAX} words or short situations that should bring the memory to mind, although its text doesn't \
@@ -90,13 +84,6 @@ Say also:
 {cues}
 Answer with one object for each memory, in the order of the block, with its position and id repeated exactly. \
 Judge each memory by its own text alone."""
-
-
-class Message(TypedDict):
-    """A chat message."""
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +135,6 @@ class Score:
         return {name: getattr(self, name) for name in CRITERIA}
 
 
-class Unusable(Exception):
-    """An answer that cannot be attributed to the memories in the request.
-
-    The message is one of `REASONS` and never contains text of the answer.
-    """
-
-    REASONS = ("too long", "not JSON", "out of shape", "wrong count", "wrong position", "wrong id")
-
-
 def version(model: str, *, cues: bool) -> str:
     """Return the model and prompt version, which identify a score and its cache entry."""
     return f"{model}/{CUES_PROMPT_VERSION if cues else PROMPT_VERSION}"
@@ -164,12 +142,7 @@ def version(model: str, *, cues: bool) -> str:
 
 def digest(memory: Unscored) -> bytes:
     """Hash what a model sees of a memory, 32 bytes; equal digests need only one rating."""
-    return hashlib.blake2b(clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
-
-
-def tokens(text: str) -> int:
-    """Estimate the number of tokens: the UTF-8 bytes divided by 4, rounded up."""
-    return -(-len(text.encode()) // _BYTES_A_TOKEN)
+    return hashlib.blake2b(prompts.clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
 
 
 def answer_tokens_max(memories: int) -> int:
@@ -187,30 +160,25 @@ def batches(
         tokens_max: Token budget for the texts of one call, 1 or more.
         memories_max: Maximum number of memories per call, 1 or more.
     """
-    batch: list[Unscored] = []
-    spent = 0
-    for memory in memories:
-        cost = _MEMORY_TOKENS + tokens(clip(memory.text, TEXT_MAX_BYTES))
-        if batch and (len(batch) >= memories_max or spent + cost > tokens_max):
-            yield batch
-            batch, spent = [], 0
-        batch.append(memory)
-        spent += cost
-    if batch:
-        yield batch
+
+    def cost(memory: Unscored) -> int:
+        return _MEMORY_TOKENS + prompts.tokens(prompts.clip(memory.text, TEXT_MAX_BYTES))
+
+    return prompts.split_batches(memories, cost, tokens_max, memories_max)
 
 
-def clip(text: str, bytes_max: int) -> str:
-    """Truncate a text to a number of UTF-8 bytes, ending with `…` if anything was cut."""
-    encoded = text.encode()
-    if len(encoded) <= bytes_max:
-        return text
-    return encoded[: max(bytes_max - len("…".encode()), 0)].decode(errors="ignore") + "…"
+def prompt(memories: Sequence[Unscored], *, cues: bool = False) -> Prompt[list[Score]]:
+    """Return the prompt for the scores of one batch, in its order.
 
-
-def delimiter(random: bytes) -> str:
-    """Return a request's block marker from `DELIMITER_BYTES` random bytes (8 to 30 are accepted)."""
-    return f"EBB-{random.hex()}"
+    Args:
+        cues: Request cues too.
+    """
+    return Prompt(
+        partial(messages, memories, cues=cues),
+        CUES_SCHEMA if cues else ANSWER_SCHEMA,
+        answer_tokens_max(len(memories)),
+        lambda answer, mark: read(answer, memories, mark, cues=cues),
+    )
 
 
 def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Message]:
@@ -220,55 +188,22 @@ def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> 
         memories: One batch, at least one memory.
         mark: The `delimiter` of this request; never reuse one.
         cues: Request cues too.
-
-    Raises:
-        ValueError: The mark was not made by `delimiter`.
     """
     data = [
-        {"position": position, "id": handle(memory.memory_id, mark), "text": clip(memory.text, TEXT_MAX_BYTES)}
+        {
+            "position": position,
+            "id": prompts.handle(memory.memory_id, mark),
+            "text": prompts.clip(memory.text, TEXT_MAX_BYTES),
+        }
         for position, memory in enumerate(memories, start=1)
     ]
     count = len(memories)
-    return [
-        {"role": "system", "content": _system(_CUES if cues else "")},
-        {
-            "role": "user",
-            "content": f"Memories: {count}. The block begins and ends with the line that holds {mark}.\n"
-            f"{block(data, mark)}\n"
-            f"Rate these {count} memories, each by its own text.",
-        },
-    ]
-
-
-def handle(memory_id: UUID, mark: str) -> str:
-    """Return a memory's id within one request: 8 hex digits that cannot be predicted without the mark."""
-    return hashlib.blake2b(memory_id.bytes, key=mark.encode(), digest_size=4).hexdigest()
-
-
-def block(data: Sequence[Mapping[str, object]], mark: str) -> str:
-    """Enclose data between two marker lines, as one JSON object per line with any occurrence of the mark escaped.
-
-    Raises:
-        ValueError: The mark was not made by `delimiter`.
-    """
-    if not _DELIMITER.fullmatch(mark):
-        raise ValueError("the mark of a block is made by `delimiter`")
-    lines = "\n".join(_line(each, mark) for each in data)
-    return f"{mark} BEGIN\n{lines}\n{mark} END"
-
-
-def _line(data: Mapping[str, object], mark: str) -> str:
-    line = json.dumps(data, ensure_ascii=False)
-    # The mark starts with a capital letter, which no JSON escape contains, so escaping it cannot break another escape.
-    return line.translate(_LINE_ENDS).replace(mark, f"\\u{ord(mark[0]):04x}{mark[1:]}")
+    task = f"Rate these {count} memories, each by its own text."
+    return prompts.chat(_system(_CUES if cues else ""), f"Memories: {count}", data, mark, task)
 
 
 def _numbered(description: str) -> dict[str, Any]:
     return {"type": "number", "minimum": 0, "maximum": CRITERION_MAX, "description": description}
-
-
-def _listed(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
 
 
 _PROPERTIES: Final[dict[str, Any]] = {
@@ -276,22 +211,19 @@ _PROPERTIES: Final[dict[str, Any]] = {
     "id": {"type": "string"},
     **{name: _numbered(f"{name}, 0 to 10") for name in CRITERIA},
     "kind": {"type": "string", "enum": list(KINDS)},
-    "entities": _listed({"type": "string"}),
-    "topics": _listed({"type": "string"}),
-    "categories": _listed({"type": "string", "enum": list(CATEGORIES)}),
+    "entities": prompts.listed({"type": "string"}),
+    "topics": prompts.listed({"type": "string"}),
+    "categories": prompts.listed({"type": "string", "enum": list(CATEGORIES)}),
     "sensitivity": _numbered("sensitivity, 0 to 10"),
 }
 
 
-def _closed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with exactly these fields."""
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
-ANSWER_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES))})
+ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(prompts.closed(_PROPERTIES))})
 """JSON schema of an answer. It is equal for all batches so that providers can cache it; counts are validated in
 `read`."""
-CUES_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES | {"cues": _listed({"type": "string"})}))})
+CUES_SCHEMA: Final = prompts.closed(
+    {"memories": prompts.listed(prompts.closed(_PROPERTIES | {"cues": prompts.listed({"type": "string"})}))}
+)
 """JSON schema of an answer with cues."""
 
 
@@ -317,22 +249,6 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-def decoded(answer: str, decoder: msgspec.json.Decoder[T], most_characters: int) -> T:
-    """Decode an answer into the requested structure.
-
-    Raises:
-        Unusable: The answer is too long, not JSON, or doesn't match the structure.
-    """
-    if len(answer) > most_characters:
-        raise Unusable("too long")
-    try:
-        return decoder.decode(answer)
-    except msgspec.ValidationError:
-        raise Unusable("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unusable("not JSON") from None
-
-
 def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Score]:
     """Return the scores in an answer, one per memory, in the order of the batch.
 
@@ -344,10 +260,10 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
         cues: True if cues were requested; otherwise they are ignored.
 
     Raises:
-        Unusable: The answer doesn't cover exactly these memories with exactly the requested fields; the message is one
-            of the `REASONS`. Non-finite numbers aren't JSON.
+        Unusable: The answer doesn't cover exactly these memories with exactly the requested fields.
+            Non-finite numbers aren't JSON.
     """
-    items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
+    items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
         raise Unusable("wrong count")
     return [
@@ -359,15 +275,12 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
 def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
     if item.position != position:
         raise Unusable("wrong position")
-    if item.id != handle(memory.memory_id, mark):
+    if item.id != prompts.handle(memory.memory_id, mark):
         raise Unusable("wrong id")
-    text = clip(memory.text, TEXT_MAX_BYTES)
+    text = prompts.clip(memory.text, TEXT_MAX_BYTES)
     cues = read_cues(item.cues, text)
     return Score(
-        emotional=_clamped(item.emotional),
-        novelty=_clamped(item.novelty),
-        actionable=_clamped(item.actionable),
-        personal=_clamped(item.personal),
+        **{name: _clamped(getattr(item, name)) for name in CRITERIA},
         sensitivity=_clamped(item.sensitivity) / CRITERION_MAX,
         kind=cast("Kind", item.kind) if item.kind in KINDS else None,
         entities=_entities(item.entities, text),

@@ -1,20 +1,21 @@
 """Reorder the best results by a reranker's scores: prompt and answer of a language model, and the effect on scores.
 
-A memory's text may try to instruct the model. It is sent as in `scoring`, as a one-line JSON string in a block with
-random markers. The possible gain is also bounded: a reranker sees only the best results, and its scores multiply the
-results' own scores. The reranker's favourite cannot overtake a result rated a fifth of the score range lower whose own
-score is two and a half times as high.
+A memory's text may try to instruct the model. It is sent as `app.domain.prompts` describes. The possible gain is also
+bounded: a reranker sees only the best results, and its scores multiply the results' own scores. The reranker's
+favourite cannot overtake a result rated a fifth of the score range lower whose own score is two and a half times as
+high.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import structs
 
-from app.domain.salience.scoring import Message, Unusable, block, clip, decoded
+from app.domain.prompts import Message, Prompt, chat, clip, closed, decode, in_order, listed
 from app.domain.search.request import SearchResult
 from app.domain.text.embedding import MemoryText, passage
 
@@ -45,25 +46,9 @@ Score each passage from 0 to 1 with two decimals: 1 where it answers the query o
 
 Answer with one object for each passage, with its id and its score."""
 
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "scores": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "score": {"type": "number", "minimum": 0, "maximum": 1},
-                },
-                "required": ["id", "score"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["scores"],
-    "additionalProperties": False,
-}
+ANSWER_SCHEMA: Final = closed(
+    {"scores": listed(closed({"id": {"type": "integer"}, "score": {"type": "number", "minimum": 0, "maximum": 1}}))}
+)
 """JSON schema of a model's answer."""
 
 
@@ -90,22 +75,18 @@ def messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
     Args:
         query: Truncated to `QUERY_MAX_BYTES`.
         texts: The passages; their ids are their positions, counting from 1.
-        mark: The `scoring.delimiter` of this request; never reuse one.
+        mark: The `delimiter` of this request; never reuse one.
     """
-    data: list[dict[str, object]] = [{"id": number, "text": text} for number, text in enumerate(texts, start=1)]
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {
-            "role": "user",
-            "content": f"Passages: {len(texts)}. The block begins and ends with the line that holds {mark}.\n"
-            f"{block([{'query': clip(query, QUERY_MAX_BYTES)}, *data], mark)}\nScore these {len(texts)} passages.",
-        },
-    ]
+    data: list[dict[str, object]] = [{"query": clip(query, QUERY_MAX_BYTES)}]
+    data += ({"id": number, "text": text} for number, text in enumerate(texts, start=1))
+    return chat(_SYSTEM, f"Passages: {len(texts)}", data, mark, f"Score these {len(texts)} passages.")
 
 
-def answer_tokens_max(texts: int) -> int:
-    """Return the token limit for an answer about this many texts."""
-    return _SPARE_TOKENS + _ITEM_TOKENS * texts
+def prompt(query: str, texts: Sequence[str]) -> Prompt[list[float]]:
+    """Return the prompt for how well each text serves the query, 0 to 1, in the order of the texts."""
+    tokens_max = _SPARE_TOKENS + _ITEM_TOKENS * len(texts)
+    build = partial(messages, query, texts)
+    return Prompt(build, ANSWER_SCHEMA, tokens_max, lambda answer, _: read(answer, len(texts)))
 
 
 def read(answer: str, count: int) -> list[float]:
@@ -117,13 +98,8 @@ def read(answer: str, count: int) -> list[float]:
     Raises:
         Unusable: The answer doesn't cover exactly these texts.
     """
-    items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).scores
-    if len(items) != count:
-        raise Unusable("wrong count")
-    by_id = {item.id: item.score for item in items}
-    if by_id.keys() != set(range(1, count + 1)):
-        raise Unusable("wrong id")
-    return [by_id[n] for n in range(1, count + 1)]
+    items = decode(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).scores
+    return [item.score for item in in_order(items, count)]
 
 
 def apply_scores(results: Sequence[SearchResult], scores: Sequence[float], model: str) -> list[SearchResult]:

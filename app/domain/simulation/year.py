@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from app.domain.simulation.chatter import CHATTER, FILLINGS
-from app.domain.simulation.topics import PEOPLE, TOPICS, Topic
+from app.domain.simulation.topics import CHATTER, FILLINGS, PEOPLE, TOPICS, Topic
 
 Chance = np.random.Generator
 

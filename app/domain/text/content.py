@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from app.domain.salience.reading import strip_instructions
+from app.domain.salience.features import strip_instructions
 
 ImportanceClass = Literal["correction", "instruction", "novel", "normal", "routine"]
 Topic = Literal["security", "decision", "preference"]

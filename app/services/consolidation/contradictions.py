@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 import structlog
 
 from app import failpoints
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.consolidation import contradiction
 from app.domain.consolidation.contradiction import Question
@@ -34,9 +34,6 @@ from app.store.consolidation import contradictions as rows
 from app.store.core import database
 from app.store.embedding import spaces
 from app.store.tiers import standings
-
-if TYPE_CHECKING:
-    from app.clients.llm.contradictor import Contradictor
 
 SLICE_ROWS: Final = contradiction.QUESTIONS_MAX
 """Usually one model call per slice, so that its findings are saved if the next call fails."""
@@ -121,10 +118,10 @@ def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
     pairs: list[Pair] = []
     unanswered = 0
     for batch in contradiction.batches(questions, settings().score_batch_tokens):
-        model = _contradictor()
+        model = model_clients.contradiction_detector
         try:
             with budget.book(tenant_id, "contradict", model.model, len(batch)) as spent:
-                pairs += model.outdated(batch, spent)
+                pairs += model.ask(contradiction.prompt(batch), spent)
         except ProviderFailed as failure:
             if not failure.treatment.halve:
                 raise
@@ -133,14 +130,6 @@ def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
                 "contradictions_unanswered", tenant=str(tenant_id), memories=len(batch), reason=failure.reason.value
             )
     return pairs, unanswered
-
-
-@lru_cache(maxsize=1)
-def _contradictor() -> Contradictor:
-    """Return the process's client, which holds its connections and the provider's health state."""
-    from app.clients.llm.contradictor import Contradictor  # noqa: PLC0415 - saves workers without a model half a second
-
-    return Contradictor.from_settings(settings())
 
 
 def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until: datetime) -> int:

@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
 
 from app import metrics
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
-from app.domain.consolidation.checking import FAULTS
+from app.domain.consolidation.checking import FAULTS, prompt
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.prompting import input_tokens
@@ -29,9 +28,6 @@ from app.domain.consolidation.records import Form, Source, Summary
 from app.services.passing import OverBudget
 from app.services.tenants import budget
 from app.settings import settings
-
-if TYPE_CHECKING:
-    from app.clients.llm.summariser import Summariser
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +68,7 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
             after the provider failed or the budget was spent either. The remaining groups get extractive summaries.
     """
     extracts = [extract(each.sources, each.form, each.level) for each in wanted]
-    if not wanted or not settings().has_provider or _summariser().is_resting:
+    if not wanted or not settings().has_provider or model_clients.summariser.is_resting:
         return extracts
     work = _Work(tenant_id, time.monotonic() + seconds)
     pool = ThreadPoolExecutor(settings().llm_concurrency, thread_name_prefix="summarise")
@@ -83,14 +79,6 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
         pool.shutdown(wait=False, cancel_futures=True)
     work.say(summaries)
     return summaries
-
-
-@lru_cache(maxsize=1)
-def _summariser() -> Summariser:
-    """Return the process's client, which holds its connections and the provider's health state."""
-    from app.clients.llm.summariser import Summariser  # noqa: PLC0415 - saves other processes half a second and 40 MB
-
-    return Summariser.from_settings(settings())
 
 
 class _Work:
@@ -137,10 +125,11 @@ class _Work:
         return self._once(wanted, extracted, fault)
 
     def _once(self, wanted: Wanted, extracted: Summary, fault: str | None = None) -> Summary:
-        summariser = _summariser()
+        model = model_clients.summariser
         memories = 0 if fault else len(wanted.sources)
-        with budget.book(self._tenant_id, "summarise", summariser.model, memories) as spent:
-            return summariser.summary(wanted.sources, wanted.form, wanted.level, extracted, spent, fault)
+        with budget.book(self._tenant_id, "summarise", model.model, memories) as spent:
+            asked = prompt(wanted.sources, wanted.form, wanted.level, extracted, model.model, fault)
+            return model.ask(asked, spent)
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._until

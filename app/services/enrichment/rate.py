@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
 import structlog
 
 from app import failpoints, metrics, queues
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
 from app.domain.policy.policy import Policy
 from app.domain.salience.scoring import SETTLE_SECONDS, Score, Unscored, digest
@@ -39,7 +39,7 @@ from app.store.ingest import dead_letters
 from app.store.tenants import policies as rows
 
 if TYPE_CHECKING:
-    from app.clients.llm.llm import Gathered, Scorer
+    from app.clients.llm.salience_scorer import Gathered, Scorer
 
 RETRY_SECONDS: Final = 5.0
 """Minimum delay of a tenant's ratings after a provider failure."""
@@ -81,7 +81,7 @@ def rate() -> int:
     if not settings().has_provider:
         return 0
     queues.nudged(queues.RATE_MEMORIES)
-    scorer = _scorer()
+    scorer = model_clients.salience_scorer
     began = time.monotonic()
     rated = 0
     while not scorer.is_resting and (turn := _claim()) is not None:
@@ -94,15 +94,6 @@ def rate() -> int:
             queues.nudge(queues.RATE_MEMORIES)
             break
     return rated
-
-
-@lru_cache(maxsize=1)
-def _scorer() -> Scorer:
-    """Return the process's scorer, whose connections and circuit breaker outlast a slice."""
-    from app.clients.llm.llm import Scorer  # noqa: PLC0415 - saves half a second and 40 MB without a provider
-    from app.clients.llm.provider import Provider  # noqa: PLC0415
-
-    return Scorer.from_settings(Provider.from_settings(settings()), settings())
 
 
 def _claim() -> Turn | None:

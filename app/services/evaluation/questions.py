@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import structlog
 
 from app.clients.embedding.static_embedder import word_vectors
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.evaluation import other_words, questions
 from app.domain.policy.policy import Policy
@@ -20,8 +20,7 @@ from app.settings import settings
 from app.store.core import database
 from app.store.enrichment import words
 
-if TYPE_CHECKING:
-    from app.clients.llm.llm_questions import Questioner
+Rule = Callable[[Sequence[str], Mapping[str, int]], list[str]]
 
 log = structlog.get_logger(__name__)
 
@@ -35,17 +34,7 @@ class Question(NamedTuple):
 
 def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
     """Return a question about each text with enough words for one, by memory; all texts share one model call."""
-    texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
-    if not texts:
-        return {}
-    by_model = _by_model(tenant_id, texts) if policy.self_tests.by_model and settings().has_provider else {}
-    documents = _documents(tenant_id, [text for key, text in texts.items() if key not in by_model], policy.language)
-    return {
-        memory_id: Question(by_model[memory_id], by_model=True)
-        if memory_id in by_model
-        else Question(questions.by_rule(text, documents), by_model=False)
-        for memory_id, text in texts.items()
-    }
+    return _write(tenant_id, texts, policy, _by_rule)
 
 
 def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
@@ -54,28 +43,40 @@ def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -
     A model's question is used if a provider is configured and the question fits; otherwise a rule generates one. The
     rule gives the same text the same question.
     """
+    return _write(tenant_id, texts, policy, _in_other_words_by_rule)
+
+
+def _write(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy, rule: Rule) -> dict[UUID, Question]:
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:
         return {}
     by_model = _by_model(tenant_id, texts) if policy.self_tests.by_model and settings().has_provider else {}
-    others = {key: text for key, text in texts.items() if key not in by_model}
-    documents = _documents(tenant_id, list(others.values()), policy.language)
-    spellings = list(dict.fromkeys(word for text in others.values() for word in other_words.exchangeable(text)))
-    near = word_vectors().nearest(spellings, other_words.NEAR_MIN, other_words.NEAR_WORDS)
+    others = [text for memory_id, text in texts.items() if memory_id not in by_model]
+    by_rule = iter(rule(others, _documents(tenant_id, others, policy.language)))
     return {
         memory_id: Question(by_model[memory_id], by_model=True)
         if memory_id in by_model
-        else Question(other_words.ask_in_other_words(text, documents, near), by_model=False)
-        for memory_id, text in texts.items()
+        else Question(next(by_rule), by_model=False)
+        for memory_id in texts
     }
+
+
+def _by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
+    return [questions.by_rule(text, documents) for text in texts]
+
+
+def _in_other_words_by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
+    spellings = list(dict.fromkeys(word for text in texts for word in other_words.exchangeable(text)))
+    near = word_vectors().nearest(spellings, other_words.NEAR_MIN, other_words.NEAR_WORDS)
+    return [other_words.ask_in_other_words(text, documents, near) for text in texts]
 
 
 def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
     """Return the model's suitable questions; empty if it doesn't answer in time or the daily budget is spent."""
-    model = _questioner()
+    model = model_clients.question_writer
     try:
         with budget.book(tenant_id, "self_test", model.model, len(texts)) as spent:
-            found = dict(zip(texts, model.questions(list(texts.values()), spent), strict=True))
+            found = dict(zip(texts, model.ask(questions.prompt(list(texts.values())), spent), strict=True))
     except OverBudget:
         reason = "over_budget"
     except ProviderFailed as failure:
@@ -88,14 +89,6 @@ def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
         }
     log.warning("questions_by_rule", reason=reason, model=model.model, tenant=str(tenant_id))
     return {}
-
-
-@lru_cache(maxsize=1)
-def _questioner() -> Questioner:
-    """Return the process's client, which holds its connections and the provider's health state."""
-    from app.clients.llm.llm_questions import Questioner  # noqa: PLC0415 - saves workers without a model 40 MB
-
-    return Questioner.from_settings(settings())
 
 
 def _documents(tenant_id: UUID, texts: list[str], language: str) -> dict[str, int]:

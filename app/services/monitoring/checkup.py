@@ -174,9 +174,9 @@ def embedder_loads() -> Finding:
 def reranker_loads() -> Finding:
     """Check that the configured reranker, if any, loads."""
     try:
-        from app.clients.llm.reranker import reranker  # noqa: PLC0415 - possibly heavy import, which may itself be broken
+        from app.clients.llm.model_clients import model_clients  # noqa: PLC0415 - possibly heavy import, which may itself be broken
 
-        model = reranker()
+        model = model_clients.reranker
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
         return Finding("reranker", "fail", str(error) or type(error).__name__)
     if model is None:

@@ -7,16 +7,15 @@ the results remain in the order of the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
 import structlog
 
 from app import metrics
-from app.clients.llm.reranker import Reranker, reranker
-from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
+from app.clients.llm.model_clients import model_clients
+from app.clients.llm.reranker import Reranker
+from app.clients.llm.resilience import ProviderFailed, Reason
 from app.domain.search.request import SearchResult
 from app.domain.search.reranking import SCORE_MAX, apply_scores, text_of
 from app.errors import Misconfigured
@@ -37,7 +36,7 @@ def check() -> None:
         Misconfigured: The reranker can't be loaded. The remedy is logged, too.
     """
     try:
-        reranker()
+        _ = model_clients.reranker
     except Misconfigured as error:
         log.critical("misconfigured", what=str(error))
         raise
@@ -52,7 +51,7 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
         best: Number of leading results to rerank, at least 0; the others stay behind them.
     """
     head = ranked[:best]
-    if len(head) < LEAST or not query.strip() or (model := reranker()) is None:
+    if len(head) < LEAST or not query.strip() or (model := model_clients.reranker) is None:
         return ranked, False
     try:
         scores = _scores(tenant_id, model, query, [text_of(result) for result in head])
@@ -80,7 +79,7 @@ def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) 
         with budget.book(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
             return [float(score) for score in model.scores(query, texts, spent)]
 
-    scores = _breaker().run(lambda: _in_time(ask))
+    scores = model_clients.rerank_breaker.run(lambda: _in_time(ask))
     if len(scores) != len(texts):
         raise ProviderFailed(Reason.GARBAGE, "wrong count")
     if not all(-SCORE_MAX <= score <= SCORE_MAX for score in scores):  # false for NaN too
@@ -97,7 +96,7 @@ def _in_time(ask: Callable[[], list[float]]) -> list[float]:
         OverBudget: Raised by `ask`.
         ProviderFailed: `ask` timed out or failed; its message is dropped because it may quote a memory.
     """
-    asked = _pool().submit(ask)
+    asked = model_clients.rerank_pool.submit(ask)
     try:
         return asked.result(settings().rerank_timeout_seconds)
     except (OverBudget, ProviderFailed):
@@ -108,13 +107,3 @@ def _in_time(ask: Callable[[], list[float]]) -> list[float]:
     except Exception as error:  # noqa: BLE001 - a third-party reranker may raise anything; only the type is logged
         failure = ProviderFailed(Reason.GARBAGE, type(error).__name__)
     raise failure
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(settings().llm_concurrency, thread_name_prefix="rerank")
-
-
-@lru_cache(maxsize=1)
-def _breaker() -> Breaker:
-    return Breaker(settings().llm_breaker_failures, settings().llm_breaker_seconds)

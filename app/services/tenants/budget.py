@@ -20,8 +20,8 @@ from uuid import UUID
 import structlog
 
 from app import metrics
-from app.clients.llm.answers import Usage
 from app.clients.llm.resilience import ProviderFailed
+from app.clients.llm.responses import Usage
 from app.domain.policy import budget
 from app.domain.policy.budget import Limits, Spent, Standing, State
 from app.errors import FieldError, Invalid, NotFound

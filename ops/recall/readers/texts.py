@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.ingest.memory import TEXT_MAX_BYTES
-from app.domain.salience.scoring import clip
+from app.domain.prompts import clip
 
 
 def storable(text: str) -> str:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.services.tenants import budget
 from tests.api.caller import Api, fields
 from tests.service import Tenant

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from fastapi.openapi.models import OpenAPI
 
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import Pair
 from app.domain.jobs import Step
 from app.domain.policy import keys

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from app import queues
 from app.clients.embedding.static_embedder import StaticEmbedder
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
 from app.services.jobs import jobs, runner, schedule

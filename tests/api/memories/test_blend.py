@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from app.clients.llm.model_clients import model_clients
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.search.request import SearchRequest, SearchResult
-from app.services.search import rerank
 from app.services.search.search import search
 from app.services.uses import reviews
 from tests.api.caller import Api, fields
@@ -67,7 +67,7 @@ def test_what_has_little_to_do_with_the_query_is_not_brought_in(service: Service
 
 def test_what_a_reranker_has_not_seen_keeps_its_place(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stub reranker raises the scores of texts it prefers a hundredfold."""
-    monkeypatch.setattr(rerank, "reranker", Judge)
+    monkeypatch.setitem(vars(model_clients), "reranker", Judge())
     tenant = service.tenant()
     [rare] = send(service, tenant, 1, IN_DANGER_DAYS, "a cat that is green, or so they say, was seen on the roof")
     send(service, tenant, 6, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.services.search import rerank
+from app.clients.llm.model_clients import model_clients
 from tests.api.caller import Api
 from tests.services.search.test_rerank import Judge
 
@@ -14,7 +14,7 @@ def test_an_answer_says_whether_it_was_looked_at_again(api: Api, monkeypatch: py
     asked = {"query": "the cat sleeps", "rerank": 50, "explain": True}
     plain = api.post("/v1/search", json=asked).json()
     assert (plain["reranked"], [found["id"] for found in plain["results"]]) == (False, [first, second])
-    monkeypatch.setattr(rerank, "reranker", Judge)
+    monkeypatch.setitem(vars(model_clients), "reranker", Judge())
     again = api.post("/v1/search", json=asked).json()
     assert (again["reranked"], [found["id"] for found in again["results"]]) == (True, [second, first])
     assert again["results"][0]["explain"]["reranker"] == {"model": "judge", "score": 1.0}

@@ -14,9 +14,9 @@ import pytest
 from app.clients.embedding import embedder as embedders
 from app.clients.embedding.embedder import Embedder
 from app.clients.embedding.openai_embedder import INPUT_MAX_BYTES, OpenAIEmbedder
-from app.clients.llm.answers import Usage
 from app.clients.llm.provider import Patience
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Usage
 from app.domain.text.embedding import CONTEXT_MAX_CHARACTERS, PASSAGE_VERSION, MemoryText, passage
 from app.settings import settings
 from tests.clients.asked import QUICK, Asked, asked

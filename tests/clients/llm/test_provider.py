@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import structlog
 
-from app.clients.llm.answers import Reply, Usage
-from app.clients.llm.outbound import Allowed
+from app.clients.llm.egress import Allowed
 from app.clients.llm.provider import NO_KEY, Patience, Provider, retry_after_seconds
 from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
-from app.domain.salience.scoring import ANSWER_SCHEMA, Message
+from app.clients.llm.responses import Reply, Usage
+from app.domain.prompts import Message
+from app.domain.salience.scoring import ANSWER_SCHEMA
 from app.errors import Misconfigured
 from app.settings import OPENAI_URL, Settings
 from tests.clients.asked import KEY, QUICK, Asked, asked, to
@@ -90,7 +91,7 @@ def test_each_failure_has_its_name(asked: Asked, mode: str, reason: Reason) -> N
 
 
 def test_an_address_that_is_refused_is_named(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.clients.llm.outbound._resolve", lambda _host, _port: ["169.254.169.254"])
+    monkeypatch.setattr("app.clients.llm.egress._resolve", lambda _host, _port: ["169.254.169.254"])
     url = asked.fake.url.replace("127.0.0.1", "models.example")
     client = Provider(url, KEY, Allowed(frozenset({"models.example"})))
     refused = failure(lambda: chat(client))

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.clients.llm.answers import Spent, Usage, unnoted
-from app.clients.llm.llm_reranker import LlmReranker
+from app.clients.llm.chat_model import ChatModel
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.provider import Patience
-from app.clients.llm.reranker import GROUP, reranker
+from app.clients.llm.reranker import GROUP, LlmReranker
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Spent, Usage, unnoted
 from app.errors import Misconfigured
 from app.settings import CROSS_ENCODER, settings
 from tests.clients.asked import Asked, asked
@@ -28,7 +29,7 @@ MARKED = b"\xab" * 16
 
 @pytest.fixture
 def judge(asked: Asked) -> LlmReranker:
-    return LlmReranker(asked.provider, "small", Patience(5), random_bytes=lambda _: MARKED)
+    return LlmReranker(ChatModel(asked.provider, "small", Patience(5), random_bytes=lambda _: MARKED))
 
 
 Chosen = Callable[..., None]
@@ -42,12 +43,12 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chosen]:
         for name, value in values.items():
             monkeypatch.setenv(f"EBBING_{name.upper()}", value)
         settings.cache_clear()
-        reranker.cache_clear()
+        model_clients.close()
 
     choose()
     yield choose
     settings.cache_clear()
-    reranker.cache_clear()
+    model_clients.close()
 
 
 # --- A chat model ---
@@ -112,9 +113,9 @@ def test_what_is_no_answer_is_not_believed(asked: Asked, judge: LlmReranker, mod
 def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:
     chosen(reranker="llm")
     with pytest.raises(Misconfigured, match="EBBING_RERANKER=llm needs a provider"):
-        reranker()
+        _ = model_clients.reranker
     chosen(openai_base_url="http://127.0.0.1:9/v1", salience_model="small")
-    found = reranker()
+    found = model_clients.reranker
     assert isinstance(found, LlmReranker)
     assert found.model == "small"
     found.close()
@@ -146,17 +147,17 @@ def fastembed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cross_encoder_scores_in_the_process(fastembed: None, chosen: Chosen) -> None:
     chosen(reranker="cross-encoder")
-    found = reranker()
+    found = model_clients.reranker
     assert found is not None
     assert (found.model, found.priced_as) == (f"cross-encoder:{CROSS_ENCODER}", None)
     assert found.scores("q", ["one", "three"]) == [-3, -5]
-    assert reranker() is found
+    assert model_clients.reranker is found
 
 
 def test_a_cross_encoder_that_does_not_load_is_named(fastembed: None, chosen: Chosen) -> None:
     chosen(reranker="cross-encoder", reranker_model="unknown")
     with pytest.raises(Misconfigured, match=r"'unknown'.*ValueError.*EBBING_RERANKER_MODEL"):
-        reranker()
+        _ = model_clients.reranker
 
 
 def test_a_package_that_is_not_there_is_named_with_the_way_to_it(
@@ -165,7 +166,7 @@ def test_a_package_that_is_not_there_is_named_with_the_way_to_it(
     monkeypatch.setitem(sys.modules, "fastembed", None)
     chosen(reranker="cross-encoder")
     with pytest.raises(Misconfigured, match=r"pip install 'ebbing\[fastembed\]'"):
-        reranker()
+        _ = model_clients.reranker
 
 
 # --- Third-party rerankers ---
@@ -195,7 +196,7 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["made", "ready"])
 def test_a_package_may_bring_one(packages: None, chosen: Chosen, name: str) -> None:
     chosen(reranker=name)
-    found = reranker()
+    found = model_clients.reranker
     assert found is not None
     assert found.scores("q", ["one", "three"]) == [3, 5]
 
@@ -211,8 +212,8 @@ def test_a_package_may_bring_one(packages: None, chosen: Chosen, name: str) -> N
 def test_one_that_can_not_be_is_named(packages: None, chosen: Chosen, name: str, said: str) -> None:
     chosen(reranker=name)
     with pytest.raises(Misconfigured, match=f"{name}.*{said}"):
-        reranker()
+        _ = model_clients.reranker
 
 
 def test_there_is_none_by_default(chosen: Chosen) -> None:
-    assert reranker() is None
+    assert model_clients.reranker is None

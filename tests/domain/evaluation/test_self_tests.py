@@ -21,7 +21,7 @@ from app.domain.evaluation.self_tests import (
     quantile,
     seed_after,
 )
-from app.domain.salience.scoring import Unusable
+from app.domain.prompts import Unusable
 from app.domain.text.wording import content_words
 
 CELLO = "Ann practises the cello every Sunday before breakfast in the attic"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.domain.policy.budget import Limits, Spent, Standing, State, cost, left, state, without_total
 from app.settings import Price
 

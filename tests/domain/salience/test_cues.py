@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain import prompts
 from app.domain.recall import worth
 from app.domain.recall.relevance import WeighedWord, cue_values, fades, rarity
 from app.domain.salience import scoring
@@ -20,7 +21,7 @@ from app.domain.text.wording import words
 from tests.provider.answers import ODD_CUES
 
 TEXT = "I am allergic to shellfish"
-MARK = scoring.delimiter(bytes(16))
+MARK = prompts.delimiter(bytes(16))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ JSON = st.recursive(
 def rated(**changed: Any) -> Score:
     """Return the score parsed from a one-memory answer with these fields."""
     memory = Unscored(UUID(int=1), TEXT)
-    fields = {"position": 1, "id": scoring.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
+    fields = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
     fields |= {"kind": "episodic", "entities": [], "topics": [], "categories": [], "sensitivity": 5, **changed}
     [score] = scoring.read(json.dumps({"memories": [fields]}), [memory], MARK, cues=True)
     return score
@@ -126,7 +127,7 @@ def test_cues_are_asked_for_by_a_prompt_of_its_own_and_read_only_where_they_were
     assert set(fields["required"]) - set(scoring.ANSWER_SCHEMA["properties"]["memories"]["items"]["required"]) == {
         "cues"
     }
-    item = {"position": 1, "id": scoring.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
+    item = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
     item |= {"kind": "episodic", "entities": [], "topics": [], "categories": [], "sensitivity": 5, "cues": ["prawns"]}
     [unasked] = scoring.read(json.dumps({"memories": [item]}), [memory], MARK)
     assert unasked.cues == ()

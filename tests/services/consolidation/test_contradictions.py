@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from app import failpoints
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import Supersession
 from app.domain.policy.policy import Policy
 from app.domain.privacy.hold import Meant

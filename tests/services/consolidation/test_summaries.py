@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app import metrics
+from app.clients.llm.model_clients import model_clients
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.records import Source, Summary
 from app.services.consolidation import summaries
@@ -110,15 +111,14 @@ def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summ
         assert not any(text in str(logs) for _, text in MOVE)
         if mode in {"server_error", "quota", "unauthorised", "reset"}:
             assert summed.fake.calls - calls < len(wanted), "a failing provider is not called"
-        summaries._summariser().close()
-        summaries._summariser.cache_clear()
+        model_clients.close()
 
 
 def test_a_provider_that_is_away_is_left_alone_by_the_breaker(summed: Summed) -> None:
     summed.service.configure(llm_breaker_failures=1)
     summed.fake.refuse()
     assert summed.summary() == OWN
-    assert summaries._summariser().is_resting
+    assert model_clients.summariser.is_resting
     assert summed.summary() == OWN
 
 

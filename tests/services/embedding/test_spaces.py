@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from app.clients.embedding.embedder import NoEmbedder, embedder_of
 from app.clients.embedding.static_embedder import StaticEmbedder
-from app.clients.llm.answers import Usage
 from app.clients.llm.resilience import ProviderFailed
+from app.clients.llm.responses import Usage
 from app.errors import Misconfigured
 from app.services.embedding import embed, reembed, spaces
 from app.services.embedding.spaces import Elsewhere, Searched

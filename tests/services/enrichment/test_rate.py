@@ -12,8 +12,9 @@ import pytest
 
 from app import metrics
 from app.api.http import responses
-from app.clients.llm.answers import Usage
-from app.clients.llm.llm import Gathered, Scorer
+from app.clients.llm.model_clients import model_clients
+from app.clients.llm.responses import Usage
+from app.clients.llm.salience_scorer import Gathered, Scorer
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.salience.scoring import CUES_PROMPT_VERSION, Unscored
 from app.services.enrichment import enrichment, rate
@@ -267,7 +268,7 @@ def test_two_slices_at_once_ask_about_nothing_twice(rated: Rated) -> None:
     tenants = [rated.tenant, rated.service.tenant()]
     ids = [rated.send(*texts, tenant=tenant) for tenant in tenants]
     start = threading.Barrier(4)
-    rate._scorer()
+    _ = model_clients.salience_scorer
 
     def at_once(_: int) -> int:
         start.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import failpoints, metrics
-from app.clients.llm.llm import Scorer
+from app.clients.llm.salience_scorer import Scorer
 from app.domain.salience.scoring import TEXT_MAX_BYTES
 from app.services.enrichment import rate
 from app.services.monitoring import stats

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,13 +12,15 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import QueuePool
 
-from app.clients.llm.answers import Spent, Usage, unnoted
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Spent, Usage, unnoted
 from app.domain.evaluation.self_tests import SelfTests
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
 from app.domain.policy.policy import Budget, Forgetting, Policy
 from app.domain.privacy.hold import Meant
+from app.domain.prompts import Prompt, delimiter
 from app.domain.strength.links import NewLink
 from app.services.consolidation import supersede
 from app.services.evaluation import questions, self_tests
@@ -30,6 +30,7 @@ from app.services.privacy import holds
 from app.services.uses import reviews
 from app.store.core import database
 from app.store.self_tests import Run
+from tests.provider import model as shown
 from tests.provider.server import provider
 from tests.service import Service, Tenant
 from tests.services import nights
@@ -354,11 +355,12 @@ class Model:
         self.answers, self.failure = answers, failure
         self.asked: list[list[str]] = []
 
-    def questions(self, given: Sequence[str], spent: Spent = unnoted) -> list[str]:
+    def ask(self, prompt: Prompt[list[str]], spent: Spent = unnoted) -> list[str]:
+        given = [each["memory"] for each in shown.memories(prompt.messages(delimiter(bytes(16))))]
         pool = database.engine("ebbing_app").pool
         assert isinstance(pool, QueuePool)
         assert pool.checkedout() == 0, "a transaction waits for the model"
-        self.asked.append(list(given))
+        self.asked.append(given)
         spent(Usage(calls=1, input_tokens=9, output_tokens=3))
         if self.failure is not None:
             raise self.failure
@@ -370,7 +372,7 @@ class Model:
 
 def asking(mind: Mind, monkeypatch: pytest.MonkeyPatch, model: Model) -> dict[str, questions.Question]:
     mind.service.configure(openai_base_url="http://127.0.0.1:9/v1")
-    monkeypatch.setattr(questions, "_questioner", lru_cache(lambda: model))
+    monkeypatch.setitem(vars(model_clients), "question_writer", model)
     by_id = dict(zip((uuid4(), uuid4()), (CELLO, ROOF), strict=True))
     found = questions.about(mind.tenant_id, by_id, Policy())
     return {by_id[memory_id]: question for memory_id, question in found.items()}

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app import heartbeats, queues
-from app.clients.llm.answers import Usage
+from app.clients.llm.responses import Usage
 from app.clients.redis import stream
 from app.clients.redis.redis import HEARTBEATS, stream_key
 from app.domain.privacy.requests import NewRequest

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app import metrics
-from app.clients.llm.llm import Scorer
+from app.clients.llm.salience_scorer import Scorer
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall

@@ -8,14 +8,14 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from app.clients.llm.answers import Spent, unnoted
+from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Spent, unnoted
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
 from app.domain.search.ranking import Ranking
 from app.services.recall.recall import recall
-from app.services.search import rerank
 from tests.service import Service, Tenant
 
 TEXTS = (
@@ -55,7 +55,7 @@ def tenant(service: Service) -> Tenant:
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     one = Judge()
-    monkeypatch.setattr(rerank, "reranker", lambda: one)
+    monkeypatch.setitem(vars(model_clients), "reranker", one)
     return one
 
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import QueuePool
 from structlog.testing import capture_logs
 
-from app.clients.llm.answers import Spent, Usage, unnoted
-from app.clients.llm.reranker import reranker
+from app.clients.llm.model_clients import model_clients
+from app.clients.llm.responses import Spent, Usage, unnoted
 from app.domain.policy.policy import Policy
 from app.domain.search.ranking import Ranking
 from app.domain.search.request import SearchRequest
@@ -68,7 +68,7 @@ def memories(service: Service) -> Shelf:
 @pytest.fixture
 def judge(memories: Shelf, monkeypatch: pytest.MonkeyPatch) -> Judge:
     one = Judge()
-    monkeypatch.setattr(rerank, "reranker", lambda: one)
+    monkeypatch.setitem(vars(model_clients), "reranker", one)
     return one
 
 
@@ -209,7 +209,7 @@ def asking(service: Service, **values: object) -> Iterator[FakeProvider]:
     """Configure a chat model of a fake provider as the reranker."""
     with provider() as fake:
         service.configure(reranker="llm", reranker_model="small", openai_base_url=fake.url, **values)
-        reranker.cache_clear()
+        model_clients.close()
         yield fake
         forget()
 
@@ -254,7 +254,7 @@ def test_the_doctor_says_what_there_is(service: Service) -> None:
 
 def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> None:
     service.configure(reranker="other")
-    reranker.cache_clear()
+    model_clients.close()
     with capture_logs() as logged, pytest.raises(Misconfigured, match="EBBING_RERANKER=other"):
         rerank.check()
     assert [line["event"] for line in logged] == ["misconfigured"]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from app.clients.llm.llm import Scorer
+from app.clients.llm.salience_scorer import Scorer
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.salience import judge

@@ -14,8 +14,8 @@ from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
 from app import metrics
-from app.clients.llm.answers import Usage
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Usage
 from app.domain.policy.budget import Spent
 from app.domain.policy.policy import Budget, Policy
 from app.errors import Invalid, NotFound

@@ -8,7 +8,7 @@ import numpy as np
 
 from app.domain.salience.criteria import Criteria, Evidence, Judgement
 from app.domain.salience.entities import entities
-from app.domain.salience.reading import FORMS, FOUND, PLACE, Floats, read
+from app.domain.salience.features import FORMS, FOUND, PLACE, Floats, read
 from app.domain.salience.weights import KEPT, POINTS, UNSURE, UNSURE_AT_LEAST
 
 _ADDED = np.log1p(-np.array([POINTS[name] for name in FOUND]) / 10)

@@ -9,12 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.domain.salience import english, feelings, grammar, living, tongues
+from app.domain.data_files import read_table
 from app.domain.salience.criteria import Evidence
 
 Floats = npt.NDArray[np.float64]
 
-LISTED = {**feelings.FEATURES, **english.FEATURES, **living.FEATURES}
+_GRAMMAR = read_table(__package__, "lexicon_grammar.toml")
+_TONGUES = read_table(__package__, "lexicon_other_languages.toml")
+LISTED: dict[str, str] = {
+    feature: words
+    for name in ("emotion", "english", "lifestyle")
+    for feature, words in read_table(__package__, f"lexicon_{name}.toml")["features"].items()
+}
 _OTHERS = "text plain number denial loss habit perfect emotional_kind procedural_kind tagged"
 FOUND = (*LISTED, *_OTHERS.split())
 _SHAPES = """
@@ -27,6 +33,15 @@ FACTS = ("foreign", "unknown", "long", "told")
 """Features that change only the uncertainty, not the criteria."""
 PLACE = {name: place for place, name in enumerate((*FOUND, *FORMS, *FACTS))}
 
+NEGATIONS, _RESETS, _COMMON, _BETWEEN, _NOT_A_HABIT, _DONE = (
+    frozenset(_GRAMMAR[name].split()) for name in ("negations", "resets", "common", "between", "not_a_habit", "done")
+)
+_FOREIGN_NEGATIONS, _FOREIGN_COMMON = (frozenset(_TONGUES[name].split()) for name in ("negations", "common"))
+_DEGREES: dict[str, float] = {
+    word: degree["factor"] for degree in _GRAMMAR["degrees"] for word in degree["words"].split()
+}
+_ORDER_HINTS = tuple(_GRAMMAR["order_hints"].split())
+_ORDERS = re.compile("|".join(_GRAMMAR["orders"]), re.IGNORECASE)
 _TOKEN = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*|[.!?;:,\"\n]|…")
 _SENTENCE = re.compile(r"[^.!?\n。\uff01\uff1f]*[.!?\n。\uff01\uff1f]*")
 _DATED = re.compile(
@@ -114,14 +129,14 @@ def _by_second(senses: Mapping[tuple[tuple[str, ...], int], float]) -> Words:
 
 
 _ENGLISH = _lexicon(LISTED)
-_FOREIGN = _lexicon(tongues.FEATURES)
+_FOREIGN = _lexicon(_TONGUES["features"])
 _STEMS: dict[str, list[tuple[str, Words]]] = {}
 for _first, _meaning in _FOREIGN.items():
     if _first.endswith("…"):
         _STEMS.setdefault(_first[:3], []).append((_first[:-1], _meaning))
 _JAPANESE = {
     word: (PLACE[feature], strength)
-    for feature, listed in tongues.JAPANESE.items()
+    for feature, listed in _TONGUES["japanese"].items()
     for word, strength in _listed(listed)
 }
 _JAPANESE_WORD = re.compile("|".join(sorted(map(re.escape, _JAPANESE), key=len, reverse=True)))
@@ -164,15 +179,15 @@ def strip_instructions(text: str) -> str:
     if not text.isascii():
         text = text.translate(_LETTERS)
     low = text.lower()
-    if not any(hint in low for hint in grammar.ORDER_HINTS):
+    if not any(hint in low for hint in _ORDER_HINTS):
         return text
-    return "".join(sentence for sentence in _SENTENCE.findall(text) if not grammar.ORDERS.search(sentence))
+    return "".join(sentence for sentence in _SENTENCE.findall(text) if not _ORDERS.search(sentence))
 
 
 def is_foreign(tokens: Iterable[str]) -> bool:
     """Return true if the tokens contain more common words of the other supported languages than of English."""
     seen = set(tokens)
-    return len(seen & tongues.COMMON) > len(seen & grammar.COMMON)
+    return len(seen & _FOREIGN_COMMON) > len(seen & _COMMON)
 
 
 def tokens_of(text: str) -> list[str]:
@@ -191,15 +206,15 @@ def _row(evidence: Evidence) -> list[float]:
         for word in set(_JAPANESE_WORD.findall(text)):
             _add(row, *_JAPANESE[word])
     elif foreign:
-        _find(tokens, row, _FOREIGN, tongues.NEGATIONS)
+        _find(tokens, row, _FOREIGN, _FOREIGN_NEGATIONS)
         _find_stems(tokens, row)
     else:
-        _find(tokens, row, _ENGLISH, grammar.NEGATIONS)
+        _find(tokens, row, _ENGLISH, NEGATIONS)
         _weigh_grammar(tokens, row)
     if foreign:  # these languages may omit the subject pronoun
         row[_SELF] = max(row[_SELF], 0.7)
         row[PLACE["foreign"]] = 1.0
-    elif len(tokens) > 5 and grammar.COMMON.isdisjoint(tokens):
+    elif len(tokens) > 5 and _COMMON.isdisjoint(tokens):
         strange = len(text) - len(text.encode("ascii", "ignore"))
         row[PLACE["unknown"]] = 1.0 if strange * 5 > len(text) else 0.4
     elif not tokens:
@@ -238,13 +253,13 @@ def _find(tokens: list[str], row: list[float], lexicon: Mapping[str, Words], neg
                         row[_DENIAL] = 1.0
                     _add(row, place, strength * _TURNED)
                 elif place in _SPOKEN:
-                    degree = grammar.DEGREES.get(tokens[at - 1], 1.0) if at else 1.0
+                    degree = _DEGREES.get(tokens[at - 1], 1.0) if at else 1.0
                     _add(row, place, strength * degree * (_QUOTED if quoted else 1.0))
                 else:
                     _add(row, place, strength)
         if token in negations:
             negated = at
-        elif token in grammar.RESETS:
+        elif token in _RESETS:
             negated = -99
         quoted ^= token == _QUOTE
 
@@ -286,15 +301,15 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 def _verb(tokens: list[str], at: int) -> str:
     """Return the next word that is not an adverb; "don't" is skipped like one."""
-    return next((word for word in tokens[at : at + 3] if word not in grammar.BETWEEN), "")
+    return next((word for word in tokens[at : at + 3] if word not in _BETWEEN), "")
 
 
 def _is_habit(verb: str) -> bool:
-    return verb.isalpha() and verb not in grammar.NOT_A_HABIT and not verb.endswith(("ed", "ing"))
+    return verb.isalpha() and verb not in _NOT_A_HABIT and not verb.endswith(("ed", "ing"))
 
 
 def _is_done(verb: str) -> bool:
-    return verb in grammar.DONE or verb.endswith(("ed", "en", "wn"))
+    return verb in _DONE or verb.endswith(("ed", "en", "wn"))
 
 
 def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) -> None:

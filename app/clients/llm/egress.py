@@ -110,7 +110,7 @@ def client(
         resolve: Function that resolves a host and port; defaults to the system's resolver.
         clock: Monotonic clock in seconds.
     """
-    transport = _Outbound(allowed, answer_max_bytes, connections, resolve or _resolve, clock)
+    transport = _Transport(allowed, answer_max_bytes, connections, resolve or _resolve, clock)
     return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout_seconds)
 
 
@@ -121,7 +121,7 @@ class _Deadline(threading.local):
     plain: bool = False
 
 
-class _Outbound(httpx2.BaseTransport):
+class _Transport(httpx2.BaseTransport):
     def __init__(
         self, allowed: Allowed, answer_max_bytes: int, connections: int, resolve: Resolve, clock: Clock
     ) -> None:
@@ -214,13 +214,13 @@ class _Outbound(httpx2.BaseTransport):
 
 
 class _Body(httpx2.SyncByteStream):
-    def __init__(self, outbound: _Outbound, answer: httpcore2.Response, at: float) -> None:
-        self._outbound = outbound
+    def __init__(self, transport: _Transport, answer: httpcore2.Response, at: float) -> None:
+        self._transport = transport
         self._answer = answer
         self._at = at
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._outbound.parts(cast("Iterable[bytes]", self._answer.stream), self._at)
+        return self._transport.parts(cast("Iterable[bytes]", self._answer.stream), self._at)
 
     def close(self) -> None:
         self._answer.close()

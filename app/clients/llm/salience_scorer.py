@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID
 
-from app.clients.llm.answers import Reply, Usage
-from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.chat_model import ChatModel
 from app.clients.llm.resilience import Clock, ProviderFailed, Reason
+from app.clients.llm.responses import Usage
 from app.domain.salience import scoring
 from app.domain.salience.scoring import Score, Unscored
-from app.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scored:
     """Outcome of rating memories.
 
@@ -28,29 +26,19 @@ class Scored:
         failed: Failures of individual memories by id. Memories without a result, because the provider failed or time
             ran out first, are in neither mapping.
         usage: Cost of all calls, including failed ones.
+        cause: The provider's failure if it ended the work, otherwise that of the first memory that failed; None if all
+            memories have a score.
     """
 
     scores: dict[UUID, Score] = field(default_factory=dict)
     failed: dict[UUID, ProviderFailed] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    cause: ProviderFailed | None = None
 
-
-class ScoringFailed(ProviderFailed):
-    """Some memories have no score; `scored` holds the partial outcome, and the rule-based scores remain for the others.
-
-    The reason is the provider's failure if it ended the work, otherwise that of the first memory that failed.
-    """
-
-    def __init__(
-        self,
-        reason: Reason,
-        detail: str = "",
-        status: int | None = None,
-        retry_after_seconds: float | None = None,
-        scored: Scored | None = None,
-    ) -> None:
-        super().__init__(reason, detail, status, retry_after_seconds)
-        self.scored = scored or Scored()
+    @property
+    def is_cut_short(self) -> bool:
+        """True if the provider as a whole failed, so that no single memory can be the cause."""
+        return self.cause is not None and not self.cause.treatment.halve
 
 
 @dataclass(slots=True)
@@ -72,19 +60,18 @@ class Gathered:
     illness: ProviderFailed | None = None
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, batch: Sequence[Unscored], outcome: Scored | ScoringFailed | None) -> None:
+    def add(self, batch: Sequence[Unscored], outcome: Scored | None) -> None:
         """Merge the outcome of one batch; None means that the batch wasn't sent."""
         ids = {memory.memory_id for memory in batch}
         if outcome is None:
             self.spared |= ids
             return
-        scored = outcome.scored if isinstance(outcome, ScoringFailed) else outcome
-        self.scores |= scored.scores
-        self.failed |= scored.failed
-        self.usage += scored.usage
-        if isinstance(outcome, ScoringFailed) and _is_illness(outcome):
-            self.illness = self.illness or outcome
-            self.spared |= ids - scored.scores.keys() - scored.failed.keys()
+        self.scores |= outcome.scores
+        self.failed |= outcome.failed
+        self.usage += outcome.usage
+        if outcome.is_cut_short:
+            self.illness = self.illness or outcome.cause
+            self.spared |= ids - outcome.scores.keys() - outcome.failed.keys()
 
     @property
     def is_nonsense(self) -> bool:
@@ -113,60 +100,37 @@ class Scorer:
     """A chat model that rates memories; thread-safe.
 
     Args:
-        patience: Timeout of a response.
         batch_tokens: Maximum tokens of memories per call.
         batch_memories: Maximum memories per call.
-        random_bytes: Source of random bytes for block markers.
         clock: Monotonic clock in seconds.
     """
 
     def __init__(
         self,
-        provider: Provider,
-        model: str,
-        patience: Patience,
+        chat: ChatModel,
         *,
         batch_tokens: int = 4000,
         batch_memories: int = scoring.MEMORIES_MAX,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._provider = provider
-        self._model = model
-        self._patience = patience
+        self._chat = chat
         self._batch_tokens = batch_tokens
         self._batch_memories = batch_memories
-        self._random_bytes = random_bytes
         self._clock = clock
         self._was_understood = False
 
-    @classmethod
-    def from_settings(cls, provider: Provider, settings: Settings) -> Scorer:
-        """Create the scorer from the settings.
-
-        It makes a single attempt: pending ratings are stored in rows and are picked up again later. Waiting for a retry
-        here would block the lane that is shared with the rules.
-        """
-        return cls(
-            provider,
-            settings.salience_model,
-            Patience(settings.llm_timeout_seconds),
-            batch_tokens=settings.score_batch_tokens,
-            batch_memories=settings.score_batch_memories,
-        )
-
     def version(self, *, cues: bool) -> str:
         """Return the model and prompt version, which identify a score and its cache entry."""
-        return scoring.version(self._model, cues=cues)
+        return scoring.version(self._chat.model, cues=cues)
 
     @property
     def is_resting(self) -> bool:
         """True while the chat breaker is open."""
-        return self._provider.health()["chat"] == "open"
+        return self._chat.is_resting
 
     def close(self) -> None:
         """Close the provider's connections; the object is unusable afterwards."""
-        self._provider.close()
+        self._chat.close()
 
     def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float, cues: bool = False) -> Gathered:
         """Rate memories with one batch per thread; provider failures are returned, not raised.
@@ -181,15 +145,13 @@ class Scorer:
         until = self._clock() + seconds
         is_ill = threading.Event()
 
-        def ask(place: int, batch: Sequence[Unscored]) -> Scored | ScoringFailed | None:
+        def ask(place: int, batch: Sequence[Unscored]) -> Scored | None:
             if is_ill.is_set() or (place >= threads and self._clock() >= until):
                 return None
-            try:
-                return self.score(batch, cues=cues)
-            except ScoringFailed as failure:
-                if _is_illness(failure):
-                    is_ill.set()
-                return failure
+            scored = self.score(batch, cues=cues)
+            if scored.is_cut_short:
+                is_ill.set()
+            return scored
 
         gathered = Gathered()
         batches = list(scoring.batches(memories, self._batch_tokens, self._batch_memories))
@@ -209,7 +171,7 @@ class Scorer:
         return gathered
 
     def score(self, memories: Sequence[Unscored], *, cues: bool = False) -> Scored:
-        """Rate all the memories.
+        """Rate memories; failures are returned, not raised.
 
         A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
         further until the failing memory is isolated; if both answers are unusable too, all memories of the batch fail.
@@ -219,47 +181,25 @@ class Scorer:
         Args:
             memories: Any number.
             cues: Request cues too.
-
-        Raises:
-            ScoringFailed: Some memories have no score; contains the scores and the failures.
         """
-        work = _Work(self, self._clock, cues=cues)
-        cause = None
+        work = _Work(self._chat, self._clock, cues=cues)
         for batch in scoring.batches(memories, self._batch_tokens, self._batch_memories):
             try:
                 work.settle(batch)
             except _OutOfTime as late:
-                cause = late.failure
+                work.scored.cause = late.failure
             except ProviderFailed as failure:
-                cause = failure
+                work.scored.cause = failure
                 break
-        cause = cause or next(iter(work.scored.failed.values()), None)
-        if cause is not None:
-            raise ScoringFailed(cause.reason, cause.detail, cause.status, cause.retry_after_seconds, work.scored)
+        work.scored.cause = work.scored.cause or next(iter(work.scored.failed.values()), None)
         return work.scored
-
-    def ask(self, batch: Sequence[Unscored], *, cues: bool) -> tuple[Reply, str]:
-        """Send one batch and return the response with the batch's marker.
-
-        Raises:
-            ProviderFailed: There was no response.
-        """
-        mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
-        reply = self._provider.chat(
-            self._model,
-            scoring.messages(batch, mark, cues=cues),
-            schema=scoring.CUES_SCHEMA if cues else scoring.ANSWER_SCHEMA,
-            tokens_max=scoring.answer_tokens_max(len(batch)),
-            patience=self._patience,
-        )
-        return reply, mark
 
 
 class _Work:
     """State of one call of `Scorer.score`."""
 
-    def __init__(self, scorer: Scorer, clock: Clock, *, cues: bool) -> None:
-        self._scorer = scorer
+    def __init__(self, chat: ChatModel, clock: Clock, *, cues: bool) -> None:
+        self._chat = chat
         self._cues = cues
         self._clock = clock
         self._until = 0.0
@@ -300,26 +240,17 @@ class _Work:
         if before is not None and self._clock() >= self._until:
             raise _OutOfTime(before)
         try:
-            reply, mark = self._scorer.ask(batch, cues=self._cues)
+            scores = self._chat.ask(scoring.prompt(batch, cues=self._cues), self._add_usage)
         except ProviderFailed as failure:
             if failure.treatment.halve:
                 return failure
             raise
-        self.scored = replace(self.scored, usage=self.scored.usage + reply.usage)
-        if reply.problem is not None:
-            return ProviderFailed(reply.problem)
-        try:
-            scores = scoring.read(reply.content, batch, mark, cues=self._cues)
-        except scoring.Unusable as unusable:
-            return ProviderFailed(Reason.GARBAGE, str(unusable))
         self.scored.scores.update(zip((memory.memory_id for memory in batch), scores, strict=True))
         return None
+
+    def _add_usage(self, usage: Usage) -> None:
+        self.scored.usage += usage
 
     def _give_up(self, batch: Sequence[Unscored], failure: ProviderFailed | None) -> None:
         if failure is not None:
             self.scored.failed.update((memory.memory_id, failure) for memory in batch)
-
-
-def _is_illness(failure: ProviderFailed) -> bool:
-    """Return true if the provider as a whole failed, so that no single memory can be the cause."""
-    return not failure.treatment.halve

@@ -10,7 +10,7 @@ import msgspec
 
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.domain.ingest.decoding import prepared
-from app.domain.salience.scoring import tokens
+from app.domain.prompts import tokens
 
 T = TypeVar("T")
 

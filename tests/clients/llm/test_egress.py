@@ -11,8 +11,8 @@ import httpcore2
 import httpx2
 import pytest
 
-from app.clients.llm import outbound
-from app.clients.llm.outbound import Allowed, AnswerRefused, HostRefused
+from app.clients.llm import egress
+from app.clients.llm.egress import Allowed, AnswerRefused, HostRefused
 from tests.provider.server import FakeProvider, provider
 from tests.waiting import PATIENCE_SECONDS
 
@@ -43,7 +43,7 @@ def client(
     def resolve(_host: str, _port: int) -> Sequence[str]:
         return [leads_to]
 
-    return outbound.client(
+    return egress.client(
         Allowed(hosts, private),
         timeout_seconds=seconds,
         answer_max_bytes=size,
@@ -175,7 +175,7 @@ def test_a_large_answer_is_refused(fake: FakeProvider) -> None:
 
 def test_an_answer_that_grows_while_it_comes_is_refused_too() -> None:
     transport = client(size=100)._transport
-    assert isinstance(transport, outbound._Outbound)
+    assert isinstance(transport, egress._Transport)
     parts = transport.parts([b"x" * 60, b"x" * 60], time.monotonic() + PATIENCE_SECONDS)
     assert next(parts) == b"x" * 60
     with pytest.raises(AnswerRefused, match="too large"):
@@ -196,10 +196,10 @@ def test_broken_connections_are_errors_of_the_transport(fake: FakeProvider) -> N
 
 
 def test_an_encrypted_connection_keeps_the_time_too() -> None:
-    deadline = outbound._Deadline()
+    deadline = egress._Deadline()
     deadline.at = 10.0
     now = [0.0]
-    stream = outbound._Stream(httpcore2.MockStream([b"a", b"b"]), deadline, lambda: now[0])
+    stream = egress._Stream(httpcore2.MockStream([b"a", b"b"]), deadline, lambda: now[0])
     encrypted = stream.start_tls(ssl.create_default_context(), "models.example", 5)
     assert encrypted.read(1, 5) == b"a"
     now[0] = 10.0

@@ -1,0 +1,84 @@
+"""Send a prompt to a provider's chat model and return its validated answer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.llm.responses import Spent, unnoted
+from app.domain.prompts import DELIMITER_BYTES, Prompt, Unusable, delimiter
+from app.settings import Settings
+
+T = TypeVar("T")
+
+
+class ChatModel:
+    """A chat model with the connections and the breaker of its provider; thread-safe.
+
+    Args:
+        model: The model's name at the provider.
+        patience: Time limits of a response.
+        random_bytes: Source of random bytes for block markers.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        patience: Patience,
+        *,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._provider = provider
+        self._patience = patience
+        self._random_bytes = random_bytes
+        self.model = model
+
+    @classmethod
+    def from_settings(cls, settings: Settings, model: str, timeout_seconds: float) -> ChatModel:
+        """Create a model with its own provider from the settings, so that one purpose can't open another's breaker.
+
+        It makes a single attempt per prompt: each caller has a fallback, or rows from which to retry later.
+
+        Raises:
+            Misconfigured: The settings name an invalid provider.
+        """
+        return cls(Provider.from_settings(settings), model, Patience(timeout_seconds))
+
+    @property
+    def is_resting(self) -> bool:
+        """True while the breaker is open."""
+        return self._provider.health()["chat"] == "open"
+
+    def close(self) -> None:
+        """Close the provider's connections; the object is unusable afterwards."""
+        self._provider.close()
+
+    def ask(self, prompt: Prompt[T], spent: Spent = unnoted) -> T:
+        """Return the validated answer to a prompt.
+
+        Args:
+            spent: Receives the cost of the response, even of an unusable one.
+
+        Raises:
+            ProviderFailed: There was no response, or an unusable one; `resilience.TREATMENTS` decides what follows.
+        """
+        mark = delimiter(self._random_bytes(DELIMITER_BYTES))
+        reply = self._provider.chat(
+            self.model,
+            prompt.messages(mark),
+            schema=prompt.schema,
+            tokens_max=prompt.tokens_max,
+            patience=self._patience,
+        )
+        spent(reply.usage)
+        if reply.problem is not None:
+            raise ProviderFailed(reply.problem, prompt.truncated if reply.problem is Reason.TRUNCATED else "")
+        try:
+            return prompt.read(reply.content, mark)
+        except Unusable as unusable:
+            detail = str(unusable)
+        raise ProviderFailed(Reason.GARBAGE, detail)

@@ -1,0 +1,52 @@
+"""Score how well texts serve a query with a cross-encoder in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from app.clients.llm.responses import Spent, unnoted
+from app.errors import Misconfigured
+
+
+class CrossEncoder:
+    """A cross-encoder in this process; thread-safe, with serialised calls.
+
+    Args:
+        name: The model's name.
+        ask: Scores a query and texts.
+    """
+
+    priced_as = None
+
+    def __init__(self, name: str, ask: Callable[[str, Sequence[str]], Iterable[float]]) -> None:
+        self.model = f"cross-encoder:{name}"
+        self._ask = ask
+        self._lock = threading.Lock()  # tokenizers aren't thread-safe
+
+    def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:  # noqa: ARG002 - free
+        """Return the model's logits."""
+        with self._lock:
+            return [float(score) for score in self._ask(query, texts)]
+
+
+def load_cross_encoder(name: str, threads: int) -> CrossEncoder:
+    """Load a model of `fastembed` by name.
+
+    Raises:
+        Misconfigured: The package isn't installed or the model doesn't load; the message says what to do.
+    """
+    try:
+        from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - optional
+
+        return CrossEncoder(name, TextCrossEncoder(model_name=name, threads=threads).rerank)
+    except ImportError as error:
+        raise Misconfigured(
+            f"EBBING_RERANKER=cross-encoder needs a package that isn't there ({error.name}): "
+            "pip install 'ebbing[fastembed]'"
+        ) from None
+    except Exception as error:
+        raise Misconfigured(
+            f"the cross-encoder {name!r} doesn't load ({type(error).__name__}): check EBBING_RERANKER_MODEL, and that "
+            "it is on the disk or can be downloaded"
+        ) from error
