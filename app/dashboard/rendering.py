@@ -18,7 +18,7 @@ from app import __name__ as package
 from app.dashboard import charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.wording import short, visible
-from app.services.monitoring import situation
+from app.services.monitoring import status
 from app.store.jobs.schedules import Run
 
 PREFIX: Final = "/ops"
@@ -86,7 +86,7 @@ def back(place: str, done: str) -> Response:
         place: Path of the page, without `PREFIX`.
         done: Key of the notice in `DONE`.
     """
-    situation.forget()
+    status.forget()
     return RedirectResponse(f"{PREFIX}{place or '/'}?done={done}", 303)
 
 

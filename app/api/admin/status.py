@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.http import exposition, shapes
 from app.api.http.auth import Caller, cache, needs
 from app.errors import NotFound
-from app.services.monitoring import health, stats
+from app.services.monitoring import probes, stats
 from app.settings import settings
 
 router = APIRouter(tags=["status"])
@@ -29,7 +29,7 @@ async def healthz() -> Response:
 @router.get("/readyz", summary="Readiness check")
 def readyz() -> Response:
     """Return 200 if PostgreSQL, its schema and Redis are healthy, else 503, with the state of each."""
-    found = health.dependencies()
+    found = probes.dependencies()
     well = all(dependency.well for dependency in found)
     shown = {
         "status": "ready" if well else "not ready",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.cli.core.client import Api
-    from app.services.monitoring.checkup import Finding, Level
+    from app.services.monitoring.doctor import Finding, Level
 
 router = typer.Typer()
 
@@ -47,30 +47,30 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 
 def _findings(url: str | None) -> Iterator[Finding]:
     from app.cli.core.client import Api
-    from app.services.monitoring import checkup
+    from app.services.monitoring import doctor
 
     yield _python()
     yield _home()
-    yield checkup.embedder_loads()
-    yield checkup.reranker_loads()
+    yield doctor.embedder_loads()
+    yield doctor.reranker_loads()
     config = configuration()
-    yield from checkup.models(config)
-    yield checkup.dynamics()
+    yield from doctor.models(config)
+    yield doctor.dynamics()
     if config.database_url is not None:
-        yield from checkup.postgresql()
-        yield from checkup.embedding_spaces()
-        yield from checkup.missing_dynamics()
-        yield from checkup.cold_keys()
-    yield from checkup.cold_storage(config)
+        yield from doctor.postgresql()
+        yield from doctor.embedding_spaces()
+        yield from doctor.missing_dynamics()
+        yield from doctor.cold_keys()
+    yield from doctor.cold_storage(config)
     if config.redis_url is not None:
-        yield from checkup.redis()
-        yield from checkup.processes()
+        yield from doctor.redis()
+        yield from doctor.processes()
     with Api(find(url)) as api:
         yield from _service(api)
 
 
 def _python() -> Finding:
-    from app.services.monitoring.checkup import Finding
+    from app.services.monitoring.doctor import Finding
 
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] in SUPPORTED:
@@ -79,7 +79,7 @@ def _python() -> Finding:
 
 
 def _home() -> Finding:
-    from app.services.monitoring.checkup import Finding
+    from app.services.monitoring.doctor import Finding
 
     home = configuration().home.resolve()
     key = home / "api-key"
@@ -98,7 +98,7 @@ def _home() -> Finding:
 def _service(api: Api) -> Iterator[Finding]:
     """Check the API and the dependencies that it reports; embedded servers are visible only through it."""
     from app.cli.core.client import Refused
-    from app.services.monitoring.checkup import Finding
+    from app.services.monitoring.doctor import Finding
 
     try:
         answer: dict[str, Any] = api.call("GET", "/readyz", with_key=False).body
@@ -118,7 +118,7 @@ def _service(api: Api) -> Iterator[Finding]:
 
 def _tenant(api: Api) -> Iterator[Finding]:
     """Check the API key, the tenant's backlog and dead letters, and the processes."""
-    from app.services.monitoring.checkup import Finding
+    from app.services.monitoring.doctor import Finding
 
     try:
         stats = api.stats()
@@ -144,8 +144,8 @@ def _tenant(api: Api) -> Iterator[Finding]:
 
 def _heartbeats(silent: dict[str, float | None]) -> Iterator[Finding]:
     """Check the last heartbeat of each lane's worker and of beat, as reported by the API."""
-    from app.services.monitoring import checkup
+    from app.services.monitoring import doctor
 
     for source, seconds in silent.items():
-        found = checkup.process(source, seconds)
+        found = doctor.process(source, seconds)
         yield replace(found, level="warn") if seconds is None else found  # the process may still be starting

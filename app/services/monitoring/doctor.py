@@ -9,10 +9,10 @@ from typing import Final, Literal
 from app import heartbeats
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.redis import RedisError, check_settings, connect
-from app.domain import verdict
+from app.domain import health_findings
 from app.errors import Misconfigured
 from app.services.embedding import spaces
-from app.services.monitoring import health
+from app.services.monitoring import probes
 from app.services.passing import is_passing
 from app.services.strength import plugins
 from app.services.tenants import budget
@@ -53,7 +53,7 @@ def postgresql() -> Iterator[Finding]:
         yield Finding("pgvector", "fail", detail)
     else:
         yield Finding("pgvector", "ok", f"version {server.pgvector}")
-    for found in health.dependencies():
+    for found in probes.dependencies():
         if found.name not in {"postgresql", "redis"}:
             yield Finding(found.name, "ok" if found.well else "fail", found.detail)
     if not database.bypasses_row_security():
@@ -145,10 +145,10 @@ def processes() -> Iterator[Finding]:
 def process(source: str, silent_seconds: float | None) -> Finding:
     """Rate the heartbeat age of a lane's worker or of beat; None means that it never sent a heartbeat."""
     name = source if source == heartbeats.BEAT else f"lane {source}"
-    start = f"start `{verdict.command(source)}`"
+    start = f"start `{health_findings.command(source)}`"
     if silent_seconds is None:
         return Finding(name, "fail", f"no heartbeat yet: {start}")
-    if silent_seconds >= verdict.SILENT_SECONDS:
+    if silent_seconds >= health_findings.SILENT_SECONDS:
         level: Level = "fail" if silent_seconds > DEAD_SECONDS else "warn"
         return Finding(name, level, f"silent for {silent_seconds:.0f} s: {start}")
     return Finding(name, "ok", f"last heartbeat {silent_seconds:.0f} s ago")

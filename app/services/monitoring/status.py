@@ -15,12 +15,12 @@ from typing import Final
 from uuid import UUID
 
 from app import heartbeats
-from app.domain import verdict
+from app.domain import health_findings
 from app.domain.evaluation.self_tests import is_recall_empty
-from app.domain.verdict import Finding
+from app.domain.health_findings import Finding
 from app.services.jobs import schedule
-from app.services.monitoring import figures, health, rates, stats
-from app.services.monitoring.rates import Rates
+from app.services.monitoring import fleet_gauges, lane_rates, probes, stats
+from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
 from app.services.passing import is_passing
 from app.services.privacy import deadlines
@@ -35,7 +35,7 @@ _KEPT: Final = 100
 
 
 @dataclass(frozen=True)
-class Situation:
+class Status:
     """The current state of a tenant or of all tenants.
 
     Attributes:
@@ -56,12 +56,12 @@ class Situation:
 
     def is_silent(self, lane: str) -> bool:
         """Return whether the lane's worker is overdue for a heartbeat."""
-        return (self.silent.get(lane) or 0) >= verdict.SILENT_SECONDS
+        return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
 
     @property
     def line(self) -> str:
         """The verdict in one line."""
-        return verdict.line(self.findings)
+        return health_findings.line(self.findings)
 
     @property
     def state(self) -> str:
@@ -78,13 +78,13 @@ class Situation:
 @dataclass
 class _Memo:
     lock: Lock = field(default_factory=Lock)
-    held: dict[tuple[UUID, bool], tuple[float, Situation]] = field(default_factory=dict)
+    held: dict[tuple[UUID, bool], tuple[float, Status]] = field(default_factory=dict)
 
 
 _memo = _Memo()
 
 
-def now(tenant_id: UUID, *, every: bool = False) -> Situation:
+def now(tenant_id: UUID, *, every: bool = False) -> Status:
     """Return the tenant's current state, at most `FRESH_SECONDS` old.
 
     Args:
@@ -129,9 +129,9 @@ class _Asked:
                 self.findings += ask()
 
 
-def _asked(tenant_id: UUID, *, every: bool) -> Situation:
+def _asked(tenant_id: UUID, *, every: bool) -> Status:
     began, asked = time.monotonic(), _Asked()
-    for dependency in health.dependencies():
+    for dependency in probes.dependencies():
         if not dependency.well:
             asked.away.add(dependency.name)
             todo = "start it, or see `ebbing doctor`"
@@ -144,13 +144,15 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
     if "redis" not in asked.away:
         with asked.of("redis"):
             silent = heartbeats.ages()
-            asked.findings += verdict.of_silence(silent)
+            asked.findings += health_findings.of_silence(silent)
     if not asked.away & {"postgresql", "redis", "schema"}:
         with asked.of("postgresql", "redis"):
             lanes = stats.lane_backlogs() if every else stats.tenant_lane_backlogs(tenant_id)
             if every:
-                speeds = rates.lane_rates(lanes, HISTORY_MINUTES)
-            asked.findings += verdict.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+                speeds = lane_rates.lane_rates(lanes, HISTORY_MINUTES)
+            asked.findings += health_findings.lane_findings(
+                {name: lane.oldest_age_seconds for name, lane in lanes.items()}
+            )
     if not asked.away & {"postgresql", "schema"}:
         with asked.of("postgresql"):
             letters = _letters(tenant_id)
@@ -165,7 +167,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
     if every:
         own = {one.code for one in asked.findings}  # newer than the cached figures
         asked.part(lambda: [one for one in _of_all() if one.code not in own], "redis")
-    return Situation(verdict.ranked(asked.findings), lanes, silent, letters, time.monotonic() - began, speeds)
+    return Status(health_findings.ranked(asked.findings), lanes, silent, letters, time.monotonic() - began, speeds)
 
 
 def _letters(tenant_id: UUID) -> int:
@@ -176,44 +178,44 @@ def _letters(tenant_id: UUID) -> int:
 def _nights(tenant_id: UUID, *, every: bool) -> list[Finding]:
     if every:
         found = stats.nights()
-        return verdict.of_nights(found.overdue_seconds, found.failed, found.cut_short)
+        return health_findings.of_nights(found.overdue_seconds, found.failed, found.cut_short)
     held = schedule.list_schedules(tenant_id)
     runs = [one.last_run for one in held if one.last_run]
     failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
     overdue = max((one.late_seconds for one in held), default=0.0)
-    return verdict.of_nights(overdue, failed, sum(run.status == "cut_short" for run in runs))
+    return health_findings.of_nights(overdue, failed, sum(run.status == "cut_short" for run in runs))
 
 
 def _recalls(tenant_id: UUID) -> list[Finding]:
     with database.tenant(tenant_id) as tx:
         run = self_tests.last_with_recalls(tx, tenant_id)
-    return [verdict.recall_empty(None)] if run is not None and is_recall_empty(run.results) else []
+    return [health_findings.recall_empty(None)] if run is not None and is_recall_empty(run.results) else []
 
 
 def _requests(tenant_id: UUID) -> list[Finding]:
     due = deadlines.next_deadlines(tenant_id)
-    return [] if due.days_left is None else [verdict.of_requests(due.requests, due.days_left)]
+    return [] if due.days_left is None else [health_findings.of_requests(due.requests, due.days_left)]
 
 
 def _of_all() -> list[Finding]:
     """Return findings from the cached figures over all tenants, which are some seconds old."""
-    kept = figures.read()
+    kept = fleet_gauges.read()
     promised = kept.deadlines
     found = []
     if kept.unaccounted_requests:
-        found.append(verdict.lost(kept.unaccounted_requests))
-    if promised.min_days_left is not None and promised.min_days_left < verdict.DAYS_LEFT:
-        found.append(verdict.of_requests(None, promised.min_days_left))
+        found.append(health_findings.lost(kept.unaccounted_requests))
+    if promised.min_days_left is not None and promised.min_days_left < health_findings.DAYS_LEFT:
+        found.append(health_findings.of_requests(None, promised.min_days_left))
     if kept.recall_empty:
-        found.append(verdict.recall_empty(kept.recall_empty))
+        found.append(health_findings.recall_empty(kept.recall_empty))
     if promised.late_rewrites:
-        found.append(verdict.late_rewrites(promised.late_rewrites))
+        found.append(health_findings.late_rewrites(promised.late_rewrites))
     return found
 
 
 def _room() -> list[Finding]:
-    used, limit = health.redis_memory()
-    return verdict.storage_findings(used / limit if limit else 0.0, health.disks_free())
+    used, limit = probes.redis_memory()
+    return health_findings.storage_findings(used / limit if limit else 0.0, probes.disks_free())
 
 
 def _budget(tenant_id: UUID) -> list[Finding]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import queues
-from app.domain import verdict
-from app.domain.verdict import Finding
+from app.domain import health_findings
+from app.domain.health_findings import Finding
 
 ATTENTION = Finding("attention", "a", "something is odd", "look")
 TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
@@ -23,23 +23,23 @@ TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
     ],
 )
 def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
-    assert verdict.line(found) == line
+    assert health_findings.line(found) == line
 
 
 def test_trouble_comes_first() -> None:
-    assert verdict.ranked([ATTENTION, TROUBLE, ATTENTION]) == [TROUBLE, ATTENTION, ATTENTION]
+    assert health_findings.ranked([ATTENTION, TROUBLE, ATTENTION]) == [TROUBLE, ATTENTION, ATTENTION]
 
 
 def test_every_lane_has_ages_that_matter() -> None:
-    assert queues.LANES.keys() <= verdict.OLD_SECONDS.keys()
-    for lane, (attention, trouble) in verdict.OLD_SECONDS.items():
-        assert not verdict.lane_findings({lane: attention - 1})
-        assert [one.severity for one in verdict.lane_findings({lane: attention})] == ["attention"]
-        assert [one.severity for one in verdict.lane_findings({lane: trouble})] == ["trouble"]
+    assert queues.LANES.keys() <= health_findings.OLD_SECONDS.keys()
+    for lane, (attention, trouble) in health_findings.OLD_SECONDS.items():
+        assert not health_findings.lane_findings({lane: attention - 1})
+        assert [one.severity for one in health_findings.lane_findings({lane: attention})] == ["attention"]
+        assert [one.severity for one in health_findings.lane_findings({lane: trouble})] == ["trouble"]
 
 
 def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
-    never, long, beat = verdict.of_silence({"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0})
+    never, long, beat = health_findings.of_silence({"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0})
     assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "start `ebbing beat`")
     assert "yet" in never.what
     assert "61 s" in long.what
@@ -47,12 +47,12 @@ def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
 
 
 def test_nights_that_failed_are_late_or_were_cut_short() -> None:
-    assert not verdict.of_nights(0, {}, 0)
-    assert not verdict.of_nights(3000, {}, 0)
-    failed, overdue, cut = verdict.of_nights(27 * 3600, {"archive": 2}, 1)
+    assert not health_findings.of_nights(0, {}, 0)
+    assert not health_findings.of_nights(3000, {}, 0)
+    failed, overdue, cut = health_findings.of_nights(27 * 3600, {"archive": 2}, 1)
     assert (failed.severity, overdue.severity, cut.severity) == ("trouble", "trouble", "attention")
     assert "archive for 2 tenants" in failed.what
-    assert verdict.of_nights(2 * 3600, {}, 0)[0].severity == "attention"
+    assert health_findings.of_nights(2 * 3600, {}, 0)[0].severity == "attention"
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_nights_that_failed_are_late_or_were_cut_short() -> None:
     ],
 )
 def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:
-    found = verdict.of_requests(count, days)
+    found = health_findings.of_requests(count, days)
     assert (found.severity, found.what, found.code) == (severity, said, "privacy_due")
 
 
 def test_what_has_no_room() -> None:
-    assert not verdict.storage_findings(0.89, {"home": 0.15})
-    full, disk = verdict.storage_findings(0.93, {"home": 0.08, "cold": 0.5})
+    assert not health_findings.storage_findings(0.89, {"home": 0.15})
+    full, disk = health_findings.storage_findings(0.93, {"home": 0.08, "cold": 0.5})
     assert (full.code, disk.code) == ("redis_full", "disk_full")
     assert "93%" in full.what
     assert disk.what == "the disk of home has 8% free space"
