@@ -13,7 +13,7 @@ from app.clients.redis import stream
 from app.clients.redis.redis import HEARTBEATS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
-from app.services.monitoring import fleet_gauges, status
+from app.services.monitoring import fleet_gauges, probes, status
 from app.services.monitoring.status import Status
 from app.services.privacy import privacy_requests
 from app.services.tenants import budget
