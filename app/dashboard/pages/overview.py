@@ -71,7 +71,7 @@ def live(viewer: Looking, request: Request) -> Response:
 
 
 def _live(viewer: Viewer) -> dict[str, Any]:
-    return {"status": status.now(viewer.tenant_id, every=viewer.is_admin)}
+    return {"health": status.now(viewer.tenant_id, every=viewer.is_admin)}
 
 
 @router.get("/events")
