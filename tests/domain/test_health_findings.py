@@ -26,8 +26,9 @@ def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
     assert health_findings.line(found) == line
 
 
-def test_trouble_comes_first() -> None:
-    assert health_findings.ranked([ATTENTION, TROUBLE, ATTENTION]) == [TROUBLE, ATTENTION, ATTENTION]
+def test_trouble_comes_first_and_what_is_well_is_left_out() -> None:
+    found = [ATTENTION, health_findings.ok("c", "something is well"), TROUBLE, ATTENTION]
+    assert health_findings.ranked(found) == [TROUBLE, ATTENTION, ATTENTION]
 
 
 def test_every_lane_has_ages_that_matter() -> None:
@@ -39,32 +40,36 @@ def test_every_lane_has_ages_that_matter() -> None:
 
 
 def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
-    never, long, beat = health_findings.of_silence({"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0})
+    ages = {"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0}
+    never, long, well, beat = health_findings.silence_findings(ages)
     assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "start `ebbing beat`")
     assert "yet" in never.what
-    assert "61 s" in long.what
+    assert "for 1 min" in long.what
     assert "--lane embed" in long.todo
+    assert well.detail == "last heartbeat 2 s ago"
+    found = [(one.name, one.severity) for one in (never, long, well, beat)]
+    assert found == [("lane ingest", "trouble"), ("lane embed", "trouble"), ("lane score", "ok"), ("beat", "attention")]
 
 
 def test_nights_that_failed_are_late_or_were_cut_short() -> None:
-    assert not health_findings.of_nights(0, {}, 0)
-    assert not health_findings.of_nights(3000, {}, 0)
-    failed, overdue, cut = health_findings.of_nights(27 * 3600, {"archive": 2}, 1)
+    assert not health_findings.night_findings(0, {}, 0)
+    assert not health_findings.night_findings(3000, {}, 0)
+    failed, overdue, cut = health_findings.night_findings(27 * 3600, {"archive": 2}, 1)
     assert (failed.severity, overdue.severity, cut.severity) == ("trouble", "trouble", "attention")
     assert "archive for 2 tenants" in failed.what
-    assert health_findings.of_nights(2 * 3600, {}, 0)[0].severity == "attention"
+    assert health_findings.night_findings(2 * 3600, {}, 0)[0].severity == "attention"
 
 
 @pytest.mark.parametrize(
     ("count", "days", "severity", "said"),
     [
-        (1, 6.5, "attention", "a data-subject request is due in 6.5 days"),
-        (None, 0.5, "trouble", "a data-subject request is due in 0.5 days"),
-        (3, -2, "trouble", "3 data-subject requests need an answer, the first is overdue by 2.0 days"),
+        (1, 6.5, "attention", "a data-subject request is due in 6 d 12 h"),
+        (None, 0.5, "trouble", "a data-subject request is due in 12 h"),
+        (3, -2, "trouble", "3 data-subject requests need an answer, the first is overdue by 2 d"),
     ],
 )
 def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:
-    found = health_findings.of_requests(count, days)
+    found = health_findings.request_finding(count, days)
     assert (found.severity, found.what, found.code) == (severity, said, "privacy_due")
 
 

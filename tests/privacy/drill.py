@@ -125,7 +125,7 @@ class Drill:
         return [name for (name,) in found]
 
     def unwell(self) -> dict[str, str]:
-        return {found.name: found.detail for found in probes.dependencies() if not found.well}
+        return {found.name: found.detail for found in probes.readiness() if found.severity != "ok"}
 
     def drop(self) -> None:
         self.service.close()

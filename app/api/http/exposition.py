@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Final, TypeAlias, get_args
 
@@ -20,7 +21,6 @@ from app.domain.privacy.requests import Nature
 from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
 from app.services.night import night
 from app.services.night.steps import STEPS
-from app.services.passing import is_passing
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
@@ -120,8 +120,10 @@ class _Shared(Collector):
 
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
-        parts = (_counted, _of_redis, _kept, _lanes)
-        found = [part for part in map(_tried, parts) if part is not None]
+        parts: list[Callable[[], list[Metric]]] = [
+            partial(list, part()) for part in (_counted, _of_redis, _kept, _lanes)
+        ]
+        found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
@@ -129,16 +131,6 @@ class _Shared(Collector):
         age = probes.backup_age_seconds()
         if age is not None:
             yield _gauge("backup_age_seconds", [((), age)])
-
-
-def _tried(part: Callable[[], Iterator[Metric]]) -> list[Metric] | None:
-    """Return the metrics of a part, or None if its store is down."""
-    try:
-        return list(part())
-    except Exception as error:
-        if not is_passing(error):
-            raise
-        return None
 
 
 def _counted() -> Iterator[Metric]:

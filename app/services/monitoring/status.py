@@ -7,9 +7,9 @@ becomes a finding, and a process refreshes the result at most once a second.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Final
 from uuid import UUID
@@ -22,7 +22,6 @@ from app.services.jobs import schedule
 from app.services.monitoring import fleet_gauges, lane_rates, probes, stats
 from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
-from app.services.passing import is_passing
 from app.services.privacy import deadlines
 from app.services.tenants import budget
 from app.store import self_tests
@@ -107,67 +106,28 @@ def forget() -> None:
         _memo.held.clear()
 
 
-@dataclass
-class _Asked:
-    findings: list[Finding] = field(default_factory=list)
-    away: set[str] = field(default_factory=set)
-
-    @contextmanager
-    def of(self, *stores: str) -> Iterator[None]:
-        """Mark these stores as unavailable if a query fails with a transient error."""
-        try:
-            yield
-        except Exception as error:
-            if not is_passing(error):
-                raise
-            self.away.update(stores)
-
-    def part(self, ask: Callable[[], list[Finding]], *stores: str) -> None:
-        """Add the findings of a part unless a store that it needs is unavailable."""
-        if not self.away & set(stores):
-            with self.of(*stores):
-                self.findings += ask()
-
-
 def _asked(tenant_id: UUID, *, every: bool) -> Status:
-    began, asked = time.monotonic(), _Asked()
-    for dependency in probes.dependencies():
-        if not dependency.well:
-            asked.away.add(dependency.name)
-            todo = "start it, or see `ebbing doctor`"
-            what = f"{dependency.name}: {dependency.detail}"
-            asked.findings.append(Finding("trouble", f"{dependency.name}_away", what, todo))
-    silent: dict[str, float | None] = {}
-    lanes: dict[str, Lane] = {}
-    speeds: dict[str, Rates] = {}
-    letters: int | None = None
-    if "redis" not in asked.away:
-        with asked.of("redis"):
-            silent = heartbeats.ages()
-            asked.findings += health_findings.of_silence(silent)
-    if not asked.away & {"postgresql", "redis", "schema"}:
-        with asked.of("postgresql", "redis"):
-            lanes = stats.lane_backlogs() if every else stats.tenant_lane_backlogs(tenant_id)
-            if every:
-                speeds = lane_rates.lane_rates(lanes, HISTORY_MINUTES)
-            asked.findings += health_findings.lane_findings(
-                {name: lane.oldest_age_seconds for name, lane in lanes.items()}
-            )
-    if not asked.away & {"postgresql", "schema"}:
-        with asked.of("postgresql"):
-            letters = _letters(tenant_id)
-            if letters:
-                what = f"{letters} dead {'letter needs' if letters == 1 else 'letters need'} a decision"
-                asked.findings.append(Finding("attention", "dead_letters", what, "replay or discard them", "letters"))
-        asked.part(lambda: _nights(tenant_id, every=every), "postgresql", "schema")
-        asked.part(lambda: _requests(tenant_id), "postgresql", "schema")
-        asked.part(lambda: _recalls(tenant_id), "postgresql", "schema")
-        asked.part(lambda: _budget(tenant_id), "postgresql", "schema")
-    asked.part(_room, "redis")
+    began, probed = time.monotonic(), probes.Round()
+    findings = [
+        replace(one, what=f"{one.name}: {one.what}", todo=one.todo or "start it, or see `ebbing doctor`")
+        for one in probed.find(probes.readiness)
+    ]
+    silent = probed.read(heartbeats.ages, "redis") or {}
+    backlogs = stats.lane_backlogs if every else partial(stats.tenant_lane_backlogs, tenant_id)
+    lanes = probed.read(backlogs, "postgresql", "redis", "schema") or {}
+    speeds = probed.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
+    letters = probed.read(lambda: _letters(tenant_id), "postgresql", "schema")
+    findings += health_findings.silence_findings(silent)
+    findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+    findings += [health_findings.dead_letter_finding(letters)] if letters else []
+    for probe in (_nights if every else _own_nights, _requests, _recalls, _budget):
+        findings += probed.find(partial(probe, tenant_id), "postgresql", "schema")
+    findings += probed.find(probes.storage, "redis")
     if every:
-        own = {one.code for one in asked.findings}  # newer than the cached figures
-        asked.part(lambda: [one for one in _of_all() if one.code not in own], "redis")
-    return Status(health_findings.ranked(asked.findings), lanes, silent, letters, time.monotonic() - began, speeds)
+        own = {one.code for one in findings}  # newer than the cached figures
+        findings += [one for one in probed.find(_of_all, "redis") if one.code not in own]
+    seconds = time.monotonic() - began
+    return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, speeds or {})
 
 
 def _letters(tenant_id: UUID) -> int:
@@ -175,54 +135,48 @@ def _letters(tenant_id: UUID) -> int:
         return dead_letters.count(tx, tenant_id)
 
 
-def _nights(tenant_id: UUID, *, every: bool) -> list[Finding]:
-    if every:
-        found = stats.nights()
-        return health_findings.of_nights(found.overdue_seconds, found.failed, found.cut_short)
+def _nights(_tenant_id: UUID) -> list[Finding]:
+    found = stats.nights()
+    return health_findings.night_findings(found.overdue_seconds, found.failed, found.cut_short)
+
+
+def _own_nights(tenant_id: UUID) -> list[Finding]:
     held = schedule.list_schedules(tenant_id)
     runs = [one.last_run for one in held if one.last_run]
     failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
     overdue = max((one.late_seconds for one in held), default=0.0)
-    return health_findings.of_nights(overdue, failed, sum(run.status == "cut_short" for run in runs))
+    return health_findings.night_findings(overdue, failed, sum(run.status == "cut_short" for run in runs))
 
 
 def _recalls(tenant_id: UUID) -> list[Finding]:
     with database.tenant(tenant_id) as tx:
         run = self_tests.last_with_recalls(tx, tenant_id)
-    return [health_findings.recall_empty(None)] if run is not None and is_recall_empty(run.results) else []
+    return [health_findings.recall_finding(None)] if run is not None and is_recall_empty(run.results) else []
 
 
 def _requests(tenant_id: UUID) -> list[Finding]:
     due = deadlines.next_deadlines(tenant_id)
-    return [] if due.days_left is None else [health_findings.of_requests(due.requests, due.days_left)]
+    return [] if due.days_left is None else [health_findings.request_finding(due.requests, due.days_left)]
 
 
-def _of_all() -> list[Finding]:
-    """Return findings from the cached figures over all tenants, which are some seconds old."""
+def _of_all() -> Iterator[Finding]:
+    """Yield findings from the cached figures over all tenants, which are some seconds old."""
     kept = fleet_gauges.read()
-    promised = kept.deadlines
-    found = []
+    left = kept.deadlines.min_days_left
     if kept.unaccounted_requests:
-        found.append(health_findings.lost(kept.unaccounted_requests))
-    if promised.min_days_left is not None and promised.min_days_left < health_findings.DAYS_LEFT:
-        found.append(health_findings.of_requests(None, promised.min_days_left))
+        yield health_findings.loss_finding(kept.unaccounted_requests)
+    if left is not None and left < health_findings.DAYS_LEFT:
+        yield health_findings.request_finding(None, left)
     if kept.recall_empty:
-        found.append(health_findings.recall_empty(kept.recall_empty))
-    if promised.late_rewrites:
-        found.append(health_findings.late_rewrites(promised.late_rewrites))
-    return found
+        yield health_findings.recall_finding(kept.recall_empty)
+    if kept.deadlines.late_rewrites:
+        yield health_findings.rewrite_finding(kept.deadlines.late_rewrites)
 
 
-def _room() -> list[Finding]:
-    used, limit = probes.redis_memory()
-    return health_findings.storage_findings(used / limit if limit else 0.0, probes.disks_free())
-
-
-def _budget(tenant_id: UUID) -> list[Finding]:
+def _budget(tenant_id: UUID) -> Iterator[Finding]:
     state = budget.state(tenant_id)
-    if state is budget.State.OK:
-        return []
-    hard = state is budget.State.HARD
-    what = "the budget for models is used up" if hard else "the budget for models is almost used up"
-    todo = "raise it in the policy or the settings; until then, rules replace models"
-    return [Finding("trouble" if hard else "attention", "budget", what, todo, "money")]
+    if state is not budget.State.OK:
+        is_hard = state is budget.State.HARD
+        what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
+        todo = "raise it in the policy or the settings; until then, rules replace models"
+        yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

@@ -251,7 +251,7 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     assert "ebbing reembed --every-tenant" in line["remedy"]
     assert spaces.elsewhere() == Elsewhere(*REMOTE, 1)
     [finding] = doctor.embedding_spaces()
-    assert (finding.level, spaces.REMEDY in finding.detail) == ("warn", True)
+    assert (finding.severity, finding.todo) == ("attention", spaces.REMEDY)
     assert spaces.tenants_elsewhere() == [tenant_id]
     assert movers.service.one("SELECT embedder FROM embedding_spaces WHERE model = %s", REMOTE[0]) == "openai"
 

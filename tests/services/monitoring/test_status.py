@@ -54,7 +54,7 @@ def test_a_look_within_a_second_asks_nothing_anew(service: Service, tenant: Tena
 def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
     service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 3_600_000)
     service.redis.hdel(HEARTBEATS, "score", "beat")
-    assert codes(tenant) == {"silent_embed", "silent_score", "silent_beat"}
+    assert codes(tenant) == {"lane_embed", "lane_score", "beat"}
 
 
 def test_a_lane_that_stalls(service: Service, tenant: Tenant) -> None:
@@ -147,7 +147,7 @@ def no_redis(service: Service, tenant: Tenant) -> Iterator[None]:
 
 def test_redis_away(tenant: Tenant, no_redis: None) -> None:
     found = now(tenant)
-    assert {one.code for one in found.findings} == {"redis_away"}
+    assert {one.code for one in found.findings} == {"redis"}
     assert (found.lanes, found.oldest_seconds, found.letters) == ({}, None, 0)
 
 
@@ -156,7 +156,7 @@ def test_postgresql_away(service: Service, tenant: Tenant) -> None:
     service.configure(database_url="postgresql://nobody@127.0.0.1:1/nothing")
     try:
         found = now(tenant)
-        assert {one.code for one in found.findings} == {"postgresql_away"}
+        assert {one.code for one in found.findings} == {"postgresql"}
         assert (found.lanes, found.letters) == ({}, None)
         assert found.state == "trouble"
     finally:

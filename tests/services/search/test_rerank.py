@@ -246,10 +246,11 @@ def test_the_models_of_a_provider_are_known_by_name(service: Service) -> None:
 
 
 def test_the_doctor_says_what_there_is(service: Service) -> None:
-    assert doctor.reranker_loads().detail.startswith("none")
+    [found] = doctor.reranker_loads()
+    assert found.detail.startswith("none")
     with asking(service):
-        found = doctor.reranker_loads()
-        assert (found.level, found.detail) == ("ok", "small, called at the provider")
+        [found] = doctor.reranker_loads()
+        assert (found.severity, found.detail) == ("ok", "small, called at the provider")
 
 
 def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> None:
@@ -258,5 +259,5 @@ def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> No
     with capture_logs() as logged, pytest.raises(Misconfigured, match="EBBING_RERANKER=other"):
         rerank.check()
     assert [line["event"] for line in logged] == ["misconfigured"]
-    found = doctor.reranker_loads()
-    assert (found.level, "EBBING_RERANKER=other" in found.detail) == ("fail", True)
+    [found] = doctor.reranker_loads()
+    assert (found.severity, "EBBING_RERANKER=other" in found.detail) == ("trouble", True)

@@ -334,7 +334,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
 
     assert plugins.missing() == {"half_life": 1}
     [finding] = doctor.missing_dynamics()
-    assert finding.level == "fail"
+    assert finding.severity == "trouble"
     assert "policies of 1 tenants name 'half_life'" in finding.detail
     assert "EBBING_DYNAMICS_FILES" in finding.detail
     plugins.load()
@@ -342,7 +342,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     service.work()
     assert service.one(unscored, lost.tenant_id) == 0, "pending work is done as soon as the model is back"
     assert strength_of(lost.tenant_id, 0).size == MEMORIES
-    assert (list(doctor.missing_dynamics()), doctor.dynamics().level) == ([], "ok")
+    assert [one.severity for one in (*doctor.missing_dynamics(), *doctor.dynamics())] == ["ok"]
 
 
 def test_a_model_that_waits_to_hold_counts_as_missing_too_and_one_left_behind_does_not(
@@ -360,8 +360,8 @@ def test_a_model_that_waits_to_hold_counts_as_missing_too_and_one_left_behind_do
 
 def test_the_doctor_names_what_is_not_fit(service: Service) -> None:
     service.configure(dynamics_files="mine=/nowhere.py")
-    finding = doctor.dynamics()
-    assert (finding.level, "'mine' (/nowhere.py) can't be used" in finding.detail) == ("fail", True)
+    [finding] = doctor.dynamics()
+    assert (finding.severity, "'mine' (/nowhere.py) can't be used" in finding.detail) == ("trouble", True)
 
 
 def test_a_tenant_may_leave_a_missing_model_and_its_memories_follow_once_it_is_back(

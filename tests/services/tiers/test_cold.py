@@ -309,10 +309,10 @@ def test_keys_that_the_key_store_lacks_are_told_with_what_to_do(chilled: Chilled
     ids = chilled.remember(*[f"{n} {LONG}" for n in range(3)])
     assert chilled.cool() == 3
     [well] = doctor.cold_keys()
-    assert (well.name, well.level) == ("keys of cold storage", "ok")
+    assert (well.name, well.severity) == ("keys of cold storage", "ok")
     chilled.service.rows("DELETE FROM ebbing_keys.record_keys USING cold_memories AS cold "
                          "WHERE record_keys.key_id = cold.key_id AND memory_id = ANY (%s)", ids[:2])  # fmt: skip
     [found] = doctor.cold_keys()
-    assert found.level == "fail"
+    assert found.severity == "trouble"
     assert "2 memories of one tenant" in found.detail
     assert "restore its newest dump, as ops/runbook.md says" in found.detail
