@@ -25,7 +25,7 @@ from app.clients.redis.stream import Door
 from app.dashboard import app as dashboard
 from app.dashboard.rendering import PREFIX
 from app.services.embedding import spaces
-from app.services.monitoring import health
+from app.services.monitoring import probes
 from app.services.search import rerank
 from app.services.strength import plugins
 from app.services.tenants import budget
@@ -43,7 +43,7 @@ def build() -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(health.check_redis)
+        await run_in_threadpool(probes.check_redis)
         budget.check()
         tracing.start("api")
         await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait

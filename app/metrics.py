@@ -19,6 +19,7 @@ from prometheus_client import Counter, Histogram, disable_created_metrics
 
 from app.clients.redis.redis import BROKEN_AUDITS, COUNTERS, MARKS, RedisError
 from app.clients.redis.stream import backlog, client
+from app.domain import jobs
 from app.domain.evaluation.self_tests import KINDS
 from app.queues import LANES, TASKS
 
@@ -118,40 +119,8 @@ JOB_OUTCOMES: Final = ("done", "failed", "cancelled")
 LLM_PURPOSES: Final = ("score", "embed", "query", "rerank", "summarise", "self_test", "contradict")
 LLM_OUTCOMES: Final = ("answered", "failed", "over_budget")
 
-_TIERS: Final = ("active", "archived", "cold", "deleted")
-_SELF_TESTS: Final = (*(f"{kind}_{outcome}" for kind in KINDS for outcome in ("passed", "failed")), "recall_empty")
-_MERGED: Final = ("linked", "waiting", "summaries", "by_model", "merged")
-
-# Kinds of jobs and nightly steps, with the row counts that each reports in addition to `done`; others aren't exported.
-JOBS: Final[dict[str, tuple[str, ...]]] = {
-    "approve": _MERGED,
-    "archive": ("archived", "whole", "reduced"),
-    "cold": ("cold",),
-    "compact": ("dropped", "compacted", "orphans", "lost"),
-    "consolidate": (*_MERGED, "looked_at", "clusters", "removed"),
-    "contradictions": ("proposed", "unanswered"),
-    "delete": ("deleted",),
-    "erase": (),
-    "erasures": ("adopted",),
-    "expire": ("deleted", "summaries", "noticed"),
-    "export": (),
-    "exports": ("expired", "purged", "objects"),
-    "figures": (),
-    "graph": (),
-    "graphs": (),
-    "hide": (),
-    "night": (),
-    "rebase": _TIERS,
-    "rederive": ("summaries", "by_model", "removed"),
-    "reembed": ("removed_vectors", "set_aside"),
-    "release": (),
-    "restore": ("restored", "failed"),
-    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
-    "segments": ("dropped", "compacted", "orphans", "lost"),
-    "self_tests": _SELF_TESTS,
-    "selftest": _SELF_TESTS,
-    "sweep": _TIERS,
-}
+JOBS: Final = dict(sorted((jobs.KINDS | jobs.STEPS).items()))
+"""Kinds of jobs and nightly steps, with the row counts that each reports in addition to `done`."""
 
 _LANE_OF: Final = {queue: lane for lane, queues in LANES.items() for queue in queues}
 LANE_OF_TASK: Final = {task: _LANE_OF[queue] for task, queue in TASKS.items()}

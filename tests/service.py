@@ -79,8 +79,8 @@ PATIENT_CONSTANTS = (
     "app.services.search.search_replays.SECONDS_MAX",
     "app.services.night.night_preview.SECONDS",
     "app.services.tiers.previews.SECONDS",
-    "app.services.monitoring.situation.FRESH_SECONDS",
-    "app.domain.verdict.SILENT_SECONDS",
+    "app.services.monitoring.status.FRESH_SECONDS",
+    "app.domain.health_findings.SILENT_SECONDS",
     "app.clients.redis.stream.APPEND_TIMEOUT_SECONDS",
 )
 

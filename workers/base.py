@@ -16,7 +16,7 @@ from celery import current_task
 from app import metrics, queues
 from app.errors import NotReplayed
 from app.services.erasure import ledger
-from app.services.monitoring import connections
+from app.services.monitoring import pool_usage
 from app.services.passing import is_passing
 from workers.celery_app import celery
 
@@ -42,7 +42,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
                 finally:
                     metrics.count("tasks", task=name, lane=lane, outcome=outcome)
                     metrics.observe("task_seconds", time.monotonic() - began, task=name, lane=lane)
-            connections.publish_pool_usage(lane)
+            pool_usage.publish_pool_usage(lane)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__

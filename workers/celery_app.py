@@ -53,13 +53,13 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
-    from app.services.monitoring import health  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
+    from app.services.monitoring import probes  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
     from app.services.strength import plugins  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
     from app.services.tenants import budget  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
 
     logs.configure("worker")
     try:
-        health.check_redis()
+        probes.check_redis()
         plugins.check()
         tracing.check()
     except Misconfigured:

@@ -21,7 +21,7 @@ from app.dashboard.pages import (
     letters,
     memory,
     money,
-    now,
+    overview,
     privacy,
     search,
     self_tests,
@@ -34,7 +34,7 @@ _TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg"
 
 PAGES: Final = (
     log_in,
-    now,
+    overview,
     ladder,
     consolidation,
     privacy,
@@ -53,7 +53,7 @@ PAGES: Final = (
 def build() -> FastAPI:
     """Build the application that is mounted at `PREFIX`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.streams = now.Streams()
+    app.state.streams = overview.Streams()
     for module in PAGES:
         app.include_router(module.router)
 

@@ -18,7 +18,8 @@ from app import __name__ as package
 from app.dashboard import charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.wording import short, visible
-from app.services.monitoring import situation
+from app.domain.durations import format_duration
+from app.services.monitoring import status
 from app.store.jobs.schedules import Run
 
 PREFIX: Final = "/ops"
@@ -47,7 +48,6 @@ PAGES: Final = (
 )
 """Menu entries: path, title, and the scopes that may see it (any one is enough)."""
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _THOUSAND: Final = 1000
 
 
@@ -86,7 +86,7 @@ def back(place: str, done: str) -> Response:
         place: Path of the page, without `PREFIX`.
         done: Key of the notice in `DONE`.
     """
-    situation.forget()
+    status.forget()
     return RedirectResponse(f"{PREFIX}{place or '/'}?done={done}", 303)
 
 
@@ -123,16 +123,7 @@ def age(seconds: float | None) -> str:
     """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
     if seconds is None:
         return "never"
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min"
-    if whole < _DAY:
-        hours, rest = divmod(whole, _HOUR)
-        return f"{hours} h {rest // _MINUTE} min" if rest >= _MINUTE else f"{hours} h"
-    days, rest = divmod(whole, _DAY)
-    return f"{days} d {rest // _HOUR} h" if days < 10 and rest >= _HOUR else f"{days} d"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else format_duration(seconds)
 
 
 def ago(moment: datetime | None) -> str:

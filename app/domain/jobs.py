@@ -3,8 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
+
+from app.domain.evaluation.self_tests import KINDS as TESTS
+
+_TIERS: Final = ("active", "archived", "cold", "deleted")
+_TESTED: Final = (*(f"{kind}_{outcome}" for kind in TESTS for outcome in ("passed", "failed")), "recall_empty")
+_MERGED: Final = ("linked", "waiting", "summaries", "by_model", "merged")
+_SEGMENTS: Final = ("dropped", "compacted", "orphans", "lost")
+
+RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "erase": (),
+    "export": (),
+    "hide": (),
+    "restore": ("restored", "failed"),
+}
+"""Kinds of jobs that people request, with their row counts. They have their own lane, so that no night delays them."""
+
+KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
+    "approve": _MERGED,
+    "archive": ("archived", "whole", "reduced"),
+    "cold": ("cold",),
+    "compact": _SEGMENTS,
+    "consolidate": (*_MERGED, "looked_at", "clusters", "removed"),
+    "delete": ("deleted",),
+    "expire": ("deleted", "summaries", "noticed"),
+    "graph": (),
+    "night": (),
+    "rebase": _TIERS,
+    "rederive": ("summaries", "by_model", "removed"),
+    "reembed": ("removed_vectors", "set_aside"),
+    "release": (),
+    "selftest": _TESTED,
+    "sweep": _TIERS,
+}
+"""All kinds of jobs, with the row counts that each reports in metrics in addition to `done`; others aren't exported."""
+
+STEPS: Final[dict[str, tuple[str, ...]]] = {
+    "contradictions": ("proposed", "unanswered"),
+    "erasures": ("adopted",),
+    "exports": ("expired", "purged", "objects"),
+    "figures": (),
+    "graphs": (),
+    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
+    "segments": _SEGMENTS,
+    "self_tests": _TESTED,
+}
+"""Nightly steps that no job of the same name does, with their row counts."""
 
 
 @dataclass(frozen=True)

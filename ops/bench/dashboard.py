@@ -11,7 +11,7 @@ import httpx
 from app.dashboard.rendering import PAGES, PREFIX
 from app.dashboard.sessions import COOKIE
 from app.domain.policy.keys import SCOPES
-from app.services.monitoring.situation import FRESH_SECONDS
+from app.services.monitoring.status import FRESH_SECONDS
 from app.services.tenants import tenants
 from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan

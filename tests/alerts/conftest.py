@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.clients.redis.backlog import Backlog
-from app.services.monitoring import figures
+from app.services.monitoring import fleet_gauges
 from tests.alerts.watch import Watch
 from tests.api.caller import Api
 from tests.service import Service
@@ -28,7 +28,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         def free(self) -> int:
             return room["free"]
 
-    monkeypatch.setattr("app.services.monitoring.health.shutil.disk_usage", lambda _: Usage())
+    monkeypatch.setattr("app.services.monitoring.probes.shutil.disk_usage", lambda _: Usage())
     return room
 
 
@@ -46,7 +46,7 @@ def watch(api: Api, disk: dict[str, int], tmp_path: Path, monkeypatch: pytest.Mo
     """
 
     def scrape() -> str:
-        figures.refresh(thoroughly=True)
+        fleet_gauges.refresh(thoroughly=True)
         return api.get("/metrics", key=None).text
 
     watching, now_ms = Watch(scrape), Backlog.now_ms

@@ -16,7 +16,7 @@ from app.domain.ingest.envelope import pack
 from app.domain.policy.night import Night
 from app.domain.policy.policy import Policy
 from app.services.jobs import jobs, runner, schedule
-from app.services.monitoring import figures
+from app.services.monitoring import fleet_gauges
 from app.services.security import audit
 from app.store.core import database
 from tests.alerts.conftest import GIB
@@ -239,8 +239,8 @@ def finish_run(api: Api, tenant_id: UUID, **recall: int) -> None:
 
 
 def test_figures_are_as_old_as_they_say(api: Api) -> None:
-    assert figures.read().at_ms == 0
-    assert figures.refresh().at_ms == figures.read().at_ms > 0
+    assert fleet_gauges.read().at_ms == 0
+    assert fleet_gauges.refresh().at_ms == fleet_gauges.read().at_ms > 0
 
 
 def test_every_cause_is_tried_above() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.dashboard import log_in
 from app.domain.policy.keys import SCOPES
-from app.services.monitoring import situation
+from app.services.monitoring import status
 from app.services.tenants import tenants
 from tests.api.caller import Api
 from tests.api.conftest import api
@@ -26,7 +26,7 @@ def no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def visit(api: Api) -> Callable[..., Visitor]:
     """Function that logs in with a new key of these scopes; without scopes, of every scope except `admin`."""
-    situation.forget()
+    status.forget()
 
     def visitor(*scopes: str) -> Visitor:
         wanted = scopes or tuple(scope for scope in SCOPES if scope != "admin")

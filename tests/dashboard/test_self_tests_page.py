@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from app.services.monitoring import situation
+from app.services.monitoring import status
 from app.services.security import operators
 from app.services.uses import reviews
 from app.store.core import database
@@ -75,7 +75,7 @@ def test_a_tenant_whose_recall_is_empty_is_seen(api: Api, visit: Visit) -> None:
     assert "19 of 20 6 of 10 4 of 10 – – 3 of 10 5 20 50" in text
     assert "recall returned almost nothing" not in said(visit().page("/"))
     a_run(api, 0, application=(19, 1), other_words=(1, 9), recall=(0, 10), empty=10)
-    situation.forget()
+    status.forget()
     assert "empty recalls 100 % of recalls returned nothing" in said(visit().page("/tests"))
     assert "recall returned almost nothing in the last self-tests" in said(visit().page("/"))
 

@@ -13,7 +13,7 @@ from app.clients.redis.redis import BACKLOG, RING, stream_key
 from app.domain.policy.budget import State
 from app.domain.policy.policy import Budget, Policy
 from app.services.jobs import schedule
-from app.services.monitoring import tenants_abreast
+from app.services.monitoring import tenant_comparison
 from app.services.tenants import budget, quota, tenants
 from app.store.core import database
 from app.store.tenants import policies
@@ -28,7 +28,7 @@ Visit = Callable[..., Visitor]
 NUMBERS = text("SELECT tenant, active, dead_letters, budget_tokens FROM tenants_abreast(CAST(:ids AS uuid[]))")
 
 
-def names(found: list[tenants_abreast.Abreast]) -> list[str]:
+def names(found: list[tenant_comparison.ComparedTenant]) -> list[str]:
     return [one.numbers.name for one in found]
 
 
@@ -40,7 +40,7 @@ def test_who_waits_longest_comes_first(service: Service) -> None:
     for key, value in (("memories", 5), ("bytes", 100)):
         service.redis.hset(BACKLOG, f"{made['busier']}:{key}", value)
     service.redis.rpush(RING, str(made["busier"]))
-    found = tenants_abreast.waiting_longest()
+    found = tenant_comparison.waiting_longest()
     assert names(found) == ["busier", "busy", "a quiet one"]
     first, second, third = found
     assert (first.queue.requests, first.queue.memories, first.queue.size_bytes) == (1, 5, 100)
@@ -54,7 +54,7 @@ def test_what_waits_after_being_stored_counts_too(service: Service) -> None:
     service.rows("INSERT INTO tenant_work (stage, tenant_id, memory_ids, created_at) VALUES "
                  "('embed', %s, ARRAY[gen_random_uuid(), gen_random_uuid()], now() - interval '1 hour')",
                  busy)  # fmt: skip
-    first, second = tenants_abreast.waiting_longest()
+    first, second = tenant_comparison.waiting_longest()
     assert (first.numbers.tenant_id, first.numbers.enriching) == (busy, 2)
     assert 3600 <= (first.oldest_seconds or 0) < 3600 + PATIENCE_SECONDS
     assert (second.numbers.tenant_id, second.numbers.enriching) == (quiet, 0)
@@ -68,7 +68,7 @@ def test_who_is_refused_is_told(service: Service, requests: int, size: int, room
     service.send(tenant.tenant_id, "x")
     service.redis.hset(BACKLOG, f"{tenant.tenant_id}:bytes", 1024)
     service.configure(tenant_backlog_entries=requests, tenant_backlog_bytes=size)
-    [found] = tenants_abreast.waiting_longest()
+    [found] = tenant_comparison.waiting_longest()
     assert found.room == room
 
 
@@ -80,7 +80,7 @@ def test_memories_letters_night_and_budget(service: Service) -> None:
     schedule.tick(DEFAULT_SCHEDULE)
     schedule.run(tenant.tenant_id, "night", None, "k")
     budget.spend(tenant.tenant_id, "score", "m", Usage(1, 900, 0, 50))
-    [found] = tenants_abreast.waiting_longest()
+    [found] = tenant_comparison.waiting_longest()
     numbers = found.numbers
     assert (numbers.active, numbers.archived, numbers.cold, numbers.dead_letters) == (2, 0, 0, 1)
     assert (numbers.night, numbers.night_failed) == ("queued", 0)
@@ -99,7 +99,7 @@ def test_the_quota_is_what_the_tenants_own_page_says(service: Service, share: fl
         policies.add(tx, tenant.tenant_id, 2, Policy(quota_bytes=int(taken / share), quota_near=0.5))
     with database.tenant(tenant.tenant_id) as tx:
         own = quota.state(tx, tenant.tenant_id)
-    [found] = tenants_abreast.waiting_longest()
+    [found] = tenant_comparison.waiting_longest()
     assert found.quota == own.state == state
     assert found.numbers.dimensions == own.vector_bytes / 4 > 0
 
@@ -113,7 +113,7 @@ def test_the_latest_policy_that_holds_decides(service: Service) -> None:
         tenant.tenant_id,
         tenant.tenant_id,
     )
-    assert tenants_abreast.waiting_longest()[0].numbers.budget_tokens == 5
+    assert tenant_comparison.waiting_longest()[0].numbers.budget_tokens == 5
 
 
 def test_many_tenants_cost_as_many_questions_as_one(service: Service) -> None:
@@ -125,7 +125,7 @@ def test_many_tenants_cost_as_many_questions_as_one(service: Service) -> None:
             seen.append(statement)
 
         event.listen(engine, "before_cursor_execute", note)
-        tenants_abreast.waiting_longest()
+        tenant_comparison.waiting_longest()
         event.remove(engine, "before_cursor_execute", note)
         return len(seen)
 
@@ -139,9 +139,9 @@ def test_many_tenants_cost_as_many_questions_as_one(service: Service) -> None:
 def test_a_name_finds_it_and_no_pattern_does(service: Service) -> None:
     for name in ("Otter & Sons", "100% otters", "Badger"):
         tenants.create(name)
-    assert names(tenants_abreast.called("OTTER")) == ["100% otters", "Otter & Sons"]
-    assert names(tenants_abreast.called("%")) == ["100% otters"]
-    assert names(tenants_abreast.called("_")) == []
+    assert names(tenant_comparison.called("OTTER")) == ["100% otters", "Otter & Sons"]
+    assert names(tenant_comparison.called("%")) == ["100% otters"]
+    assert names(tenant_comparison.called("_")) == []
 
 
 def test_the_page_shows_them_and_leads_to_one(api: Api, visit: Visit) -> None:

@@ -25,7 +25,7 @@ from app.errors import Misconfigured
 from app.services.embedding.embed import embed
 from app.services.enrichment import enrichment
 from app.services.ingest import ingest
-from app.services.monitoring import checkup
+from app.services.monitoring import doctor
 from app.services.search.search import search
 from app.settings import IN_PROCESS
 from tests.models import tiny
@@ -258,13 +258,14 @@ def test_a_folder_without_a_whole_model_names_the_setting(kind: str, folder: Pat
         local_models.load(kind, str(there))
 
 
-def test_the_checkup_names_what_does_not_load_and_how_much_is_read(using: Service, folder: Path) -> None:
+def test_the_doctor_names_what_does_not_load_and_how_much_is_read(using: Service, folder: Path) -> None:
     using.configure(embedding_model=folder)
-    assert checkup.embedder_loads().detail.endswith(f"reads the first {tiny.READS} tokens of a memory")
+    [finding] = doctor.embedder_loads()
+    assert finding.detail.endswith(f"reads the first {tiny.READS} tokens of a memory")
     forget()
     using.configure(embedding_model=folder.parent)
-    finding = checkup.embedder_loads()
-    assert (finding.level, "EBBING_EMBEDDING_MODEL" in finding.detail) == ("fail", True)
+    [finding] = doctor.embedder_loads()
+    assert (finding.severity, "EBBING_EMBEDDING_MODEL" in finding.detail) == ("trouble", True)
 
 
 # --- From a memory to a search ---

@@ -21,7 +21,7 @@ from app.domain.privacy.hold import Meant
 from app.embedded.binaries import postgres_programs
 from app.services.erasure import erasures
 from app.services.erasure.erasures import Asked
-from app.services.monitoring import health
+from app.services.monitoring import probes
 from app.store.core import migrate
 from tests.service import Service, forget, inside
 from tests.services.aged import Aged
@@ -125,7 +125,7 @@ class Drill:
         return [name for (name,) in found]
 
     def unwell(self) -> dict[str, str]:
-        return {found.name: found.detail for found in health.dependencies() if not found.well}
+        return {found.name: found.detail for found in probes.readiness() if found.severity != "ok"}
 
     def drop(self) -> None:
         self.service.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from app import metrics
+from app.domain import jobs, maintenance
 from app.queues import LANES
-from app.services.jobs import jobs
 from app.services.jobs.runner import KINDS, _lane
 from app.services.night.steps import STEPS
 from app.services.tenants.budget import Purpose
@@ -25,5 +25,9 @@ def test_purposes_are_those_that_are_paid_for() -> None:
 
 
 def test_the_queue_accepts_the_kinds_that_the_runner_knows() -> None:
-    assert KINDS.keys() == jobs.KINDS
-    assert jobs.RIGHTS_KINDS < jobs.KINDS
+    assert KINDS.keys() == jobs.KINDS.keys()
+    assert jobs.RIGHTS_KINDS.keys() < jobs.KINDS.keys()
+
+
+def test_each_kind_of_maintenance_is_a_kind_of_job() -> None:
+    assert maintenance.KINDS.keys() < jobs.KINDS.keys()

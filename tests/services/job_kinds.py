@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.jobs import Job, Step
-from app.services.jobs import jobs, runner
+from app.domain.jobs import KINDS, RIGHTS_KINDS, Job, Step
+from app.services.jobs import runner
 
 
 def set_kind(
@@ -20,6 +20,8 @@ def set_kind(
 ) -> None:
     """Register a job kind with these functions for this test; in the lane `rights` if `in_rights`."""
     monkeypatch.setitem(runner.KINDS, name, runner.Kind(step, cancelled))
-    monkeypatch.setattr(jobs, "KINDS", jobs.KINDS | {name})
-    others = jobs.RIGHTS_KINDS - {name}
-    monkeypatch.setattr(jobs, "RIGHTS_KINDS", others | {name} if in_rights else others)
+    monkeypatch.setitem(KINDS, name, ())
+    if in_rights:
+        monkeypatch.setitem(RIGHTS_KINDS, name, ())
+    else:
+        monkeypatch.delitem(RIGHTS_KINDS, name, raising=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.dashboard.pages.now import EVERY_SECONDS
-from app.domain.verdict import SILENT_SECONDS
+from app.dashboard.pages.overview import EVERY_SECONDS
+from app.domain.health_findings import SILENT_SECONDS
 from tests.faults import family
 from tests.ui.look import Look
 

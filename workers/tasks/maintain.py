@@ -6,7 +6,7 @@ from uuid import UUID
 
 from app import queues
 from app.services.jobs import runner, schedule
-from app.services.monitoring import figures as kept
+from app.services.monitoring import fleet_gauges as kept
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
 

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.http import metrics_endpoint, responses
 from app.api.http.auth import Caller, cache, needs
 from app.errors import NotFound
-from app.services.monitoring import health, stats
+from app.services.monitoring import probes, stats
 from app.settings import settings
 
 router = APIRouter(tags=["status"])
@@ -29,13 +29,10 @@ async def healthz() -> Response:
 @router.get("/readyz", summary="Readiness check")
 def readyz() -> Response:
     """Return 200 if PostgreSQL, its schema and Redis are healthy, else 503, with the state of each."""
-    found = health.dependencies()
-    well = all(dependency.well for dependency in found)
-    shown = {
-        "status": "ready" if well else "not ready",
-        "dependencies": [asdict(dependency) for dependency in found],
-    }
-    return responses.answer(shown, 200 if well else 503)
+    found = [{"name": one.name, "well": one.severity == "ok", "detail": one.detail} for one in probes.readiness()]
+    is_ready = all(one["well"] for one in found)
+    shown = {"status": "ready" if is_ready else "not ready", "dependencies": found}
+    return responses.answer(shown, 200 if is_ready else 503)
 
 
 @router.get("/v1/stats", summary="Statistics of the caller's tenant")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Final, TypeAlias, get_args
 
@@ -17,10 +18,9 @@ from prometheus_client.registry import Collector
 
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
-from app.services.monitoring import connections, figures, health, stats
+from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
 from app.services.night import night
 from app.services.night.steps import STEPS
-from app.services.passing import is_passing
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
@@ -85,11 +85,11 @@ GAUGES: Final[dict[str, Gauge]] = {
     "database_pool_connections": Gauge(
         "PostgreSQL connections of all processes of a kind: the pool limit, open connections, and the recent maximum "
         "of connections in use.",
-        {"process": connections.KINDS, "state": POOL_STATES},
+        {"process": pool_usage.KINDS, "state": POOL_STATES},
     ),
     "database_pool_waiting": Gauge(
         "Recent maximum of threads waiting for a connection, by kind of process.",
-        {"process": connections.KINDS},
+        {"process": pool_usage.KINDS},
     ),
     "redis_memory_used_bytes": Gauge("Memory used by Redis."),
     "redis_memory_limit_bytes": Gauge("Memory limit of Redis; 0 means no limit."),
@@ -119,26 +119,18 @@ class _Shared(Collector):
     """Collector of values from Redis and PostgreSQL; omits them while a store is down and reports this."""
 
     def collect(self) -> Iterator[Metric]:
-        connections.publish_pool_usage(connections.API)
-        parts = (_counted, _of_redis, _kept, _lanes)
-        found = [part for part in map(_tried, parts) if part is not None]
+        pool_usage.publish_pool_usage(pool_usage.API)
+        parts: list[Callable[[], list[Metric]]] = [
+            partial(list, part()) for part in (_counted, _of_redis, _kept, _lanes)
+        ]
+        found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
-        yield _gauge("disk_free_ratio", [((name,), share) for name, share in health.disks_free().items()])
-        age = health.backup_age_seconds()
+        yield _gauge("disk_free_ratio", [((name,), share) for name, share in probes.disks_free().items()])
+        age = probes.backup_age_seconds()
         if age is not None:
             yield _gauge("backup_age_seconds", [((), age)])
-
-
-def _tried(part: Callable[[], Iterator[Metric]]) -> list[Metric] | None:
-    """Return the metrics of a part, or None if its store is down."""
-    try:
-        return list(part())
-    except Exception as error:
-        if not is_passing(error):
-            raise
-        return None
 
 
 def _counted() -> Iterator[Metric]:
@@ -157,14 +149,14 @@ def _counted() -> Iterator[Metric]:
             histogram.add_metric(series, *held.buckets(name, series))
         yield histogram
     successes = {(job,): held.marks.get(job, 0.0) for job in metrics.JOBS}
-    successes[night.KIND,] = figures.read().night_success_at
+    successes[night.KIND,] = fleet_gauges.read().night_success_at
     yield _gauge("job_last_success_timestamp_seconds", successes.items())
     yield _gauge("audit_chain_ok", [((), float(not held.broken_audits))])
 
 
 def _of_redis() -> Iterator[Metric]:
     """Yield the state of Redis, heartbeats and connection pools."""
-    room = health.redis_room()
+    room = probes.redis_room()
     yield _gauge("redis_memory_used_bytes", [((), room.used)])
     yield _gauge("redis_memory_limit_bytes", [((), room.limit)])
     yield _gauge("redis_refuses_writes", [((), float(room.refuses))])
@@ -172,7 +164,7 @@ def _of_redis() -> Iterator[Metric]:
     beat = ages.pop(heartbeats.BEAT)
     yield _gauge("lane_silent_seconds", [((lane,), age) for lane, age in ages.items() if age is not None])
     yield _gauge("beat_silent_seconds", [] if beat is None else [((), beat)])
-    pools = connections.pool_usage_by_kind()
+    pools = pool_usage.pool_usage_by_kind()
     states = {(kind, state): getattr(pool, state) for kind, pool in pools.items() for state in POOL_STATES}
     yield _gauge("database_pool_connections", states.items())
     yield _gauge("database_pool_waiting", [((kind,), pool.waiting) for kind, pool in pools.items()])
@@ -180,7 +172,7 @@ def _of_redis() -> Iterator[Metric]:
 
 def _kept() -> Iterator[Metric]:
     """Yield figures aggregated over all tenants."""
-    kept = figures.read()
+    kept = fleet_gauges.read()
     yield _gauge("figures_timestamp_seconds", [((), kept.at_ms / 1000)])
     yield _gauge("memories", [((tier,), kept.memories[tier]) for tier in TIERS])
     yield _gauge("quarantine_size", [((), kept.dead_letters)])

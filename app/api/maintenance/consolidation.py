@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Response
@@ -11,10 +11,9 @@ from fastapi import APIRouter, Depends, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
-from app.api.http.request_body import json_body
+from app.api.maintenance.maintenance import SelfTest, add_start
 from app.api.memories.memories import id_of
 from app.domain.consolidation.parameters import Level
-from app.domain.ingest.memory import check_moment
 from app.services.consolidation import approving, consolidate, merges, undoing
 from app.services.consolidation.grouping import Plan
 from app.services.consolidation.merges import Shown
@@ -30,7 +29,7 @@ Keeper = Annotated[Caller, Depends(needs("maintain"))]
 Reader = Annotated[Caller, Depends(needs("read"))]
 
 
-class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class Consolidate(SelfTest, forbid_unknown_fields=True, frozen=True):
     """Options of a consolidation run.
 
     Attributes:
@@ -40,34 +39,18 @@ class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         limit: Maximum number of groups in a dry run, 1 to 1,000.
     """
 
-    dry_run: bool = False
-    as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     level: Level | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=GROUPS_MAX)] = 100
 
 
-@router.post(
-    "/maintenance/consolidate",
-    summary="Consolidate memories",
-    status_code=202,
-    responses={200: {"description": "With `dry_run`: the groups, the planned action of each, and an example text"}},
-)
-def start(caller: Keeper, wanted: Annotated[Consolidate, Depends(json_body(Consolidate))]) -> Response:
-    """Start a job that compares new memories with all others: small groups are linked, larger ones summarised.
-
-    Excluded are important memories, memories marked never to be forgotten or under a legal hold, those of the last
-    days, and one memory of each day.
-    """
-    if wanted.as_of is not None:
-        check_moment(wanted.as_of, "as_of")
-    if not wanted.dry_run:
-        parameters = jobs.parameters_at(wanted.as_of) | ({} if wanted.level is None else {"level": wanted.level})
-        job_id = jobs.create(caller.tenant_id, consolidate.KIND, parameters, actor=caller.key_id)
-        return responses.answer({"job_id": job_id}, 202)
-    found = consolidate.preview(caller.tenant_id, wanted.as_of, wanted.level, wanted.limit)
+def _groups(tenant_id: UUID, wanted: Consolidate) -> dict[str, Any]:
+    found = consolidate.preview(tenant_id, wanted.as_of, wanted.level, wanted.limit)
     counts = {"looked_at": found.looked_at, "clusters": found.clusters}
     changes = [_planned(plan) for plan in found.plans]
-    return responses.answer({"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None})
+    return {"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None}
+
+
+add_start(router, "/maintenance/consolidate", consolidate.KIND, Consolidate, _groups, "start")
 
 
 @router.get("/consolidation/runs", summary="List consolidation runs, newest first")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -16,6 +16,7 @@ from app.api.http import cursors, responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
 from app.domain.ingest.memory import check_moment
+from app.domain.maintenance import KINDS
 from app.errors import NotAllowed
 from app.services.embedding import reembed, spaces
 from app.services.evaluation import self_tests
@@ -27,6 +28,9 @@ from app.services.tiers.previews import Preview
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
 CHANGES_MAX = 1000
+
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], Preview]
 
 
 class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -41,22 +45,6 @@ class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     every_tenant: bool = False
 
 
-class Due(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Options of a maintenance job.
-
-    Attributes:
-        dry_run: Only list the changes and their reasons.
-        as_of: Evaluate as of this time; default now. Future times require `dry_run`.
-        limit: Maximum number of changes in a page of a dry run, 1 to 1,000.
-        cursor: `next_cursor` of the previous page of a dry run, with the same `as_of`.
-    """
-
-    dry_run: bool = False
-    as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=CHANGES_MAX)] = 100
-    cursor: str | None = None
-
-
 class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Options of a self-test run.
 
@@ -69,8 +57,21 @@ class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
-DueBody = Annotated[Due, Depends(json_body(Due))]
+class Due(SelfTest, forbid_unknown_fields=True, frozen=True):
+    """Options of a maintenance job.
+
+    Attributes:
+        dry_run: Only list the changes and their reasons.
+        as_of: Evaluate as of this time; default now. Future times require `dry_run`.
+        limit: Maximum number of changes in a page of a dry run, 1 to 1,000.
+        cursor: `next_cursor` of the previous page of a dry run, with the same `as_of`.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=CHANGES_MAX)] = 100
+    cursor: str | None = None
+
+
+Options = TypeVar("Options", bound=SelfTest)
 
 
 @router.post(
@@ -93,75 +94,61 @@ def start_reembed(caller: Maintainer, wanted: Annotated[Reembed, Depends(json_bo
     return responses.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
 
 
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "With `dry_run`: a page of changes, with counts for this page"}
-}
+def add_start(
+    to: APIRouter,
+    path: str,
+    kind: str,
+    body_type: type[Options],
+    preview: Callable[[UUID, Options], dict[str, Any]],
+    name: str,
+) -> None:
+    """Add the route that starts a kind of maintenance, or previews it.
 
-
-@router.post("/sweep", summary="Assign tiers by strength", status_code=202, responses=_ANSWERS)
-def start_sweep(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that evaluates each due memory and records the tier it should be in, without moving it."""
-    return _started(caller, sweep.KIND, wanted)
-
-
-@router.post("/rebase", summary="Migrate memories to the current policy", status_code=202, responses=_ANSWERS)
-def start_rebase(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that migrates memories still under an older policy. Their current strength doesn't change."""
-    return _started(caller, rebase.KIND, wanted)
-
-
-@router.post("/archive", summary="Move to the archive", status_code=202, responses=_ANSWERS)
-def start_archive(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that sweeps and moves faded memories to the archive; a use reactivates them."""
-    return _started(caller, archive.KIND, wanted)
-
-
-@router.post("/cold", summary="Move to cold storage", status_code=202, responses=_ANSWERS)
-def start_cold(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that sweeps and moves strongly faded memories to cold storage; `restore` reactivates them."""
-    return _started(caller, cold.KIND, wanted)
-
-
-@router.post("/delete", summary="Permanently delete forgotten memories", status_code=202, responses=_ANSWERS)
-def start_delete(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that deletes memories in cold storage that meet every deletion condition. It can't be undone."""
-    return _started(caller, removals.KIND, wanted)
-
-
-@router.post(
-    "/selftest",
-    summary="Run self-tests",
-    status_code=202,
-    responses={200: {"description": "With `dry_run`: the memories that would be tested"}},
-)
-def start_selftest(caller: Maintainer, wanted: Annotated[SelfTest, Depends(json_body(SelfTest))]) -> Response:
-    """Start a job that tests retrieval on a sample of memories, even if no weekly run is due.
-
-    Memories that pass are reinforced, which doesn't count as a use; memories that fail are flagged for review. A dry
-    run lists the memories by kind; `from` is the start of a tested link.
+    Args:
+        body_type: Options that the request may have, with all parameters of the kind.
+        preview: Returns the content of the response to a dry run, by tenant and options.
+        name: Name of the route, part of its id in the OpenAPI description.
     """
-    if wanted.as_of is not None:
-        check_moment(wanted.as_of, "as_of")
-    if not wanted.dry_run:
-        parameters = jobs.parameters_at(wanted.as_of)
-        return responses.answer(
-            {"job_id": jobs.create(caller.tenant_id, self_tests.KIND, parameters, actor=caller.key_id)}, 202
-        )
-    asked = self_tests.preview(caller.tenant_id, wanted.as_of)
-    changes = [{"id": one.memory_id, "kind": one.kind, "from": one.other_id} for one in asked]
-    return responses.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
+    about = KINDS[kind]
+
+    def start(caller: Maintainer, wanted: Options = Depends(json_body(body_type))) -> Response:  # noqa: B008 - FastAPI's
+        if wanted.as_of is not None:
+            check_moment(wanted.as_of, "as_of")
+        if wanted.dry_run:
+            return responses.answer(preview(caller.tenant_id, wanted))
+        given = {field: getattr(wanted, field) for field in about.parameters if field not in {"limit", "cursor"}}
+        parameters = {field: value for field, value in given.items() if value is not None}
+        parameters |= jobs.parameters_at(wanted.as_of)
+        return responses.answer({"job_id": jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)}, 202)
+
+    to.add_api_route(
+        path,
+        start,
+        methods=["POST"],
+        name=name,
+        summary=about.summary,
+        description=about.description,
+        status_code=202,
+        responses={200: {"description": f"With `dry_run`: {about.answer}"}},
+    )
 
 
-@router.post("/expire", summary="Delete memories past their retention period", status_code=202, responses=_ANSWERS)
-def start_expire(caller: Maintainer, wanted: DueBody) -> Response:
-    """Start a job that sweeps and deletes memories whose retention period has expired, in any tier. It can't be undone.
-
-    A dry run also lists, as `summaries`, the summaries that would be deleted or regenerated.
-    """
-    return _started(caller, expiry.KIND, wanted)
+def _tests(tenant_id: UUID, wanted: SelfTest) -> dict[str, Any]:
+    found = self_tests.preview(tenant_id, wanted.as_of)
+    changes = [{"id": one.memory_id, "kind": one.kind, "from": one.other_id} for one in found]
+    return {"changes": changes, "counts": Counter(one.kind for one in found), "next_cursor": None}
 
 
-_PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], Preview]]] = {
+def _moves(preview: Foresee, tenant_id: UUID, wanted: Due) -> dict[str, Any]:
+    found = preview(tenant_id, wanted.as_of, cursors.ID.decode(wanted.cursor), wanted.limit)
+    following = cursors.ID.encode(found.following)
+    shown = {"changes": [*map(responses.change, found.moves)], "counts": found.counts, "next_cursor": following}
+    if preview is expiry.preview:
+        shown["summaries"] = [*map(responses.change, found.summaries)]
+    return shown
+
+
+_PREVIEWS: Final[dict[str, Foresee]] = {
     sweep.KIND: sweep.preview,
     rebase.KIND: partial(sweep.preview, only_rebase=True),
     archive.KIND: archive.preview,
@@ -170,15 +157,6 @@ _PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], P
     expiry.KIND: expiry.preview,
 }
 
-
-def _started(caller: Caller, kind: str, wanted: Due) -> Response:
-    if not wanted.dry_run:
-        parameters = jobs.parameters_at(wanted.as_of)
-        job_id = jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)
-        return responses.answer({"job_id": job_id}, 202)
-    found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, cursors.ID.decode(wanted.cursor), wanted.limit)
-    changes = [responses.change(move) for move in found.moves]
-    told = {"changes": changes, "counts": found.counts, "next_cursor": cursors.ID.encode(found.following)}
-    if kind == expiry.KIND:
-        told["summaries"] = [responses.change(move) for move in found.summaries]
-    return responses.answer(told)
+for _kind, _preview in _PREVIEWS.items():
+    add_start(router, f"/{_kind}", _kind, Due, partial(_moves, _preview), f"start_{_kind}")
+add_start(router, f"/{self_tests.KIND}", self_tests.KIND, SelfTest, _tests, "start_selftest")

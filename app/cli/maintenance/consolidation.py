@@ -9,7 +9,7 @@ import typer
 
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 from app.cli.maintenance.jobs import follow
 
 router = typer.Typer()
@@ -83,10 +83,7 @@ def merges(
 @consolidation.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
 def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show the texts and the summary of a merge; for a waiting merge, the summary it would write."""
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("GET", f"{_path(merge_id)}/preview").body
+    found = call(url, "GET", f"{_path(merge_id)}/preview")
     if as_json:
         print_json(found)
         return
@@ -106,10 +103,7 @@ def lineage(
     """Show the source memories of a summary, and the merges that used a memory."""
     from urllib.parse import quote
 
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/lineage").body
+    found = call(url, "GET", f"/v1/memories/{quote(memory_id, safe='')}/lineage")
     if as_json:
         print_json(found)
         return
@@ -159,10 +153,7 @@ def undo(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _decide(merge_id: str, verb: str, told: str, url: str | None, *, as_json: bool) -> None:
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        done = api.call("POST", f"{_path(merge_id)}/{verb}").body
+    done = call(url, "POST", f"{_path(merge_id)}/{verb}")
     if as_json:
         print_json(done)
     else:

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -57,14 +57,11 @@ def list_letters(
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first, with counts by reason."""
-    from app.cli.core.client import Api
-
     if context.invoked_subcommand is not None:
         return
     wanted = {"stage": stage, "reason": reason, "discarded": "true" if discarded else None, "limit": limit}
     params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
-    with Api(find(url)) as api:
-        found = api.call("GET", PATH, params=params).body
+    found = call(url, "GET", PATH, params=params)
     if as_json:
         print_json(found)
         return
@@ -82,10 +79,7 @@ def list_letters(
 @letters.command(epilog=examples("ebbing dead-letters show ID"))
 def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the metadata of a dead letter, without its content."""
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("GET", _path(letter_id), params=_of(tenant)).body
+    found = call(url, "GET", _path(letter_id), params=_of(tenant))
     if as_json:
         print_json(found)
         return

@@ -11,7 +11,7 @@ import typer
 from app.cli.core.assignments import assigned
 from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.place import call
 from app.cli.maintenance.plots import TIERS, Plot
 
 router = typer.Typer()
@@ -60,12 +60,9 @@ def forecast(
     With --set or --policy, also predict the tiers under the changed policy and list the memories that would move at
     once. The command is read-only.
     """
-    from app.cli.core.client import Api
-
     changes = assigned(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
-    with Api(find(url)) as api:
-        found = api.call("POST", "/v1/forecast", json={"days": days, **wanted}, safe=True).body
+    found = call(url, "POST", "/v1/forecast", json={"days": days, **wanted}, safe=True)
     if plot is not None:
         from app.cli.maintenance import plots
 

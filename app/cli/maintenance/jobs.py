@@ -9,7 +9,7 @@ import typer
 
 from app.cli.core.failures import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -44,14 +44,11 @@ def list_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    from app.cli.core.client import Api
-
     if context.invoked_subcommand is not None:
         return
     wanted = {"status": status, "kind": kind, "limit": limit}
     params = {name: value for name, value in wanted.items() if value is not None}
-    with Api(find(url)) as api:
-        found = api.call("GET", "/v1/jobs", params=params).body
+    found = call(url, "GET", "/v1/jobs", params=params)
     if as_json:
         print_json(found)
         return
@@ -89,10 +86,7 @@ def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 @jobs.command(epilog=examples("ebbing jobs cancel ID"))
 def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Cancel a job: it stops after its current step; completed work is not reverted."""
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("POST", f"{_path(job_id)}/cancel").body
+    found = call(url, "POST", f"{_path(job_id)}/cancel")
     if as_json:
         print_json(found)
     else:

@@ -13,7 +13,7 @@ from app.cli.core.assignments import assigned
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +63,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the policy with all values."""
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("GET", PATH, params={} if version is None else {"version": version}).body
+    found = call(url, "GET", PATH, params={} if version is None else {"version": version})
     if as_json:
         print_json(found)
         return

@@ -11,7 +11,7 @@ import typer
 from app.cli.core.failures import Code, Commands
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 from app.cli.maintenance.jobs import follow
 
 if TYPE_CHECKING:
@@ -44,12 +44,9 @@ Name = Annotated[str, typer.Argument(help="Name of the schedule, such as night."
 @schedule.callback()
 def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List the schedules with their next run and the result of the last one."""
-    from app.cli.core.client import Api
-
     if context.invoked_subcommand is not None:
         return
-    with Api(find(url)) as api:
-        found = api.call("GET", "/v1/schedule").body
+    found = call(url, "GET", "/v1/schedule")
     if as_json:
         print_json(found)
         return
@@ -140,10 +137,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("GET", f"{_path(name)}/runs", params={"limit": limit}).body
+    found = call(url, "GET", f"{_path(name)}/runs", params={"limit": limit})
     if as_json:
         print_json(found)
         return
@@ -201,10 +195,7 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        found = api.call("POST", f"{_path(name)}/{what}", safe=True).body
+    found = call(url, "POST", f"{_path(name)}/{what}", safe=True)
     if as_json:
         print_json(found)
     else:

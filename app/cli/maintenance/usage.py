@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.place import call
 
 router = typer.Typer()
 
@@ -37,12 +37,9 @@ def usage(
 
     Costs use the currency of EBBING_PRICES; they are unknown for models without a price.
     """
-    from app.cli.core.client import Api
-
     first = datetime.now(UTC).date() - timedelta(days=days - 1)
     params = {"from": first.isoformat()} | ({"tenant_id": tenant} if tenant else {})
-    with Api(find(url)) as api:
-        found = api.call("GET", "/v1/usage", params=params).body
+    found = call(url, "GET", "/v1/usage", params=params)
     if as_json:
         print_json(found)
         return

@@ -9,7 +9,7 @@ import typer
 from app.cli.core.failures import Commands
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.place import call, find
 
 router = typer.Typer()
 tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
@@ -113,10 +113,7 @@ def bootstrap(as_json: AsJson = False) -> None:
 
 
 def _call(method: str, path: str, url: str | None, body: object = None) -> dict[str, Any]:
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        return api.call(method, path, json=body).body
+    return call(url, method, path, json=body)
 
 
 def _show_made(made: dict[str, Any], *, as_json: bool) -> None:

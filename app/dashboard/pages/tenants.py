@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.dashboard import rendering
 from app.dashboard.access import Viewer, sees
-from app.services.monitoring import tenants_abreast
+from app.services.monitoring import tenant_comparison
 
 NAME_MAX: Final = 200
 
@@ -23,13 +23,13 @@ def page(
 ) -> Response:
     """List tenants by longest backlog, or those whose name contains the search text."""
     words = name.strip()
-    found = tenants_abreast.called(words) if words else tenants_abreast.waiting_longest()
+    found = tenant_comparison.called(words) if words else tenant_comparison.waiting_longest()
     return rendering.page(
         request,
         viewer,
         "tenants",
         tenants=found,
         name=words,
-        shown=tenants_abreast.SHOWN,
-        compared=tenants_abreast.COMPARED,
+        shown=tenant_comparison.SHOWN,
+        compared=tenant_comparison.COMPARED,
     )

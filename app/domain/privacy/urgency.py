@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
+from app.domain.health_findings import DAYS_LEFT, Severity
 from app.domain.privacy.requests import Request
-from app.domain.verdict import DAYS_LEFT, Severity
 
 Next = Literal["confirm", "answer"]
 

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import queues
+from app.domain.jobs import KINDS, RIGHTS_KINDS
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
@@ -23,26 +24,6 @@ from app.store.jobs.jobs import Listed
 # Concurrent jobs per lane over all tenants. A lane has one process: with two jobs in its queue, each slice would wait
 # behind another, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
-# Requests by a person must not wait behind a night, so these kinds have their own lane.
-RIGHTS_KINDS: Final = frozenset({"erase", "export", "hide", "restore"})
-KINDS: Final = RIGHTS_KINDS | {
-    "approve",
-    "archive",
-    "cold",
-    "compact",
-    "consolidate",
-    "delete",
-    "expire",
-    "graph",
-    "night",
-    "rebase",
-    "rederive",
-    "reembed",
-    "release",
-    "selftest",
-    "sweep",
-}
-
 _TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
 log = structlog.get_logger(__name__)
@@ -59,7 +40,7 @@ def create(
     """Create a job, send it to a worker when its turn comes, and return its id.
 
     Args:
-        kind: One of `KINDS`.
+        kind: One of `domain.jobs.KINDS`.
         parameters: The steps' parameters as JSON; never content.
         lone: Allow only one unfinished job of this kind per tenant, and return the id of an existing one.
         actor: Id of the requesting key, for the audit log; None for the service's own jobs.

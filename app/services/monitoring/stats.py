@@ -10,10 +10,10 @@ from uuid import UUID
 from app import heartbeats, queues
 from app.clients.redis.stream import backlog
 from app.domain.evaluation.self_tests import empty_share, tested
+from app.domain.jobs import RIGHTS_KINDS
 from app.domain.salience.scoring import version
 from app.services.embedding import spaces
 from app.services.embedding.spaces import Searched
-from app.services.jobs.jobs import RIGHTS_KINDS
 from app.services.night import night
 from app.services.tenants import quota
 from app.services.tenants.quota import Room

@@ -14,7 +14,7 @@ from app import metrics
 from app.clients.redis import stream
 from app.domain.privacy.requests import Nature
 from app.queues import LANES
-from app.services.monitoring import figures
+from app.services.monitoring import fleet_gauges
 from app.store.core import database
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -108,7 +108,7 @@ def test_metrics_tell_of_requests_that_are_open(api: Api) -> None:
     received = (datetime.now(UTC) - timedelta(days=40)).isoformat()
     for law in ("ccpa", "user"):
         api.post("/v1/privacy/requests", json={"nature": "correction", "law": law, "received_at": received})
-    figures.refresh()
+    fleet_gauges.refresh()
     found = families(api)
     assert found["ebbing_privacy_open"]["correction",] == 2
     assert found["ebbing_privacy_min_days_left"][()] == pytest.approx(5, abs=0.01)

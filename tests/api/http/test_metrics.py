@@ -19,10 +19,10 @@ from app.clients.redis import stream
 from app.clients.redis.redis import POOLS
 from app.domain.policy.keys import SCOPES
 from app.services.ingest import ingest
-from app.services.monitoring import connections, figures
+from app.services.monitoring import fleet_gauges, pool_usage
 from app.settings import settings
 from app.store.core import database, pools
-from app.store.figures import whole
+from app.store.fleet_gauges import whole
 from tests.api.admin.test_status import families
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -103,7 +103,7 @@ from app.services.erasure import ledger
 ledger.check = lambda: 1 / 0
 celery.tasks["ingest.index"].apply()
 from app.store.core import pools, database
-from app.store.figures import whole
+from app.store.fleet_gauges import whole
 def away():
     raise ConnectionError
 ledger.check = away
@@ -156,7 +156,7 @@ def test_counting_never_fails_for_want_of_redis(service: Service) -> None:
     metrics.count("stored_memories")
     metrics.job_ended("sweep", 1.0, well=True)
     metrics.note_audit("x", broken=True)
-    connections.publish_pool_usage(connections.API)
+    pool_usage.publish_pool_usage(pool_usage.API)
 
 
 # --- Gauges ---
@@ -167,7 +167,7 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
         api.remember("one", "two", key=tenant.key)
     api.service.push(api.tenant.tenant_id, {b"n": b"1", b"h": b"not a header", b"e": b"{}"})
     api.service.work()
-    figures.refresh()
+    fleet_gauges.refresh()
     found = families(api)
     assert found["ebbing_memories"] == {("active",): 4, ("archived",): 0, ("cold",): 0}
     assert found["ebbing_quarantine_size"] == {(): 1}
@@ -180,16 +180,16 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
 
 
 def test_what_costs_more_is_looked_at_once_a_minute(api: Api) -> None:
-    figures.refresh()
+    fleet_gauges.refresh()
     api.remember("one")
-    assert figures.refresh().provisional in {0, 1}  # a new minute may just have begun
-    kept = figures.refresh(thoroughly=True)
+    assert fleet_gauges.refresh().provisional in {0, 1}  # a new minute may just have begun
+    kept = fleet_gauges.refresh(thoroughly=True)
     assert (kept.provisional, kept.memories["active"]) == (1, 1)
 
 
 def test_figures_of_another_version_are_none(service: Service) -> None:
     service.redis.set("ebbing:{s0}:figures", b'{"at_ms": "x"}')
-    assert figures.read() == figures.Figures()
+    assert fleet_gauges.read() == fleet_gauges.Figures()
 
 
 def test_figures_are_behind_row_level_security_for_everybody_else(service: Service) -> None:
@@ -204,10 +204,10 @@ def test_figures_are_behind_row_level_security_for_everybody_else(service: Servi
 def test_processes_that_fall_silent_count_no_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     database.pool()  # resets the high-water mark, which earlier tests' threads have raised
     with database.shared():
-        connections.publish_pool_usage("embed")
-    assert connections.pool_usage_by_kind()["embed"].in_use == 1
-    monkeypatch.setattr(connections, "HEARD_MS", -1)
-    assert connections.pool_usage_by_kind()["embed"].limit == 0
+        pool_usage.publish_pool_usage("embed")
+    assert pool_usage.pool_usage_by_kind()["embed"].in_use == 1
+    monkeypatch.setattr(pool_usage, "HEARD_MS", -1)
+    assert pool_usage.pool_usage_by_kind()["embed"].limit == 0
     assert service.redis.hlen(POOLS) == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from app.domain.policy.night import Night
 from app.domain.policy.policy import Policy
 from app.services.jobs import runner, schedule
-from app.services.monitoring import figures
+from app.services.monitoring import fleet_gauges
 from app.settings import settings
 from tests.api.caller import Api, fields
 from tests.service import Tenant
@@ -54,7 +54,7 @@ def test_it_is_shown_how_late_a_night_is(api: Api, tenant: Tenant) -> None:
     api.service.rows("UPDATE schedules SET next_run_at = now() - interval '1 hour'")
     [shown] = api.get("/v1/schedule", key=tenant.key).json()["schedule"]
     assert 3600 <= shown["late_seconds"] < 3600 + PATIENCE_SECONDS
-    figures.refresh(thoroughly=True)
+    fleet_gauges.refresh(thoroughly=True)
     text = api.get("/metrics", key=None).text
     assert 'ebbing_night_failed{step="sweep"} 0.0' in text
     assert float(text.partition("\nebbing_night_overdue_seconds ")[2].partition("\n")[0]) >= 3600

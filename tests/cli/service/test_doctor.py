@@ -81,7 +81,10 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
         "! home",
     ):
         assert line in done.out, line
-    for line in ("✓ lane ingest", "! lane score          silent for 7 s"):  # which the dashboard shows too
+    for line in (
+        "✓ lane ingest",
+        "! lane score          no heartbeat from the score worker for 7 s",
+    ):
         assert line in done.out, line
     assert "chmod 700" in done.out
     assert "start `ebbing worker --lane embed`" in done.out

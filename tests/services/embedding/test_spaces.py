@@ -18,7 +18,7 @@ from app.services.embedding import embed, reembed, spaces
 from app.services.embedding.spaces import Elsewhere, Searched
 from app.services.enrichment import enrichment
 from app.services.ingest import ingest
-from app.services.monitoring import checkup, stats
+from app.services.monitoring import doctor, stats
 from app.services.tenants import budget
 from app.store.core import database
 from app.store.embedding import spaces as rows
@@ -250,8 +250,8 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     assert (line["model"], line["dimensions"], line["tenants"]) == (*REMOTE, 1)
     assert "ebbing reembed --every-tenant" in line["remedy"]
     assert spaces.elsewhere() == Elsewhere(*REMOTE, 1)
-    [finding] = checkup.embedding_spaces()
-    assert (finding.level, spaces.REMEDY in finding.detail) == ("warn", True)
+    [finding] = doctor.embedding_spaces()
+    assert (finding.severity, finding.todo) == ("attention", spaces.REMEDY)
     assert spaces.tenants_elsewhere() == [tenant_id]
     assert movers.service.one("SELECT embedder FROM embedding_spaces WHERE model = %s", REMOTE[0]) == "openai"
 

@@ -11,7 +11,7 @@ from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.search.ranking import Ranking
 from app.services.evaluation import questions, self_tests
-from app.services.monitoring import figures, situation
+from app.services.monitoring import fleet_gauges, status
 from app.services.uses import reviews
 from app.store.self_tests import Run
 from tests.service import Service
@@ -108,9 +108,9 @@ def test_a_tenant_whose_recall_brings_nothing_is_seen(service: Service) -> None:
     last = run(mute)
     assert last.results["recall"]["empty"] == len(TEXTS)
     assert is_recall_empty(last.results)
-    situation.forget()
-    assert "recall_empty" in {one.code for one in situation.now(mute).findings}
-    assert figures.refresh(thoroughly=True).recall_empty == 1
+    status.forget()
+    assert "recall_empty" in {one.code for one in status.now(mute).findings}
+    assert fleet_gauges.refresh(thoroughly=True).recall_empty == 1
     assert int(service.redis.hget("ebbing:{s0}:counters", "self_tests_recall_empty") or 0) == len(TEXTS)
 
 

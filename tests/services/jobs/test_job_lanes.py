@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.domain.jobs import Job, Step
+from app.domain.jobs import RIGHTS_KINDS, Job, Step
 from app.services.jobs import jobs, precedence, runner
 from app.services.monitoring import stats
 from app.store.core import database
@@ -42,7 +42,7 @@ def once(job: Job) -> Step:
 
 
 def test_erasures_exports_and_restores_have_a_lane_of_their_own() -> None:
-    assert sorted(jobs.RIGHTS_KINDS) == sorted(RIGHTS)
+    assert sorted(RIGHTS_KINDS) == sorted(RIGHTS)
 
 
 @pytest.mark.parametrize("kind", RIGHTS)

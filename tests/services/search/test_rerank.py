@@ -17,7 +17,7 @@ from app.domain.policy.policy import Policy
 from app.domain.search.ranking import Ranking
 from app.domain.search.request import SearchRequest
 from app.errors import Misconfigured
-from app.services.monitoring import checkup
+from app.services.monitoring import doctor
 from app.services.search import rerank
 from app.services.search.search import Found, find
 from app.services.tenants import budget
@@ -246,10 +246,11 @@ def test_the_models_of_a_provider_are_known_by_name(service: Service) -> None:
 
 
 def test_the_doctor_says_what_there_is(service: Service) -> None:
-    assert checkup.reranker_loads().detail.startswith("none")
+    [found] = doctor.reranker_loads()
+    assert found.detail.startswith("none")
     with asking(service):
-        found = checkup.reranker_loads()
-        assert (found.level, found.detail) == ("ok", "small, called at the provider")
+        [found] = doctor.reranker_loads()
+        assert (found.severity, found.detail) == ("ok", "small, called at the provider")
 
 
 def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> None:
@@ -258,5 +259,5 @@ def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> No
     with capture_logs() as logged, pytest.raises(Misconfigured, match="EBBING_RERANKER=other"):
         rerank.check()
     assert [line["event"] for line in logged] == ["misconfigured"]
-    found = checkup.reranker_loads()
-    assert (found.level, "EBBING_RERANKER=other" in found.detail) == ("fail", True)
+    [found] = doctor.reranker_loads()
+    assert (found.severity, "EBBING_RERANKER=other" in found.detail) == ("trouble", True)

@@ -23,7 +23,7 @@ from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.errors import Invalid, Misconfigured, ProfileMissing
 from app.services.enrichment import enrichment
-from app.services.monitoring import checkup
+from app.services.monitoring import doctor
 from app.services.search.search import search
 from app.services.strength import plugins, policies, strengths
 from app.services.tenants import policy_versions
@@ -333,8 +333,8 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     assert shown == policy
 
     assert plugins.missing() == {"half_life": 1}
-    [finding] = checkup.missing_dynamics()
-    assert finding.level == "fail"
+    [finding] = doctor.missing_dynamics()
+    assert finding.severity == "trouble"
     assert "policies of 1 tenants name 'half_life'" in finding.detail
     assert "EBBING_DYNAMICS_FILES" in finding.detail
     plugins.load()
@@ -342,7 +342,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     service.work()
     assert service.one(unscored, lost.tenant_id) == 0, "pending work is done as soon as the model is back"
     assert strength_of(lost.tenant_id, 0).size == MEMORIES
-    assert (list(checkup.missing_dynamics()), checkup.dynamics().level) == ([], "ok")
+    assert [one.severity for one in (*doctor.missing_dynamics(), *doctor.dynamics())] == ["ok"]
 
 
 def test_a_model_that_waits_to_hold_counts_as_missing_too_and_one_left_behind_does_not(
@@ -360,8 +360,8 @@ def test_a_model_that_waits_to_hold_counts_as_missing_too_and_one_left_behind_do
 
 def test_the_doctor_names_what_is_not_fit(service: Service) -> None:
     service.configure(dynamics_files="mine=/nowhere.py")
-    finding = checkup.dynamics()
-    assert (finding.level, "'mine' (/nowhere.py) can't be used" in finding.detail) == ("fail", True)
+    [finding] = doctor.dynamics()
+    assert (finding.severity, "'mine' (/nowhere.py) can't be used" in finding.detail) == ("trouble", True)
 
 
 def test_a_tenant_may_leave_a_missing_model_and_its_memories_follow_once_it_is_back(

@@ -13,8 +13,8 @@ from app.clients.redis import stream
 from app.clients.redis.redis import HEARTBEATS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
-from app.services.monitoring import figures, health, situation
-from app.services.monitoring.situation import Situation
+from app.services.monitoring import fleet_gauges, probes, status
+from app.services.monitoring.status import Status
 from app.services.privacy import privacy_requests
 from app.services.tenants import budget
 from app.store.core import database
@@ -29,9 +29,9 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-def now(tenant: Tenant, *, every: bool = False) -> Situation:
-    situation.forget()
-    return situation.now(tenant.tenant_id, every=every)
+def now(tenant: Tenant, *, every: bool = False) -> Status:
+    status.forget()
+    return status.now(tenant.tenant_id, every=every)
 
 
 def codes(tenant: Tenant, *, every: bool = False) -> set[str]:
@@ -48,13 +48,13 @@ def test_all_is_well_where_nothing_is_wrong(tenant: Tenant) -> None:
 
 def test_a_look_within_a_second_asks_nothing_anew(service: Service, tenant: Tenant) -> None:
     before = now(tenant)
-    assert situation.now(tenant.tenant_id) is before
+    assert status.now(tenant.tenant_id) is before
 
 
 def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
     service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 3_600_000)
     service.redis.hdel(HEARTBEATS, "score", "beat")
-    assert codes(tenant) == {"silent_embed", "silent_score", "silent_beat"}
+    assert codes(tenant) == {"lane_embed", "lane_score", "beat"}
 
 
 def test_a_lane_that_stalls(service: Service, tenant: Tenant) -> None:
@@ -122,17 +122,17 @@ def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -
     other = service.tenant()
     privacy_requests.create(other.tenant_id, NewRequest("correction", "gdpr"))
     service.rows("UPDATE privacy_requests SET due_at = now() + interval '2 days'")
-    figures.refresh(thoroughly=True)
+    fleet_gauges.refresh(thoroughly=True)
     assert codes(tenant) == set()
     assert codes(tenant, every=True) == codes(other) == {"privacy_due"}
     service.send(other.tenant_id, "x")
     service.redis.delete(stream_key(other.tenant_id))
-    figures.refresh(thoroughly=True)
+    fleet_gauges.refresh(thoroughly=True)
     assert codes(tenant, every=True) == {"privacy_due", "lost"}
 
 
 def test_a_disk_that_is_nearly_full(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "disks_free", lambda: {"home": 0.1})
+    monkeypatch.setattr(probes, "disks_free", lambda: {"home": 0.1})
     assert codes(tenant) == {"disk_full"}
 
 
@@ -147,7 +147,7 @@ def no_redis(service: Service, tenant: Tenant) -> Iterator[None]:
 
 def test_redis_away(tenant: Tenant, no_redis: None) -> None:
     found = now(tenant)
-    assert {one.code for one in found.findings} == {"redis_away"}
+    assert {one.code for one in found.findings} == {"redis"}
     assert (found.lanes, found.oldest_seconds, found.letters) == ({}, None, 0)
 
 
@@ -156,7 +156,7 @@ def test_postgresql_away(service: Service, tenant: Tenant) -> None:
     service.configure(database_url="postgresql://nobody@127.0.0.1:1/nothing")
     try:
         found = now(tenant)
-        assert {one.code for one in found.findings} == {"postgresql_away"}
+        assert {one.code for one in found.findings} == {"postgresql"}
         assert (found.lanes, found.letters) == ({}, None)
         assert found.state == "trouble"
     finally:

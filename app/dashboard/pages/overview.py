@@ -19,7 +19,7 @@ from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
 from app.dashboard.rendering import back
 from app.errors import EbbingError, Unavailable
 from app.services.jobs import schedule
-from app.services.monitoring import situation, stats
+from app.services.monitoring import stats, status
 from app.services.night.steps import STEPS
 from app.services.passing import is_passing
 from app.services.security import operators
@@ -72,7 +72,7 @@ def live(viewer: Looking, request: Request) -> Response:
 
 
 def _live(viewer: Viewer) -> dict[str, Any]:
-    return {"situation": situation.now(viewer.tenant_id, every=viewer.is_admin)}
+    return {"health": status.now(viewer.tenant_id, every=viewer.is_admin)}
 
 
 @router.get("/events")

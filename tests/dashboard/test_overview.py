@@ -12,10 +12,10 @@ from app import heartbeats, queues, stopping
 from app.clients.redis import stream
 from app.dashboard import rendering
 from app.dashboard.access import Viewer
-from app.dashboard.pages import now
+from app.dashboard.pages import overview
 from app.domain.policy.policy import Policy
 from app.services.jobs import schedule
-from app.services.monitoring import situation
+from app.services.monitoring import status
 from app.services.night.steps import STEPS
 from app.store.core import database
 from tests.api.caller import Api
@@ -71,7 +71,7 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
         state,
         run.job_id,
     )
-    situation.forget()
+    status.forget()
     words = said(visit().page("/"))
     assert "archive failed: OSError – cold done – delete done –" in words
     assert "the last nightly run failed at the step archive" in words
@@ -123,7 +123,7 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     visitor = visit()
     api.service.configure(redis_url="redis://127.0.0.1:1/0")
     stream.close()
-    situation.forget()
+    status.forget()
     words = said(visitor.page("/"))
     assert "redis: can't be reached" in words
     api.service.configure(redis_url=api.service.redis_url)
@@ -131,7 +131,7 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     database.close()
     own = api.service.database_url
     api.service.configure(database_url="postgresql://nobody@127.0.0.1:1/nothing")
-    situation.forget()
+    status.forget()
     try:
         words = said(visitor.page("/"))
         assert "postgresql: can't be reached" in words
@@ -141,8 +141,8 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
         api.service.configure(database_url=own)
 
 
-async def first_events(viewer: Viewer, streams: now.Streams) -> list[bytes]:
-    made, found = now._events(viewer, streams), []
+async def first_events(viewer: Viewer, streams: overview.Streams) -> list[bytes]:
+    made, found = overview._events(viewer, streams), []
     async for event in made:
         found.append(event)
         stopping._told.set()
@@ -153,7 +153,7 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
     visitor = visit()
 
     async def read() -> list[bytes]:
-        streams = now.Streams()
+        streams = overview.Streams()
         viewer = Viewer(cast("Any", None), api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
         found = await asyncio.wait_for(first_events(viewer, streams), 10)
         assert streams.count == 0
@@ -173,7 +173,7 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
 def test_too_many_streams_are_refused_and_the_page_asks_by_itself(
     visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(now, "STREAMS_MAX", 0)
+    monkeypatch.setattr(overview, "STREAMS_MAX", 0)
     visitor = visit()
     assert visitor.get("/events").status_code == 503
     assert 'hx-trigger="every' in visitor.page("/")

@@ -1,33 +1,34 @@
-"""Probe the service's dependencies: PostgreSQL, Redis, disks and backups."""
+"""Probe the service's dependencies: PostgreSQL, Redis, processes, disks and backups."""
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import structlog
 
+from app import heartbeats
 from app.clients.redis.redis import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.stream import client
+from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
 from app.errors import Misconfigured
 from app.services.erasure import ledger
+from app.services.passing import is_passing
 from app.settings import settings
 from app.store.core import database
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Dependency:
-    """A dependency's name, whether it is healthy, and its state or remedy."""
+T = TypeVar("T")
+Probe: TypeAlias = Callable[[], Iterable[Finding]]
 
-    name: str
-    well: bool
-    detail: str
+ROLE: Final = "row-level_security"
 
 
 def check_redis() -> None:
@@ -101,12 +102,43 @@ def backup_age_seconds() -> float | None:
         return float("inf")
 
 
-def dependencies() -> list[Dependency]:
+class Round:
+    """A round of probes, which skips what needs a store that an earlier probe found unavailable.
+
+    Attributes:
+        away: Codes of the unavailable stores.
+    """
+
+    def __init__(self, *away: str, tolerated: tuple[type[Exception], ...] = ()) -> None:
+        self.away = set(away)
+        self._tolerated = tolerated
+
+    def read(self, ask: Callable[[], T], *stores: str) -> T | None:
+        """Return what `ask` returns; None if one of these stores is unavailable, which is then remembered."""
+        if self.away & set(stores):
+            return None
+        try:
+            return ask()
+        except Exception as error:
+            if not is_passing(error) and not isinstance(error, self._tolerated):
+                raise
+            if is_passing(error):
+                self.away.update(stores)
+            return None
+
+    def find(self, probe: Probe, *stores: str) -> list[Finding]:
+        """Return the findings of a probe. A failing store is left out of later probes."""
+        found = self.read(lambda: list(probe()), *stores) or []
+        self.away |= {one.code for one in found if one.severity == "trouble"}
+        return found
+
+
+def readiness() -> list[Finding]:
     """Probe PostgreSQL, its schema and role, and Redis now."""
     return [*_database(), _redis()]
 
 
-def _database() -> list[Dependency]:
+def _database() -> list[Finding]:
     from app.store.core import migrate  # noqa: PLC0415 - Alembic is slow to import, and no worker needs it
 
     try:
@@ -114,26 +146,36 @@ def _database() -> list[Dependency]:
             revision = migrate.current(tx)
         bypasses = database.bypasses_row_security()
     except database.DatabaseError as error:
-        return [Dependency("postgresql", well=False, detail=f"can't be reached: {type(error).__name__}")]
-    found = [Dependency("postgresql", well=True, detail="answers")]
+        return [trouble("postgresql", f"can't be reached: {type(error).__name__}")]
+    found = [ok("postgresql", "answers")]
     wanted = migrate.head()
     if revision is None or (revision != wanted and migrate.knows(revision)):
-        detail = f"the schema is {revision or 'empty'}, this version needs {wanted}: run `ebbing migrate`"
-        found.append(Dependency("schema", well=False, detail=detail))
+        what = f"the schema is {revision or 'empty'}, this version needs {wanted}"
+        found.append(trouble("schema", what, "run `ebbing migrate`"))
     else:  # rolling upgrades need the previous version to run on a newer schema
-        detail = f"revision {revision}" if revision == wanted else f"revision {revision}, from a newer version"
-        found.append(Dependency("schema", well=True, detail=detail))
+        newer = "" if revision == wanted else ", from a newer version"
         wrong = ledger.diagnose(ledger.standing())
-        found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
+        found.append(ok("schema", f"revision {revision}{newer}"))
+        found.append(trouble("erasures", wrong) if wrong else ok("erasures", "none to replay"))
     if bypasses:
-        detail = "the service's role can bypass row-level security: tenants aren't isolated"
-        found.append(Dependency("row-level security", well=False, detail=detail))
+        found.append(trouble(ROLE, "the service's role can bypass row-level security: tenants aren't isolated"))
     return found
 
 
-def _redis() -> Dependency:
+def _redis() -> Finding:
     try:
         client().ping()
     except RedisError as error:
-        return Dependency("redis", well=False, detail=f"can't be reached: {type(error).__name__}")
-    return Dependency("redis", well=True, detail="answers")
+        return trouble("redis", f"can't be reached: {type(error).__name__}")
+    return ok("redis", "answers")
+
+
+def processes() -> list[Finding]:
+    """Report the heartbeat age of each lane's worker and of beat."""
+    return silence_findings(heartbeats.ages())
+
+
+def storage() -> list[Finding]:
+    """Report a lack of memory in Redis or of free disk space."""
+    used, limit = redis_memory()
+    return storage_findings(used / limit if limit else 0.0, disks_free())

@@ -8,7 +8,7 @@ from app import heartbeats, queues
 from app.clients.redis import stream
 from app.services.enrichment import enrichment
 from app.services.ingest import ingest
-from app.services.monitoring import health, stats
+from app.services.monitoring import probes, stats
 from app.store.core import database, migrate
 from tests.service import Service
 
@@ -17,7 +17,7 @@ NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
 
 def unwell() -> dict[str, str]:
     """Return the detail of each unhealthy dependency, by name."""
-    return {found.name: found.detail for found in health.dependencies() if not found.well}
+    return {found.name: found.detail for found in probes.readiness() if found.severity != "ok"}
 
 
 def reopen(service: Service, **urls: str) -> None:
@@ -28,7 +28,7 @@ def reopen(service: Service, **urls: str) -> None:
 
 def test_where_all_is_well_nothing_is_named(service: Service) -> None:
     assert unwell() == {}
-    assert {found.name for found in health.dependencies()} >= {"postgresql", "schema", "redis"}
+    assert {found.name for found in probes.readiness()} >= {"postgresql", "schema", "redis"}
 
 
 def test_a_database_that_is_away_is_named_without_its_password(service: Service) -> None:
@@ -64,7 +64,7 @@ def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
 ) -> None:
     monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: "9999")
     assert unwell() == {}
-    [schema] = [found for found in health.dependencies() if found.name == "schema"]
+    [schema] = [found for found in probes.readiness() if found.name == "schema"]
     assert schema.detail == "revision 9999, from a newer version"
 
 

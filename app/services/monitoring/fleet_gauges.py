@@ -12,10 +12,10 @@ import msgspec
 from app.clients.redis.redis import FIGURES
 from app.clients.redis.stream import backlog, client
 from app.domain.ingest.decoding import prepared
-from app.services.monitoring import rates, stats
+from app.services.monitoring import lane_rates, stats
 from app.services.night import night
 from app.services.privacy import deadlines
-from app.store import figures as rows
+from app.store import fleet_gauges as rows
 from app.store.core import database
 from app.store.jobs.schedules import Figures as Nights
 from app.store.privacy.deadlines import Figures as Deadlines
@@ -59,7 +59,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
     recall_empty = before.recall_empty
-    is_minute = rates.take_sample() or thoroughly or not before.at_ms
+    is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         whole = rows.whole(tx)
         if is_minute:

@@ -16,9 +16,9 @@ from app.settings import settings
 from app.store.core import database
 from app.store.enrichment.work import NIL
 from app.store.memories.tenant_counts import Counts
-from app.store.tenants import tenants_abreast as rows
+from app.store.tenants import tenant_comparison as rows
 from app.store.tenants import usage
-from app.store.tenants.tenants_abreast import Numbers
+from app.store.tenants.tenant_comparison import Numbers
 
 SHOWN: Final = 50
 COMPARED: Final = queues_of_tenants.COMPARED_MOST
@@ -29,7 +29,7 @@ Room = Literal["free", "near", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Abreast:
+class ComparedTenant:
     """A tenant's row in the comparison.
 
     Attributes:
@@ -53,7 +53,7 @@ class Abreast:
         return max(ages, default=None)
 
 
-def waiting_longest() -> list[Abreast]:
+def waiting_longest() -> list[ComparedTenant]:
     """Return at most `SHOWN` tenants: those with the oldest backlog first, then others by name."""
     queues = queues_of_tenants.longest(SHOWN)
     with database.shared() as tx:
@@ -66,7 +66,7 @@ def waiting_longest() -> list[Abreast]:
     return found[:SHOWN]
 
 
-def called(words: str) -> list[Abreast]:
+def called(words: str) -> list[ComparedTenant]:
     """Return at most `SHOWN` tenants whose name contains this text, by name."""
     with database.shared() as tx:
         numbers = rows.numbers(tx, rows.search_by_name(tx, words, SHOWN), night.KIND)
@@ -80,13 +80,13 @@ def _spent_by_all(tx: database.Transaction) -> Spent:
     return total
 
 
-def _beside(numbers: list[Numbers], total: Spent) -> list[Abreast]:
+def _beside(numbers: list[Numbers], total: Spent) -> list[ComparedTenant]:
     """Combine the numbers with the tenants' backlogs, which are read outside the transaction."""
     config = settings()
     found = []
     for each, queue in zip(numbers, queues_of_tenants.tenant_queues([each.tenant_id for each in numbers]), strict=True):
         shares = (queue.requests / config.tenant_backlog_entries, queue.size_bytes / config.tenant_backlog_bytes)
-        found.append(Abreast(each, queue, _room(max(shares)), max(shares), _quota(each), _state(each, total)))
+        found.append(ComparedTenant(each, queue, _room(max(shares)), max(shares), _quota(each), _state(each, total)))
     return found
 
 

@@ -13,7 +13,7 @@ from app.clients.redis import stream
 from app.clients.redis.redis import LANE_SAMPLES
 from app.queues import LANES
 from app.services.ingest import ingest
-from app.services.monitoring import rates, stats
+from app.services.monitoring import lane_rates, stats
 from app.services.monitoring.stats import Lane
 from app.store.enrichment import work
 from app.store.enrichment.work import Waiting
@@ -34,7 +34,7 @@ def tick(service: Service, monkeypatch: pytest.MonkeyPatch) -> Tick:
         at["ms"] += int(seconds * 1000)
         at["depth"] = depth
         metrics.count("indexed_memories", left)
-        return rates.take_sample() if kept else False
+        return lane_rates.take_sample() if kept else False
 
     return pass_by
 
@@ -44,7 +44,7 @@ def lanes(depth: int) -> dict[str, Lane]:
 
 
 def test_before_the_first_sample_nothing_is_known(service: Service) -> None:
-    found = rates.lane_rates()
+    found = lane_rates.lane_rates()
     assert found.keys() == LANES.keys()
     assert all((each.in_per_second, each.out_per_second, each.history) == (0, 0, []) for each in found.values())
     assert {each.drain_seconds for each in found.values()} == {0}
@@ -52,14 +52,14 @@ def test_before_the_first_sample_nothing_is_known(service: Service) -> None:
 
 def test_what_waits_and_no_pace_has_no_end(service: Service) -> None:
     service.send(service.tenant().tenant_id, "a")
-    assert rates.lane_rates()["ingest"].drain_seconds is None
+    assert lane_rates.lane_rates()["ingest"].drain_seconds is None
 
 
 def test_what_came_is_what_left_and_what_more_waits(tick: Tick) -> None:
     tick()
     tick(left=600, depth=300)
     tick(left=300, depth=0)
-    found = rates.lane_rates()["ingest"]
+    found = lane_rates.lane_rates()["ingest"]
     assert [(each.in_per_second, each.out_per_second, each.depth) for each in found.history] == [
         (15, 10, 300),
         (0, 5, 0),
@@ -72,25 +72,25 @@ def test_what_came_is_what_left_and_what_more_waits(tick: Tick) -> None:
 def test_the_time_to_drain_follows_the_pace_at_which_it_falls(tick: Tick) -> None:
     tick(depth=1200)
     tick(left=600, depth=600)
-    assert rates.lane_rates()["ingest"].drain_seconds == 60
+    assert lane_rates.lane_rates()["ingest"].drain_seconds == 60
     tick(left=0, depth=6000)
-    assert rates.lane_rates()["ingest"].drain_seconds is None
+    assert lane_rates.lane_rates()["ingest"].drain_seconds is None
 
 
 def test_rates_of_now_need_no_sample_of_now(tick: Tick) -> None:
     """A stopped maintenance lane therefore hides nothing."""
     tick()
     tick(left=120, seconds=30, kept=False)
-    found = rates.lane_rates()["ingest"]
+    found = lane_rates.lane_rates()["ingest"]
     assert (found.out_per_second, found.history) == (4, [])
 
 
 def test_rates_are_of_the_last_minutes(tick: Tick) -> None:
     tick(left=60_000)
-    for _ in range(rates.WINDOW_MINUTES + 1):
+    for _ in range(lane_rates.WINDOW_MINUTES + 1):
         tick(left=60)
-    assert rates.lane_rates()["ingest"].out_per_second == 1
-    assert [len(rates.lane_rates(minutes=n)["ingest"].history) for n in (1, 2, 5)] == [1, 2, 5]
+    assert lane_rates.lane_rates()["ingest"].out_per_second == 1
+    assert [len(lane_rates.lane_rates(minutes=n)["ingest"].history) for n in (1, 2, 5)] == [1, 2, 5]
 
 
 def test_a_minute_is_sampled_once_however_many_ticks_there_are(tick: Tick, service: Service) -> None:
@@ -104,30 +104,30 @@ def test_a_day_is_kept_and_no_more(tick: Tick, service: Service) -> None:
     for _ in range(4):
         tick(left=60, seconds=12 * 3600)
     assert service.redis.zcard(LANE_SAMPLES) == 3
-    assert [each.out_per_second for each in rates.lane_rates()["ingest"].history] == [60 / 43_200] * 2
+    assert [each.out_per_second for each in lane_rates.lane_rates()["ingest"].history] == [60 / 43_200] * 2
 
 
 def test_a_restart_changes_nothing(tick: Tick) -> None:
     tick()
     tick(left=60)
-    before = rates.lane_rates()
+    before = lane_rates.lane_rates()
     stream.close()
-    assert rates.lane_rates() == before
+    assert lane_rates.lane_rates() == before
 
 
 def test_an_emptied_redis_gives_no_negative_rate(tick: Tick, service: Service) -> None:
     tick(left=600, depth=100)
     service.redis.delete("ebbing:{s0}:counters")
     tick(depth=0)
-    [last] = rates.lane_rates()["ingest"].history
+    [last] = lane_rates.lane_rates()["ingest"].history
     assert (last.in_per_second, last.out_per_second) == (0, 0)
 
 
 def test_real_work_is_seen(service: Service) -> None:
     service.send(service.tenant().tenant_id, "a", "b")
-    assert rates.take_sample()
+    assert lane_rates.take_sample()
     service.work()
-    found = rates.lane_rates()
+    found = lane_rates.lane_rates()
     assert found["ingest"].out_per_second > 0
     assert found["ingest"].in_per_second == 0
     assert found["embed"].in_per_second == found["embed"].out_per_second > 0

@@ -1,0 +1,206 @@
+"""Findings on the health of the service: turn measurements into a severity, a state with its cause, and a next step.
+
+Every probe returns findings. Each interface maps the severity to its own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.domain.durations import DAY, HOUR, format_duration
+
+Severity = Literal["ok", "attention", "trouble"]
+
+SILENT_SECONDS: Final = 6.0
+"""Processes send a heartbeat every two seconds; with polling delays, a dead process is reported within ten."""
+DEAD_SECONDS: Final = 30.0
+"""Heartbeat silence after which a process counts as dead rather than slow."""
+OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
+    "ingest": (60, 300),
+    "embed": (300, 3600),
+    "score": (300, 3600),
+    "rights": (900, 3600),
+    "maintain": (3600, 6 * 3600),
+}
+"""Age of the oldest pending entry, by lane, above which to report attention and trouble."""
+NIGHT_OVERDUE_SECONDS: Final = HOUR
+NIGHT_MISSED_SECONDS: Final = 26 * HOUR
+REDIS_MOST: Final = 0.9
+"""Share of Redis memory above which writes are at risk."""
+FREE_LEAST: Final = 0.15
+"""Minimum free share of a disk."""
+DAYS_LEFT: Final = 7
+"""Report data-subject requests with fewer days left than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a probe.
+
+    Attributes:
+        code: Stable identifier.
+        what: State and cause, as a sentence without a full stop.
+        todo: Next step for the operator; empty if none is needed.
+        page: Dashboard page with details, or empty.
+    """
+
+    severity: Severity
+    code: str
+    what: str
+    todo: str = ""
+    page: str = ""
+
+    @property
+    def name(self) -> str:
+        """The code as words."""
+        return self.code.replace("_", " ")
+
+    @property
+    def detail(self) -> str:
+        """State, cause and next step in one line."""
+        return f"{self.what}: {self.todo}" if self.todo else self.what
+
+
+def ok(code: str, what: str) -> Finding:
+    """Return the finding of a probe that found no problem."""
+    return Finding("ok", code, what)
+
+
+def attention(code: str, what: str, todo: str = "", page: str = "") -> Finding:
+    """Return a warning."""
+    return Finding("attention", code, what, todo, page)
+
+
+def trouble(code: str, what: str, todo: str = "", page: str = "") -> Finding:
+    """Return a problem that needs action now."""
+    return Finding("trouble", code, what, todo, page)
+
+
+def ranked(found: Iterable[Finding]) -> list[Finding]:
+    """Return the warnings and problems, problems first."""
+    return sorted((one for one in found if one.severity != "ok"), key=lambda one: one.severity != "trouble")
+
+
+def line(found: Iterable[Finding]) -> str:
+    """Return the overall status as one line."""
+    found = ranked(found)
+    urgent = sum(one.severity == "trouble" for one in found)
+    if urgent:
+        return f"{urgent} {'problem needs' if urgent == 1 else 'problems need'} action now"
+    return f"{_many(len(found), 'warning')} to review" if found else "No problems found"
+
+
+def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
+    """Return findings for old backlogs, given the age of each lane's oldest pending entry in seconds."""
+    found = []
+    for lane, (old_seconds, late_seconds) in OLD_SECONDS.items():
+        seconds = ages.get(lane, 0.0)
+        if seconds >= old_seconds:
+            report = trouble if seconds >= late_seconds else attention
+            what = f"the oldest entry in the {lane} queue has waited {format_duration(seconds)}"
+            found.append(report(f"old_{lane}", what, "check that its worker is running and read its log"))
+    return found
+
+
+def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
+    """Return a finding for each process: seconds since its last heartbeat by lane or "beat", None if never seen."""
+    found = []
+    for source, seconds in ages.items():
+        code = "beat" if source == "beat" else f"lane_{source}"
+        if seconds is not None and seconds < SILENT_SECONDS:
+            found.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
+            continue
+        report = trouble if seconds is None or seconds > DEAD_SECONDS else attention
+        since = "yet" if seconds is None else f"for {format_duration(seconds)}"
+        if source == "beat":
+            what, command = f"no heartbeat from beat {since}: no nightly run starts", "ebbing beat"
+        else:
+            what, command = f"no heartbeat from the {source} worker {since}", f"ebbing worker --lane {source}"
+        found.append(report(code, what, f"start `{command}`"))
+    return found
+
+
+def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short: int) -> list[Finding]:
+    """Return findings for failed, overdue and cut-short nightly runs.
+
+    Args:
+        overdue_seconds: Age of the longest overdue nightly run.
+        failed: Number of tenants by the step at which their last nightly run failed.
+        cut_short: Number of tenants whose last nightly run reached its time limit.
+    """
+    found = []
+    for step, tenants in failed.items():
+        what = f"the last nightly run failed at the step {step}" + (f" for {tenants} tenants" if tenants > 1 else "")
+        found.append(trouble("night_failed", what, "read the job's log, fix the cause and run it again", "night"))
+    if overdue_seconds >= NIGHT_OVERDUE_SECONDS:
+        report = trouble if overdue_seconds >= NIGHT_MISSED_SECONDS else attention
+        what = f"a nightly run is overdue by {format_duration(overdue_seconds)}"
+        found.append(report("night_overdue", what, "check that the maintain queue makes progress", "night"))
+    if cut_short:
+        what = "the last nightly run reached its time limit" + (f" for {cut_short} tenants" if cut_short > 1 else "")
+        found.append(attention("night_cut_short", what, "increase EBBING_NIGHT_HOURS, or run it now", "night"))
+    return found
+
+
+def request_finding(count: int | None, days_left: float) -> Finding:
+    """Return the finding for data-subject requests close to their deadline.
+
+    Args:
+        count: Number of requests; None if only the first is known.
+        days_left: Days until the first deadline; negative if overdue.
+    """
+    is_one = count in {1, None}
+    many = "a data-subject request is" if is_one else f"{count} data-subject requests need an answer, the first is"
+    left = format_duration(abs(days_left) * DAY)
+    when = f"due in {left}" if days_left >= 0 else f"overdue by {left}"
+    report = attention if days_left >= 1 else trouble
+    return report("privacy_due", f"{many} {when}", "complete or answer it", "privacy")
+
+
+def rewrite_finding(erasures: int) -> Finding:
+    """Return the finding for cold-storage segments with erased memories past their rewrite deadline."""
+    what = f"cold segments of {_many(erasures, 'erasure')} are past their rewrite deadline"
+    return trouble("rewrites_late", what, "check that the rights queue makes progress", "privacy")
+
+
+def recall_finding(tenants: int | None) -> Finding:
+    """Return the finding for recalls that return almost nothing.
+
+    Args:
+        tenants: Number of affected tenants; None for the viewer's own tenant.
+    """
+    what = "recall returned almost nothing in the last self-tests"
+    what += "" if tenants is None else f" for {_many(tenants, 'tenant')}"
+    return attention("recall_empty", what, "see the self-tests and the runbook section Recall empty", "tests")
+
+
+def loss_finding(requests: int) -> Finding:
+    """Return the finding for accepted requests that are neither stored nor queued."""
+    what = f"{requests} accepted {'request is' if requests == 1 else 'requests are'} neither stored nor queued"
+    return trouble("lost", what, "check for a lost stream as described in the runbook")
+
+
+def dead_letter_finding(letters: int, todo: str = "replay or discard them") -> Finding:
+    """Return the finding for dead letters that wait for a decision."""
+    what = f"{letters:,} dead {'letter needs' if letters == 1 else 'letters need'} a decision"
+    return attention("dead_letters", what, todo, "letters")
+
+
+def storage_findings(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
+    """Return findings for Redis memory use and free disk space, given the used share and the free share by disk."""
+    found = []
+    if redis_used >= REDIS_MOST:
+        what = f"Redis uses {redis_used:.0%} of its memory and rejects writes at the limit"
+        found.append(trouble("redis_full", what, "raise its memory limit, or find out why the queues aren't drained"))
+    full = {place: share for place, share in disks_free.items() if share < FREE_LEAST}
+    found += [
+        trouble("disk_full", f"the disk of {place} has {share:.0%} free space", "free up space")
+        for place, share in full.items()
+    ]
+    return found
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

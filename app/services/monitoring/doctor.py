@@ -1,0 +1,214 @@
+"""Diagnose the installation for `ebbing doctor`: the state of every dependency, the cause of a failure and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Final
+
+from app.clients.llm.resilience import ProviderFailed
+from app.clients.redis.redis import RedisError, check_settings, connect
+from app.domain.health_findings import Finding, attention, ok, trouble
+from app.errors import Misconfigured
+from app.services.embedding import spaces
+from app.services.monitoring import probes
+from app.services.monitoring.probes import Probe
+from app.services.strength import plugins
+from app.services.tenants import budget
+from app.settings import settings
+from app.store.core import database, inspection
+from app.store.tenants import tenants
+from app.store.tiers import cold
+
+TENANTS: Final = 500
+
+
+def examine() -> Iterator[Finding]:
+    """Yield the findings of all probes; those of a store without a URL, or that can't be reached, are left out."""
+    config = settings()
+    urls = {"postgresql": config.database_url, "redis": config.redis_url}
+    away = [store for store, url in urls.items() if url is None]
+    probed = probes.Round(*away, tolerated=(database.DatabaseError, Misconfigured, ProviderFailed))
+    for probe, stores in PROBES:
+        yield from probed.find(probe, *stores)
+
+
+def postgresql() -> Iterator[Finding]:
+    """Check the PostgreSQL server, the server and pgvector versions, the schema, and the service role's permissions."""
+    try:
+        with database.shared() as tx:
+            server = inspection.server(tx)
+    except database.DatabaseError as error:
+        reason = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()[0]
+        yield trouble("postgresql", f"can't be used ({reason})", "check EBBING_DATABASE_URL, and run `ebbing migrate`")
+        return
+    yield ok("postgresql", f"version {server.version}")
+    if server.pgvector is None:
+        todo = "install it on the server, then run `ebbing migrate`"
+        yield trouble("pgvector", "isn't installed in this database", todo)
+    else:
+        yield ok("pgvector", f"version {server.pgvector}")
+    yield from (one for one in probes.readiness() if one.code not in {"postgresql", "redis"})
+    if not database.bypasses_row_security():
+        yield ok(probes.ROLE, "the service's role can't bypass it")
+
+
+def redis() -> Iterator[Finding]:
+    """Check the Redis server, its version, and the settings that protect accepted data against loss."""
+    try:
+        client = connect()
+        version = client.info("server")["redis_version"]
+    except RedisError as error:
+        yield trouble("redis", f"can't be used ({error})", "check EBBING_REDIS_URL")
+        return
+    yield ok("redis", f"version {version}")
+    try:
+        remarks = check_settings(client)
+    except Misconfigured as error:
+        yield trouble("redis_settings", str(error))
+        return
+    yield from (attention("redis_settings", remark) for remark in remarks)
+    if not remarks:
+        yield ok("redis_settings", "noeviction, append-only file")
+
+
+def cold_storage() -> Iterator[Finding]:
+    """Check the configured cold store by a round trip with a probe object, and check that the master key is set."""
+    from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy import, which may itself be broken
+
+    config = settings()
+    if config.cold_url is None and not config.home.is_dir():
+        yield ok("cold_storage", "a folder in the home, created on first use")
+        return
+    try:
+        store = cold_store()
+        store.probe()
+    except (Misconfigured, StoreFailed) as error:
+        yield trouble("cold_storage", str(error), "check EBBING_COLD_URL, and the store's credentials")
+        return
+    yield ok("cold_storage", f"{store.name} accepts, returns and deletes objects")
+    if config.master_key is None and config.database_url is not None:
+        what = "EBBING_MASTER_KEY isn't set, so no memory can move to cold storage"
+        yield attention("master_key", what, "set the same key for all processes")
+
+
+def cold_keys() -> Iterator[Finding]:
+    """Check that the key store holds the key of every record in cold storage."""
+    lost = tenants_with = 0
+    after = ""
+    while True:
+        with database.shared() as tx:
+            some = tenants.page(tx, after, TENANTS)
+        for each in some:
+            with database.tenant(each.tenant_id) as tx:
+                missing = cold.without_key(tx, each.tenant_id)
+            lost += missing
+            tenants_with += missing > 0
+        if len(some) < TENANTS:
+            break
+        after = some[-1].name
+    if not lost:
+        yield ok("keys_of_cold_storage", "each text in cold storage has its key")
+        return
+    whose = f"{tenants_with:,} tenants" if tenants_with > 1 else "one tenant"
+    what = (
+        f"{lost:,} memories of {whose} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
+        "their keys"
+    )
+    todo = "restore its newest dump, as ops/runbook.md says; where there is none, their texts are lost"
+    yield trouble("keys_of_cold_storage", what, todo)
+
+
+def embedder_loads() -> Iterator[Finding]:
+    """Check that the configured embedding model loads."""
+    try:
+        from app.clients.embedding.embedder import embedder  # noqa: PLC0415 - heavy import, which may itself be broken
+
+        model = embedder()
+    except Misconfigured as error:
+        yield trouble("embedder", str(error))
+    except Exception as error:  # noqa: BLE001 - any error becomes the finding
+        yield trouble("embedder", f"doesn't load ({type(error).__name__}: {error})", "install Ebbing again")
+    else:
+        where = "offline" if model.priced_as is None else "called at the provider"
+        reads = getattr(model, "reads_tokens", None)
+        cut = f", reads the first {reads} tokens of a memory" if reads else ""
+        yield ok("embedder", f"{model.model}, {model.dimensions} dimensions, {where}{cut}")
+
+
+def reranker_loads() -> Iterator[Finding]:
+    """Check that the configured reranker, if any, loads."""
+    try:
+        from app.clients.llm.model_clients import model_clients  # noqa: PLC0415 - possibly heavy, and may itself be broken
+
+        model = model_clients().reranker
+    except Exception as error:  # noqa: BLE001 - any error becomes the finding
+        yield trouble("reranker", str(error) or type(error).__name__)
+        return
+    where = "in the process" if model is None or model.priced_as is None else "called at the provider"
+    yield ok("reranker", f"{model.model}, {where}" if model else "none: searches return their own order")
+
+
+def dynamics() -> Iterator[Finding]:
+    """Check that the forgetting models installed as plugins load and pass their checks."""
+    try:
+        loaded = plugins.load()
+    except Misconfigured as error:
+        yield trouble("dynamics", str(error))
+    else:
+        yield ok("dynamics", f"plugins: {', '.join(loaded)}" if loaded else "no plugins")
+
+
+def missing_dynamics() -> Iterator[Finding]:
+    """Report forgetting models that policies name but that aren't installed."""
+    for name, naming in plugins.missing().items():
+        what = f"policies of {naming:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
+        yield trouble("dynamics", what, plugins.remedy(name))
+
+
+def embedding_spaces() -> Iterator[Finding]:
+    """Check that every tenant is searched in the configured embedder's space."""
+    found = spaces.elsewhere()
+    if found is None:
+        yield ok("embedding_spaces", "all tenants are searched with the configured embedder")
+    else:
+        what = f"{found.tenants:,} tenants are searched with an embedder other than {found.model}"
+        yield attention("embedding_spaces", what, spaces.REMEDY)
+
+
+def models() -> Iterator[Finding]:
+    """Check the configured model provider, the prices of its models, and the budget limits."""
+    config = settings()
+    if not config.has_provider:
+        yield ok("provider", "none configured, none required: rules rate memories offline")
+        return
+    if not config.provider_host:
+        yield trouble("provider", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
+        return
+    asked = budget.models(config)
+    unpriced = [model for model in asked if model not in config.prices]
+    prices = f"no price in PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
+    yield ok("provider", f"{', '.join(asked)} at {config.provider_host}; {prices}")
+    limits = {name: limit for name, limit in asdict(budget.operators_limits(config)).items() if limit is not None}
+    remarks = budget.remarks(config)
+    yield from (trouble("budget", remark) for remark in remarks)
+    if not limits:
+        yield attention("budget", "the cost of models has no limit", "set EBBING_BUDGET_TOKENS or EBBING_BUDGET_COST")
+    elif not remarks:
+        yield ok("budget", ", ".join(f"{name} {limit:,} a day" for name, limit in limits.items()))
+
+
+PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
+    (embedder_loads, ()),
+    (reranker_loads, ()),
+    (models, ()),
+    (dynamics, ()),
+    (postgresql, ("postgresql",)),
+    (embedding_spaces, ("postgresql", "schema")),
+    (missing_dynamics, ("postgresql", "schema")),
+    (cold_keys, ("postgresql", "schema")),
+    (cold_storage, ()),
+    (redis, ("redis",)),
+    (probes.processes, ("redis",)),
+)
+"""Probes in the order of the report, each with the stores that it needs."""

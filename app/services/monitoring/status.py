@@ -1,0 +1,182 @@
+"""Summarise the current state for the dashboard: what is wrong and what is pending.
+
+Many pages request this often, above all during an outage. So each part is queried separately, an unreachable store
+becomes a finding, and a process refreshes the result at most once a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import Final
+from uuid import UUID
+
+from app import heartbeats
+from app.domain import health_findings
+from app.domain.evaluation.self_tests import is_recall_empty
+from app.domain.health_findings import Finding
+from app.services.jobs import schedule
+from app.services.monitoring import fleet_gauges, lane_rates, probes, stats
+from app.services.monitoring.lane_rates import Rates
+from app.services.monitoring.stats import Lane
+from app.services.privacy import deadlines
+from app.services.tenants import budget
+from app.store import self_tests
+from app.store.core import database
+from app.store.ingest import dead_letters
+
+FRESH_SECONDS: Final = 1.0
+HISTORY_MINUTES: Final = 60
+_KEPT: Final = 100
+
+
+@dataclass(frozen=True)
+class Status:
+    """The current state of a tenant or of all tenants.
+
+    Attributes:
+        findings: Problems, worst first.
+        lanes: Backlog by lane; empty if it can't be read.
+        silent: Seconds since the last heartbeat of each lane's worker.
+        rates: Inflow and outflow by lane; only for all tenants.
+        letters: The tenant's dead letters; None if they can't be read.
+        seconds: Time that the queries took.
+    """
+
+    findings: list[Finding]
+    lanes: dict[str, Lane]
+    silent: dict[str, float | None]
+    letters: int | None
+    seconds: float
+    rates: dict[str, Rates] = field(default_factory=dict)
+
+    def is_silent(self, lane: str) -> bool:
+        """Return whether the lane's worker is overdue for a heartbeat."""
+        return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line."""
+        return health_findings.line(self.findings)
+
+    @property
+    def state(self) -> str:
+        """`well`, `attention` or `trouble`."""
+        return self.findings[0].severity if self.findings else "well"
+
+    @property
+    def oldest_seconds(self) -> float | None:
+        """Age of the oldest event that isn't stored yet."""
+        lane = self.lanes.get("ingest")
+        return lane.oldest_age_seconds if lane else None
+
+
+@dataclass
+class _Memo:
+    lock: Lock = field(default_factory=Lock)
+    held: dict[tuple[UUID, bool], tuple[float, Status]] = field(default_factory=dict)
+
+
+_memo = _Memo()
+
+
+def now(tenant_id: UUID, *, every: bool = False) -> Status:
+    """Return the tenant's current state, at most `FRESH_SECONDS` old.
+
+    Args:
+        every: Report lanes and nights of all tenants.
+    """
+    with _memo.lock:
+        held = _memo.held.get((tenant_id, every))
+        if held is not None and time.monotonic() - held[0] < FRESH_SECONDS:
+            return held[1]
+        found = _asked(tenant_id, every=every)
+        if len(_memo.held) >= _KEPT:
+            _memo.held.clear()
+        _memo.held[tenant_id, every] = (time.monotonic(), found)
+        return found
+
+
+def forget() -> None:
+    """Discard cached results, so that the next call queries again."""
+    with _memo.lock:
+        _memo.held.clear()
+
+
+def _asked(tenant_id: UUID, *, every: bool) -> Status:
+    began, probed = time.monotonic(), probes.Round()
+    findings = [
+        replace(one, what=f"{one.name}: {one.what}", todo=one.todo or "start it, or see `ebbing doctor`")
+        for one in probed.find(probes.readiness)
+    ]
+    silent = probed.read(heartbeats.ages, "redis") or {}
+    backlogs = stats.lane_backlogs if every else partial(stats.tenant_lane_backlogs, tenant_id)
+    lanes = probed.read(backlogs, "postgresql", "redis", "schema") or {}
+    speeds = probed.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
+    letters = probed.read(lambda: _letters(tenant_id), "postgresql", "schema")
+    findings += health_findings.silence_findings(silent)
+    findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+    findings += [health_findings.dead_letter_finding(letters)] if letters else []
+    for probe in (_nights if every else _own_nights, _requests, _recalls, _budget):
+        findings += probed.find(partial(probe, tenant_id), "postgresql", "schema")
+    findings += probed.find(probes.storage, "redis")
+    if every:
+        own = {one.code for one in findings}  # newer than the cached figures
+        findings += [one for one in probed.find(_of_all, "redis") if one.code not in own]
+    seconds = time.monotonic() - began
+    return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, speeds or {})
+
+
+def _letters(tenant_id: UUID) -> int:
+    with database.tenant(tenant_id) as tx:
+        return dead_letters.count(tx, tenant_id)
+
+
+def _nights(_tenant_id: UUID) -> list[Finding]:
+    found = stats.nights()
+    return health_findings.night_findings(found.overdue_seconds, found.failed, found.cut_short)
+
+
+def _own_nights(tenant_id: UUID) -> list[Finding]:
+    held = schedule.list_schedules(tenant_id)
+    runs = [one.last_run for one in held if one.last_run]
+    failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
+    overdue = max((one.late_seconds for one in held), default=0.0)
+    return health_findings.night_findings(overdue, failed, sum(run.status == "cut_short" for run in runs))
+
+
+def _recalls(tenant_id: UUID) -> list[Finding]:
+    with database.tenant(tenant_id) as tx:
+        run = self_tests.last_with_recalls(tx, tenant_id)
+    return [health_findings.recall_finding(None)] if run is not None and is_recall_empty(run.results) else []
+
+
+def _requests(tenant_id: UUID) -> list[Finding]:
+    due = deadlines.next_deadlines(tenant_id)
+    return [] if due.days_left is None else [health_findings.request_finding(due.requests, due.days_left)]
+
+
+def _of_all() -> Iterator[Finding]:
+    """Yield findings from the cached figures over all tenants, which are some seconds old."""
+    kept = fleet_gauges.read()
+    left = kept.deadlines.min_days_left
+    if kept.unaccounted_requests:
+        yield health_findings.loss_finding(kept.unaccounted_requests)
+    if left is not None and left < health_findings.DAYS_LEFT:
+        yield health_findings.request_finding(None, left)
+    if kept.recall_empty:
+        yield health_findings.recall_finding(kept.recall_empty)
+    if kept.deadlines.late_rewrites:
+        yield health_findings.rewrite_finding(kept.deadlines.late_rewrites)
+
+
+def _budget(tenant_id: UUID) -> Iterator[Finding]:
+    state = budget.state(tenant_id)
+    if state is not budget.State.OK:
+        is_hard = state is budget.State.HARD
+        what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
+        todo = "raise it in the policy or the settings; until then, rules replace models"
+        yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

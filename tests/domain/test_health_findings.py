@@ -1,0 +1,81 @@
+"""Health findings: reports about ages, workers and nights, and their order."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import queues
+from app.domain import health_findings
+from app.domain.health_findings import Finding
+
+ATTENTION = Finding("attention", "a", "something is odd", "look")
+TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ([], "No problems found"),
+        ([ATTENTION], "1 warning to review"),
+        ([ATTENTION, ATTENTION], "2 warnings to review"),
+        ([TROUBLE, ATTENTION], "1 problem needs action now"),
+        ([TROUBLE, TROUBLE], "2 problems need action now"),
+    ],
+)
+def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
+    assert health_findings.line(found) == line
+
+
+def test_trouble_comes_first_and_what_is_well_is_left_out() -> None:
+    found = [ATTENTION, health_findings.ok("c", "something is well"), TROUBLE, ATTENTION]
+    assert health_findings.ranked(found) == [TROUBLE, ATTENTION, ATTENTION]
+
+
+def test_every_lane_has_ages_that_matter() -> None:
+    assert queues.LANES.keys() <= health_findings.OLD_SECONDS.keys()
+    for lane, (attention, trouble) in health_findings.OLD_SECONDS.items():
+        assert not health_findings.lane_findings({lane: attention - 1})
+        assert [one.severity for one in health_findings.lane_findings({lane: attention})] == ["attention"]
+        assert [one.severity for one in health_findings.lane_findings({lane: trouble})] == ["trouble"]
+
+
+def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
+    ages = {"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0}
+    never, long, well, beat = health_findings.silence_findings(ages)
+    assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "start `ebbing beat`")
+    assert "yet" in never.what
+    assert "for 1 min" in long.what
+    assert "--lane embed" in long.todo
+    assert well.detail == "last heartbeat 2 s ago"
+    found = [(one.name, one.severity) for one in (never, long, well, beat)]
+    assert found == [("lane ingest", "trouble"), ("lane embed", "trouble"), ("lane score", "ok"), ("beat", "attention")]
+
+
+def test_nights_that_failed_are_late_or_were_cut_short() -> None:
+    assert not health_findings.night_findings(0, {}, 0)
+    assert not health_findings.night_findings(3000, {}, 0)
+    failed, overdue, cut = health_findings.night_findings(27 * 3600, {"archive": 2}, 1)
+    assert (failed.severity, overdue.severity, cut.severity) == ("trouble", "trouble", "attention")
+    assert "archive for 2 tenants" in failed.what
+    assert health_findings.night_findings(2 * 3600, {}, 0)[0].severity == "attention"
+
+
+@pytest.mark.parametrize(
+    ("count", "days", "severity", "said"),
+    [
+        (1, 6.5, "attention", "a data-subject request is due in 6 d 12 h"),
+        (None, 0.5, "trouble", "a data-subject request is due in 12 h"),
+        (3, -2, "trouble", "3 data-subject requests need an answer, the first is overdue by 2 d"),
+    ],
+)
+def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:
+    found = health_findings.request_finding(count, days)
+    assert (found.severity, found.what, found.code) == (severity, said, "privacy_due")
+
+
+def test_what_has_no_room() -> None:
+    assert not health_findings.storage_findings(0.89, {"home": 0.15})
+    full, disk = health_findings.storage_findings(0.93, {"home": 0.08, "cold": 0.5})
+    assert (full.code, disk.code) == ("redis_full", "disk_full")
+    assert "93%" in full.what
+    assert disk.what == "the disk of home has 8% free space"
