@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.http import shapes
 from app.api.http.auth import Caller, needs
 from app.api.http.body import body_of, decode
-from app.domain.privacy.erasure import NewErasure, scope_of
+from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.report_page import page as page_of
-from app.services.erasure import erasure_reports, erasures
-from app.services.erasure.erasures import Asked
-from app.store.erasure.erasures import Erasure
+from app.services.erasure import requests
+from app.services.erasure.report import read_report
+from app.services.erasure.requests import ErasureOptions
+from app.store.erasure.requests import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
@@ -41,12 +42,12 @@ def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respo
     `dry_run`, the response is 200 with the number of matching memories.
     """
     given = decode(body, NewErasure)
-    asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
+    asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
     if given.dry_run:
-        new, matching = erasures.preview(caller.tenant_id, asked)
+        new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         return shapes.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+    return shapes.answer(shown(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
 @router.get("", summary="List erasures, newest first")
@@ -58,7 +59,7 @@ def page(
     cursor: str | None = None,
 ) -> Response:
     """Return a page of erasures, optionally with one status."""
-    found = erasures.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
+    found = requests.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == limit else None
     return shapes.answer({"erasures": [shown(each) for each in found], "next_cursor": following})
 
@@ -66,7 +67,7 @@ def page(
 @router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return shapes.answer(shown(erasures.get(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))))
+    return shapes.answer(shown(requests.get(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
@@ -75,7 +76,7 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 
     `format=html` returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
-    found = erasure_reports.report(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    found = read_report(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))
     if as_form == "json":
         return shapes.answer(found)
     return Response(page_of(found), media_type="text/html", headers=_INERT)
@@ -85,7 +86,7 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
     return shapes.answer(
-        shown(erasures.cancel(caller.tenant_id, shapes.id_named(erasure_id, "erasure"), caller.key_id))
+        shown(requests.cancel(caller.tenant_id, shapes.id_named(erasure_id, "erasure"), caller.key_id))
     )
 
 

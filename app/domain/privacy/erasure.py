@@ -47,7 +47,7 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dry_run: bool = False
 
 
-def scope_of(given: NewErasure) -> Meant:
+def requested_scope(given: NewErasure) -> Meant:
     """Return an erasure's scope.
 
     Raises:
@@ -77,11 +77,11 @@ def scope_as_json(scope: Meant) -> bytes:
 
 def scope_from_json(kept: dict[str, Any]) -> Meant:
     """Decode a stored scope; it is empty once the erasure is finished."""
-    return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _Kept)))
+    return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _StoredScope)))
 
 
 @prepared
-class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _StoredScope(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     memory_ids: list[UUID] | None = None
     subject: str | None = None
     thread: str | None = None

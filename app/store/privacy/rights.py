@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.privacy.erasure import scope_from_json
 from app.domain.privacy.requests import Request
-from app.store.erasure.erasures import Erasure
+from app.store.erasure.requests import Erasure
 
 _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""

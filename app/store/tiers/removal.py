@@ -16,7 +16,7 @@ from app.store.consolidation import supersessions
 from app.store.core.packed import Uuids, driver
 from app.store.embedding import embeddings
 from app.store.enrichment import words, work
-from app.store.erasure import named
+from app.store.erasure import references
 from app.store.search import searches
 from app.store.tiers import cold, key_store
 
@@ -93,7 +93,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     words.remove(tx, tenant_id, memory_ids)
     key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # lock order: words, segments
     supersessions.take_out(tx, tenant_id, memory_ids)
-    named.forget_context(tx, tenant_id, memory_ids)
+    references.forget_context(tx, tenant_id, memory_ids)
     searches.lock(tx, tenant_id)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, text
 from app.domain.privacy.hold import Meant
 from app.store.consolidation import hidden_supersessions
 from app.store.core.packed import Uuids, driver
-from app.store.erasure import erasures
-from app.store.erasure.erasures import Erasure
+from app.store.erasure import requests
+from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import Counts
 
 
-def by_open(
+def hide_matching(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> tuple[dict[UUID, list[UUID]], Counts]:
     """Hide those of these memories that match an open erasure because they were added, changed or restored since.
@@ -35,7 +35,7 @@ def by_open(
     if not memory_ids:
         return found, gone
     for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
-        hidden_now = erasures.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
+        hidden_now = requests.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
         if hidden_now.ids:
             hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)
             found[each.erasure_id] = hidden_now.ids
@@ -45,11 +45,11 @@ def by_open(
 
 def _open(tx: Connection, tenant_id: UUID, named: Sequence[UUID]) -> list[Erasure]:
     values = {"tenant": tenant_id, "named": [str(memory_id) for memory_id in named]}
-    return [erasures.as_erasure(row) for row in tx.execute(_OPEN, values)]
+    return [requests.as_erasure(row) for row in tx.execute(_OPEN, values)]
 
 
 _OPEN: Final = text(f"""
-SELECT {erasures.COLUMNS} FROM erasures
+SELECT {requests.COLUMNS} FROM erasures
 WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND (NOT scope ? 'memory_ids' OR EXISTS (
   SELECT FROM jsonb_array_elements_text(scope->'memory_ids') AS id
   WHERE id IN (SELECT unnest(CAST(:named AS text[])))))
@@ -70,7 +70,7 @@ ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
 """
 
 
-def all_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
+def list_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
     """Return all memories hidden by an erasure."""
     found = driver(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
     return [memory_id for (memory_id,) in found]
@@ -79,9 +79,9 @@ def all_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
 _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s"
 
 
-def take_over(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def reassign(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Reassign these hidden memories to a running erasure, and hide those that aren't hidden."""
-    erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
+    requests.hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
     driver(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
 
 
@@ -90,7 +90,7 @@ UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenan
 """
 
 
-def keep_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def save_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Save callers' own vectors, which can't be computed again, before all vectors of these memories are removed."""
     driver(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
@@ -104,7 +104,7 @@ ON CONFLICT DO NOTHING
 """
 
 
-def put_back_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def restore_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Move callers' own vectors of active memories back into the index; the others are dropped."""
     driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 

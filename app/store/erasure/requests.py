@@ -7,7 +7,7 @@ concurrent writes for a subject from escaping its erasure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,7 @@ from app.store.memories.tenant_counts import Counts
 from app.store.privacy.holds import HOLDS, conditions
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
-  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at"""
+  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id"""
 
 
 @prepared
@@ -48,6 +48,7 @@ class Erasure:
         report: The report for the requester; None until the erasure is verified.
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
         rewritten_at: When they were rewritten.
+        batch_id: The running batch that carries out this deletion of one memory; its own id if it is the batch.
     """
 
     erasure_id: UUID
@@ -70,6 +71,12 @@ class Erasure:
     report: dict[str, Any] | None = None
     rewrite_by: datetime | None = None
     rewritten_at: datetime | None = None
+    batch_id: UUID | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """True for an erasure that combines deletions of single memories; no request lists it."""
+        return self.batch_id == self.erasure_id
 
 
 class Matching(NamedTuple):
@@ -105,16 +112,16 @@ def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
 
 
 def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
-    """Insert an erasure in its grace period."""
+    """Insert an erasure."""
     values = {name: getattr(new, name) for name in new.__slots__} | {"scope": scope_as_json(new.scope).decode()}
     tx.execute(_ADD, {"tenant": tenant_id} | values)
 
 
 _ADD: Final = text("""
 INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
-  erase_after)
+  erase_after, cut, started_at, batch_id)
 VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
-  :erase_after)
+  :erase_after, :cut, :started_at, :batch_id)
 """)
 
 
@@ -146,7 +153,8 @@ def page(
 
 _PAGE: Final = text(f"""
 SELECT {COLUMNS} FROM erasures
-WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
+WHERE tenant_id = :tenant AND batch_id IS DISTINCT FROM erasure_id
+  AND (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:requested_at AS timestamptz) IS NULL OR
     (requested_at, erasure_id) < (:requested_at, CAST(:erasure_id AS uuid)))
 ORDER BY requested_at DESC, erasure_id DESC LIMIT :limit
@@ -184,7 +192,7 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
-    """Return the erasure whose grace period ended first, skipping failed ones and those with an unfinished job.
+    """Return the erasure whose grace period ended first, skipping failed ones and those of a running job or batch.
 
     An erasure that waits for a hold isn't due: releasing the hold creates a job for it.
     """
@@ -192,15 +200,19 @@ def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID]
     return found
 
 
-_DUE: Final = text("""
-SELECT erasure_id FROM erasures
-WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
-  AND erase_after <= :as_of AND NOT EXISTS (
+WITHOUT_JOB: Final = """NOT EXISTS (
     SELECT FROM jobs
     WHERE jobs.tenant_id = :tenant AND status IN ('queued', 'running') AND kind = 'erase'
-      AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))
+      AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))"""
+_DUE: Final = text(f"""
+SELECT erasure_id FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
+  AND erase_after <= :as_of AND {WITHOUT_JOB} AND NOT EXISTS (
+    SELECT FROM erasures AS batch
+    WHERE batch.tenant_id = :tenant AND batch.erasure_id = erasures.batch_id
+      AND batch.erasure_id <> erasures.erasure_id AND batch.status = 'running')
 ORDER BY erase_after, erasure_id LIMIT 1
-""")
+""")  # noqa: S608 - constants only
 
 
 _OPEN: Final = text(f"""
@@ -236,6 +248,26 @@ def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: obje
     tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id} | values)
 
 
+def finish(
+    tx: Connection, tenant_id: UUID, reports: Mapping[UUID, dict[str, Any]], now: datetime, rewrite_by: datetime | None
+) -> None:
+    """Mark erasures as verified and store their reports; the caller has locked their rows.
+
+    Args:
+        rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
+    """
+    given = [msgspec.json.encode(report).decode() for report in reports.values()]
+    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "reports": given, "now": now, "rewrite_by": rewrite_by}
+    driver(tx).execute(_FINISH, values)
+
+
+_FINISH: Final = """
+UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(now)s, scope = '{}', reason = NULL,
+  report = CAST(given.report AS jsonb), residue = 0, batch_id = NULL, rewritten_at = NULL,
+  rewrite_by = CASE WHEN jsonb_path_exists(plan, '$[*].segments[*]') THEN %(rewrite_by)s::timestamptz END
+FROM unnest(%(ids)s, %(reports)s::text[]) AS given (id, report)
+WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = given.id
+"""
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
