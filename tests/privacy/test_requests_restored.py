@@ -314,7 +314,8 @@ def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
     asked = [ask(drill, subject="ann"), ask(drill, subject="bob")]
     over = ask(drill, subject="orla")
     requests.cancel(drill.tenant_id, over.erasure_id, "key")
-    found = "SELECT erasure_id, asked, logged FROM ebbing_keys.erasure_requests ORDER BY erasure_id"
+    # A later revision added `batch_id`, which is empty in a request.
+    found = "SELECT erasure_id, asked - 'batch_id', logged FROM ebbing_keys.erasure_requests ORDER BY erasure_id"
     before = drill.service.rows(found)
     drill.restore_down_and_up("0023")
     assert drill.service.rows(found) == before

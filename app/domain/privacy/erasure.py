@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -77,19 +76,10 @@ def scope_as_json(scope: Meant) -> bytes:
 
 def scope_from_json(kept: dict[str, Any]) -> Meant:
     """Decode a stored scope; it is empty once the erasure is finished."""
-    return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _StoredScope)))
+    return msgspec.convert(kept, Meant)
 
 
-@prepared
-class _StoredScope(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    memory_ids: list[UUID] | None = None
-    subject: str | None = None
-    thread: str | None = None
-    tags: list[str] | None = None
-    categories: list[str] | None = None
-    kinds: list[str] | None = None
-    after: datetime | None = None
-    before: datetime | None = None
+prepared(Meant)
 
 
 def is_whole(scope: Meant, what: Named) -> bool:

@@ -69,7 +69,7 @@ def plan_each(tenant_id: UUID, batch: Erasure, found: Mapping[str, StepCount]) -
         ids = [_memory_of(each) for each in singles]
         tables = residue.by_memory(tx, tenant_id, ids)
         segments = references.segments_by_memory(tx, tenant_id, ids)
-    outside = {name: _count_each(tenant_id, batch, name, ids) for name in _OUTSIDE}
+    outside = {name: _count_each(tenant_id, batch, name, ids) if found[name].count else {} for name in _OUTSIDE}
     planned = []
     for each, own in zip(singles, ids, strict=True):
         counts = {name: StepCount(outside[name].get(own, 0)) if name in outside else found[name] for name in STEPS}
@@ -81,7 +81,7 @@ def plan_each(tenant_id: UUID, batch: Erasure, found: Mapping[str, StepCount]) -
 
 def _count_each(tenant_id: UUID, batch: Erasure, step: str, ids: list[UUID]) -> dict[UUID, int]:
     """Count a step's work for each memory by bisection: one query if there is none."""
-    count = STEPS[step].find(tenant_id, replace(batch, scope=Meant(memory_ids=ids)), ids).count if ids else 0
+    count = STEPS[step].find(tenant_id, replace(batch, scope=Meant(memory_ids=ids)), ids).count
     if not count or len(ids) == 1:
         return dict.fromkeys(ids, count)
     half = len(ids) // 2

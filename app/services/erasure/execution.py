@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -52,20 +51,6 @@ TRIES: Final = 3
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Position within a step, the rows removed so far, and the number of the current full pass."""
-
-    phase: str
-    at: str
-    removed: int
-    tries: int
-
-    def as_state(self) -> dict[str, Any]:
-        """Return the JSON form stored as job state."""
-        return {"phase": self.phase, "at": self.at, "removed": self.removed, "tries": self.tries}
-
-
 def run_slice(job: Job) -> Step:
     """Run an erasure for a few seconds: set the watermark, write the plan, execute its steps, then verify.
 
@@ -88,9 +73,9 @@ def run_slice(job: Job) -> Step:
     name = next_step(erasure)
     if name is None:
         return _verify(tenant_id, erasure, tries)
-    begun = job.state if job.state.get("phase") == name else {}
+    begun = job.state if job.state.get("phase") == name else {"phase": name, "at": "", "removed": 0, "tries": tries}
     try:
-        return _erase(tenant_id, erasure, _Place(name, begun.get("at", ""), begun.get("removed", 0), tries))
+        return _erase(tenant_id, erasure, begun)
     except Overtaken:
         return Step(0, {"tries": tries}, finished=False)
 
@@ -233,20 +218,23 @@ def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
         return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
 
 
-def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
-    """Run one piece of a step, and record the step as executed when it is complete."""
-    name = place.phase
-    left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
-    removed = place.removed + more
+def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
+    """Run one piece of a step, and record the step as executed when it is complete.
+
+    Args:
+        state: Job state: the step, the position within it, the rows removed so far, and the number of the full pass.
+    """
+    name, ids = state["phase"], _ledger_ids(tenant_id, erasure)
+    left, more = STEPS[name].erase(tenant_id, erasure, ids, state["at"], time.monotonic() + STEP_SECONDS)
+    removed = state["removed"] + more
     if left is not None:
-        there = _Place(name, left, removed, place.tries)
-        return Step(more, there.as_state(), finished=False, counts={name: more})
+        return Step(more, {**state, "at": left, "removed": removed}, finished=False, counts={name: more})
     failpoints.reach(f"erasing.{name}")
     with step_transaction(tenant_id, erasure, name) as tx:
         executed = get_or_404(tx, tenant_id, erasure.erasure_id).executed
         done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
         requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
-    return Step(more, {"tries": place.tries}, finished=False, counts={name: more})
+    return Step(more, {"tries": state["tries"]}, finished=False, counts={name: more})
 
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:

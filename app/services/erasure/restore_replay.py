@@ -212,7 +212,7 @@ def _hide(entry: LedgerEntry) -> _Found:
             requests.add(tx, entry.tenant_id, new)
         hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
         runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
-        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
+        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs, batch_id=None)
         erasures_of.count(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)

@@ -70,13 +70,14 @@ class ErasureStep:
         method: How data is deleted, as described in the report.
         find: Counts the work for these memories and the rest of the erasure's scope. Called when the plan is written,
             and again for verification, when it must find nothing.
-        erase: Runs a piece of the step from a position ("" at first) until a deadline on the monotonic clock.
+        erase: Runs a piece of the step on the memories that the ledger lists, from a position ("" at first) until a
+            deadline on the monotonic clock.
     """
 
     store: str
     method: str
     find: Callable[[UUID, Erasure, Sequence[UUID]], StepCount]
-    erase: Callable[[UUID, Erasure, str, float], StepProgress]
+    erase: Callable[[UUID, Erasure, Sequence[UUID], str, float], StepProgress]
 
 
 def next_step(erasure: Erasure) -> str | None:
@@ -121,11 +122,6 @@ def names(erasure: Erasure) -> dict[Named, str]:
     return {}
 
 
-def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
-    with database.tenant(tenant_id) as tx:
-        return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
-
-
 # --- Dead letters ---
 
 
@@ -140,9 +136,9 @@ def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
         after = some[-1].letter_id
 
 
-def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> StepProgress:
+def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
     """Remove the erasure's data from dead letters; delete letters that have nothing left."""
-    erased, after, removed = set(_ledger_ids(tenant_id, erasure)), UUID(at) if at else NIL, 0
+    erased, after, removed = set(ids), UUID(at) if at else NIL, 0
     while True:
         with step_transaction(tenant_id, erasure, "letters") as tx:
             some = references.letters(tx, tenant_id, after)
@@ -179,7 +175,7 @@ def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
     return StepCount(len(now), {"segments": sorted(before | now)} if before | now else {})
 
 
-def _erase_segments(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> StepProgress:
+def _erase_segments(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Only record the step: deleting memories destroys their records' keys, and the nightly run rewrites segments."""
     with step_transaction(tenant_id, erasure, "segments"):
         return StepProgress(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
@@ -195,10 +191,9 @@ def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
     return StepCount(there, {"tables": tables})
 
 
-def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> StepProgress:
+def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
     """Delete memories with all their dependent rows; memories that have come under a legal hold are retained."""
     removed, place = 0, int(at or 0)
-    ids = _ledger_ids(tenant_id, erasure)
     while place < len(ids):
         with step_transaction(tenant_id, erasure, "memories") as tx:
             there = requests.lock_rows(tx, tenant_id, ids[place : place + ROWS])
@@ -230,8 +225,7 @@ def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -
     return StepCount(len(own) + len(_shared(tenant_id, memory_ids, before)))
 
 
-def _erase_bases(tenant_id: UUID, erasure: Erasure, _at: str, until: float) -> StepProgress:
-    ids = _ledger_ids(tenant_id, erasure)
+def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
         own = renewed_bases.outdated_bases(tx, tenant_id, before)
@@ -262,8 +256,7 @@ def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
         return StepCount(sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values()))
 
 
-def _erase_records(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> StepProgress:
-    ids = _ledger_ids(tenant_id, erasure)
+def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "records") as tx:
         return StepProgress(None, references.clear_records(tx, tenant_id, names(erasure), ids))
 
@@ -280,7 +273,7 @@ def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> StepC
         return StepCount(0 if is_left else int(key_store.has_key(tx, tenant_id, subject)))
 
 
-def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> StepProgress:
+def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Destroy the subject's key, unless cold records of that subject remain: held memories or newer data.
 
     Erased records had a key each, which has already been destroyed.
@@ -300,10 +293,10 @@ def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
         return StepCount(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
 
 
-def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> StepProgress:
+def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "exports"):
         pass  # the export store isn't called within a transaction; removing an export twice is harmless
-    return StepProgress(None, exports.forget(tenant_id, erasure.scope.subject, _ledger_ids(tenant_id, erasure)))
+    return StepProgress(None, exports.forget(tenant_id, erasure.scope.subject, ids))
 
 
 def write_plan(found: Mapping[str, StepCount]) -> list[dict[str, Any]]:

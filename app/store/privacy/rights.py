@@ -8,9 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.erasure import scope_from_json
 from app.domain.privacy.requests import Request
-from app.store.erasure.requests import Erasure
+from app.store.erasure.requests import Erasure, as_erasure
 
 _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""
@@ -45,11 +44,7 @@ def requested(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID]
     """
     moment, erasure_id = older_than or (None, None)
     values = {"tenant": tenant_id, "moment": moment, "erasure_id": erasure_id, "limit": limit}
-    fields = Erasure.__slots__
-    return [
-        Erasure(**{name: getattr(row, name) for name in fields} | {"scope": scope_from_json(row.scope)})
-        for row in tx.execute(_REQUESTED, values)
-    ]
+    return [as_erasure(row) for row in tx.execute(_REQUESTED, values)]
 
 
 _REQUESTED: Final = text("""

@@ -235,7 +235,7 @@ def test_a_hold_placed_after_the_plan_keeps_its_memory_until_its_release(
 def test_residue_is_verified_for_each_deletion_individually(
     deleted: Deleted, folded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> steps.StepProgress:
+    def leave_it(tenant_id: UUID, erasure: Any, _ids: Any, _at: str, _until: float) -> steps.StepProgress:
         with steps.step_transaction(tenant_id, erasure, "memories"):
             return steps.StepProgress(None, 0)
 

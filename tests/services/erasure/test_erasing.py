@@ -216,7 +216,7 @@ def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> 
     stale = requests.get(house.tenant_id, erasure_id)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     with pytest.raises(steps.Overtaken):
-        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + PATIENCE_SECONDS)
+        STEPS["memories"].erase(house.tenant_id, stale, [], "", time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
@@ -232,7 +232,7 @@ def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
 
 @pytest.mark.acceptance(4)
 def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> steps.StepProgress:
+    def leave_it(tenant_id: UUID, erasure: Any, _ids: Any, _at: str, _until: float) -> steps.StepProgress:
         with steps.step_transaction(tenant_id, erasure, "memories"):
             return steps.StepProgress(None, 0)
 
