@@ -6,6 +6,7 @@ The commands are those of ops/runbook.md, run verbatim.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.domain.privacy.hold import HoldFilter, Meant
-from app.services.erasure import execution, ledger, requests, restore_replay
+from app.services.erasure import batch, execution, ledger, requests, restore_replay
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.privacy import holds, privacy_requests
@@ -246,6 +247,31 @@ def test_deletions_carried_out_together_leave_nothing_beside_the_keys(drill: Dri
     assert drill.service.one("SELECT count(*) FROM erasures WHERE status = 'verified'") == 3
     assert kept(drill.service) == []
     assert drill.unwell() == {}
+
+
+@pytest.mark.parametrize("dumped", ["before the deletions", "while the batch runs"])
+def test_a_batch_of_deletions_is_erased_again_after_a_restore(drill: Drill, dumped: str) -> None:
+    ids = drill.service.send(drill.tenant_id, "one", "two", "three")
+    drill.service.work()
+    if dumped == "before the deletions":
+        drill.dump()
+    for memory_id in ids:
+        memories.delete(drill.tenant_id, memory_id, "key")
+    asked = {each.erasure_id for each in requests.page(drill.tenant_id, None, None, 10)}
+    if dumped == "while the batch runs":
+        assert batch.fold(drill.tenant_id, datetime.now(UTC) + timedelta(days=31)) is not None
+        drill.dump()
+    erased(drill.tenant_id)
+    restore(drill)
+    assert [one.outcome for one in restore_replay.replay()] == ["erased"] * 3
+    assert drill.unwell() == {}
+    left = "SELECT count(*) FROM memories WHERE memory_id = ANY (%s)"
+    assert drill.service.one(left, ids) == 0
+    erased(drill.tenant_id)
+    assert {each.erasure_id: each.status for each in requests.page(drill.tenant_id, None, None, 10)} == dict.fromkeys(
+        asked, "verified"
+    )
+    assert drill.service.one("SELECT count(*) FROM erasures") == 3, "no batch remains"
 
 
 def test_with_a_hold_of_the_copy_it_is_hidden_all_the_same(drill: Drill) -> None:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.decoding import prepared
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, parse_scope
@@ -77,9 +76,6 @@ def scope_as_json(scope: Meant) -> bytes:
 def scope_from_json(kept: dict[str, Any]) -> Meant:
     """Decode a stored scope; it is empty once the erasure is finished."""
     return msgspec.convert(kept, Meant)
-
-
-prepared(Meant)
 
 
 def is_whole(scope: Meant, what: Named) -> bool:

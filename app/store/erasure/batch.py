@@ -80,16 +80,16 @@ ORDER BY erasure_id FOR UPDATE
 
 def set_progress(tx: Connection, tenant_id: UUID, singles: Sequence[Erasure]) -> None:
     """Store the plans and the executed steps of a batch's deletions."""
-    values = {"tenant": tenant_id, "ids": Uuids([each.erasure_id for each in singles])}
-    plans = [msgspec.json.encode(each.plan).decode() for each in singles]
-    executed = [msgspec.json.encode(each.executed).decode() for each in singles]
-    driver(tx).execute(_SET_PROGRESS, values | {"plans": plans, "executed": executed})
+    # One document: an array of documents as text would be escaped once more, quote by quote.
+    given = {each.erasure_id: {"plan": each.plan, "executed": each.executed} for each in singles}
+    values = {"tenant": tenant_id, "ids": Uuids(list(given)), "given": msgspec.json.encode(given).decode()}
+    driver(tx).execute(_SET_PROGRESS, values)
 
 
 _SET_PROGRESS: Final = """
-UPDATE erasures SET plan = CAST(given.plan AS jsonb), executed = CAST(given.executed AS jsonb)
-FROM unnest(%(ids)s, %(plans)s::text[], %(executed)s::text[]) AS given (id, plan, executed)
-WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = given.id
+UPDATE erasures SET plan = given.value->'plan', executed = given.value->'executed'
+FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
+WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
   AND batch_id IS NOT NULL AND status = 'running'
 """
 

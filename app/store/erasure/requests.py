@@ -256,17 +256,17 @@ def finish(
     Args:
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
     """
-    given = [msgspec.json.encode(report).decode() for report in reports.values()]
-    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "reports": given, "now": now, "rewrite_by": rewrite_by}
+    given = msgspec.json.encode(reports).decode()
+    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "given": given, "now": now, "rewrite_by": rewrite_by}
     driver(tx).execute(_FINISH, values)
 
 
 _FINISH: Final = """
 UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(now)s, scope = '{}', reason = NULL,
-  report = CAST(given.report AS jsonb), residue = 0, batch_id = NULL, rewritten_at = NULL,
+  report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
   rewrite_by = CASE WHEN jsonb_path_exists(plan, '$[*].segments[*]') THEN %(rewrite_by)s::timestamptz END
-FROM unnest(%(ids)s, %(reports)s::text[]) AS given (id, report)
-WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = given.id
+FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
+WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
 """
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
