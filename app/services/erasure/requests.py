@@ -113,7 +113,7 @@ def create(
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
         privacy_requests.add(tx, tenant_id, logged)
-    count(tx, tenant_id, counts)
+    apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
 
@@ -156,7 +156,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # its summaries too
     _take_out(tx, tenant_id, ids)
     hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
-    count(tx, tenant_id, counts)
+    apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, replace(new, hidden=hidden_now))
 
 
@@ -208,7 +208,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
     return len(found.ids) + len(summaries.ids), gone
 
 
-def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
+def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
     """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
@@ -325,7 +325,7 @@ def hide_new_matches(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequ
     """
     gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
     if gone.memories:
-        count(tx, tenant_id, tenant_counts.NONE.less(gone))
+        apply_counts(tx, tenant_id, tenant_counts.NONE.less(gone))
 
 
 def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:

@@ -20,8 +20,8 @@ from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.hold import Meant
 from app.errors import EbbingError, NotReplayed
 from app.services.erasure import execution
-from app.services.erasure import requests as erasures_of
 from app.services.erasure.ledger import NO_KEY_STORE, standing
+from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
 from app.services.privacy import holds as holds_of
 from app.services.security import audit
 from app.store.consolidation import merges
@@ -61,7 +61,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Match:
     """Data of a ledger entry that exists in this copy."""
 
     scope: Meant
@@ -79,14 +79,14 @@ def due() -> Iterator[Replayed]:
     behind = _behind()
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
-            yield from _told(tx, tenant_id, hold_backup.unknown(tx, tenant_id), "unplaced")
+            yield from _hold_outcomes(tx, tenant_id, hold_backup.unknown(tx, tenant_id), "unplaced")
     for entry in _entries(lambda seq: seq):
         with database.tenant(entry.tenant_id) as tx:
             found = _find(tx, entry)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
-            yield from _told(tx, tenant_id, hold_backup.without_backup(tx, tenant_id), "unreleased")
+            yield from _hold_outcomes(tx, tenant_id, hold_backup.without_backup(tx, tenant_id), "unreleased")
             for kept in request_backup.unknown(tx, tenant_id):
                 memories = requests.count(tx, tenant_id, kept.erasure.scope).memories
                 yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
@@ -105,7 +105,7 @@ def replay() -> Iterator[Replayed]:
     """
     behind = _behind()
     for tenant_id in behind:
-        yield from _place_again(tenant_id)
+        yield from _restore_holds(tenant_id)
     for entry in _entries(lambda _: (standing() or _NONE).mark):
         found = _hide(entry)
         outcome = "nothing" if found.is_nothing else _erase(entry)
@@ -116,7 +116,7 @@ def replay() -> Iterator[Replayed]:
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
     for tenant_id in behind:
         yield from _settle_holds(tenant_id)
-        yield from _ask_again(tenant_id)
+        yield from _restore_requests(tenant_id)
     if behind:
         with database.shared() as tx:
             request_backup.advance(tx)
@@ -130,12 +130,12 @@ def _behind() -> list[UUID]:
         return request_backup.tenant_ids(tx)
 
 
-def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
+def _restore_holds(tenant_id: UUID) -> Iterator[Replayed]:
     """Place a tenant's missing legal holds on the memories that they can have protected."""
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         unknown = hold_backup.unknown(tx, tenant_id)
-        placed = list(_told(tx, tenant_id, unknown, "placed"))
+        placed = list(_hold_outcomes(tx, tenant_id, unknown, "placed"))
         for hold in unknown:
             hold_backup.place(tx, tenant_id, hold.hold_id)
             holds_of.audit_hold(tx, tenant_id, "hold_placed", hold, CLI)
@@ -148,17 +148,19 @@ def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         hold_backup.widen(tx, tenant_id)
-        unreleased = list(_told(tx, tenant_id, hold_backup.compare(tx, tenant_id), "unreleased"))
+        unreleased = list(_hold_outcomes(tx, tenant_id, hold_backup.compare(tx, tenant_id), "unreleased"))
     yield from unreleased
 
 
-def _told(tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str) -> Iterator[Replayed]:
+def _hold_outcomes(
+    tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str
+) -> Iterator[Replayed]:
     for hold in found:
         memories = holds.counts(tx, tenant_id, hold.meant).memories
         yield Replayed(0, tenant_id, None, memories, outcome, hold.hold_id)
 
 
-def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
+def _restore_requests(tenant_id: UUID) -> Iterator[Replayed]:
     """Re-enter a tenant's requests that this copy lacks, and back up the requests that only this copy has."""
     with database.tenant(tenant_id) as tx:
         unknown = request_backup.unknown(tx, tenant_id)
@@ -168,7 +170,7 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
             requests.lock_exclusive(tx, tenant_id)
             if requests.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
                 continue  # another process was quicker
-            new = erasures_of.create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            new = create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
             failpoints.reach("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
         yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
@@ -194,11 +196,11 @@ def _entries(done: Callable[[int], int]) -> Iterator[LedgerEntry]:
         seq = done(entry.seq)
 
 
-def _hide(entry: LedgerEntry) -> _Found:
+def _hide(entry: LedgerEntry) -> _Match:
     """Write an entry's tombstones and hide its memories as a running erasure."""
     with database.tenant(entry.tenant_id) as tx:
         if tenants.get(tx, entry.tenant_id) is None:
-            return _Found(Meant(), [], None)  # the tenant was created after this copy of the data
+            return _Match(Meant(), [], None)  # the tenant was created after this copy of the data
         holds.lock_shared(tx, entry.tenant_id)
         requests.lock_exclusive(tx, entry.tenant_id)
         found = _find(tx, entry)
@@ -210,10 +212,10 @@ def _hide(entry: LedgerEntry) -> _Found:
         if found.there is None:
             new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
             requests.add(tx, entry.tenant_id, new)
-        hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
+        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
         runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs, batch_id=None)
-        erasures_of.count(tx, entry.tenant_id, counts)
+        apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
         failpoints.reach("replay.hidden")
@@ -223,32 +225,32 @@ def _hide(entry: LedgerEntry) -> _Found:
 def _erase(entry: LedgerEntry) -> str:
     """Carry out the erasure from plan to verification; return `held` or `erased`."""
     state: dict[str, Any] = {"phase": "plan"}
-    job = Job(UUID(int=0), entry.tenant_id, erasures_of.ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
+    job = Job(UUID(int=0), entry.tenant_id, ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
     while not (did := execution.run_slice(job)).finished:
         job = replace(job, state=did.state)
     if did.failure is not None:
         raise EbbingError(f"entry {entry.seq} of the ledger: {did.failure}")
-    status = erasures_of.get(entry.tenant_id, entry.erasure_id).status
+    status = get(entry.tenant_id, entry.erasure_id).status
     return "held" if status == "held" else "erased"
 
 
-def _find(tx: database.Transaction, entry: LedgerEntry) -> _Found:
+def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     """Find an entry's data in this copy, up to its watermark; hidden and deleted memories are included."""
     there = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
     if there is not None and there.status in _OPEN:
         scope = there.scope  # more specific than the ledger: the request's own conditions
     else:
-        scope = _named(tx, entry) or Meant(memory_ids=sorted(ids))
+        scope = _named_scope(tx, entry) or Meant(memory_ids=sorted(ids))
     meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
     meant = replace(meant, cut=entry.cut)
     for held in (False, True):
         ids.update(requests.ids(tx, entry.tenant_id, meant, held=held))
     ids.update(merges.summaries_of(tx, entry.tenant_id, sorted(ids)))
-    return _Found(scope, sorted(ids), there)
+    return _Match(scope, sorted(ids), there)
 
 
-def _named(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
+def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
     """Return the scope whose name matches the entry's digest, among the subjects or threads that this copy knows."""
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
@@ -263,10 +265,10 @@ def _named(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
 def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[str]:
     yield from ledger.names(tx, tenant_id, what)
     for payload in ledger.letters(tx, tenant_id):
-        yield from _said(payload, what)
+        yield from _names_in(payload, what)
 
 
-def _said(payload: bytes, what: Named) -> Iterator[str]:
+def _names_in(payload: bytes, what: Named) -> Iterator[str]:
     """Yield the names found in a dead letter's body, in whatever format it is."""
     for lines in ([payload], payload.splitlines()):
         for line in lines:

@@ -87,7 +87,7 @@ def folded(monkeypatch: pytest.MonkeyPatch, service: Service) -> list[int]:
     return sizes
 
 
-def told(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
+def report_without_ids(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     """Return a report without the values that are unique to each erasure."""
     report = read_report(tenant_id, erasure_id)
     own = ("erasure_id", "clocks", "audit", "made_at", "cut", "backups", "elsewhere")
@@ -138,7 +138,7 @@ def test_the_report_is_the_one_that_it_would_have_by_itself(
     deleted.delete(2, 3)
     deleted.night()
     assert sum(folded) == 2
-    alone, *both = [told(deleted.tenant_id, each.erasure_id) for each in deleted.all()]
+    alone, *both = [report_without_ids(deleted.tenant_id, each.erasure_id) for each in deleted.all()]
     tables = {row["store"]: row["found"] for row in alone["stores"]}
     for each in both:
         assert {row["store"]: row["found"] for row in each["stores"]}.keys() == tables.keys()
@@ -222,8 +222,8 @@ def test_a_hold_placed_after_the_plan_keeps_its_memory_until_its_release(
         deleted.night()
     assert [each.status for each in deleted.all()] == ["verified", "held", "verified"]
     assert deleted.left() == [deleted.ids[1], deleted.ids[2], deleted.ids[4]]
-    [told_of_hold] = [row for row in (deleted.all()[1].report or {})["kept"] if row["what"] == "held memories"]
-    assert told_of_hold["count"] == 1
+    [kept] = [row for row in (deleted.all()[1].report or {})["kept"] if row["what"] == "held memories"]
+    assert kept["count"] == 1
     for hold_id in placed:
         holds.release(deleted.tenant_id, hold_id, "key")
     worked(deleted.service)

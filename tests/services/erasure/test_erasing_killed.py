@@ -37,7 +37,7 @@ from app.domain.jobs import Job
 from app.services.erasure import execution, steps
 import cryptography.hazmat.primitives.ciphers.aead
 
-steps.STEP_SECONDS = 0.2  # nobody stores meanwhile what it waits for
+steps.STEP_SECONDS = 0.2  # no other process stores the entries it waits for
 
 def work(tenant, erasure):
     state = {}
