@@ -30,7 +30,7 @@ from app.store.embedding import embeddings
 from app.store.enrichment import cues, words, work
 from app.store.enrichment.work import NIL
 from app.store.erasure import hidden_memories, requests
-from app.store.erasure.requests import Hidden
+from app.store.erasure.hidden_memories import Hidden
 from app.store.jobs import jobs
 from app.store.memories import memories, tenant_counts
 from app.store.privacy import holds
@@ -97,7 +97,7 @@ def hide_until_rewritten(
     source_changed(tx, tenant_id, list(gone))
     if not left:
         return Hidden([], tenant_counts.NONE)
-    hidden_now = requests.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
+    hidden_now = hidden_memories.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
     later = embeddings.remove(tx, tenant_id, hidden_now.ids)
     words.remove(tx, tenant_id, hidden_now.ids)
     work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
@@ -197,7 +197,7 @@ def _write(
     merge_id, is_seen = case.merge.merge_id, True
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
         if case.tier in {"hidden", "aside"}:  # it was hidden because of content that the rewrite removes
-            requests.unhide(tx, tenant_id, among=[summary_id])
+            hidden_memories.unhide(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
             merges.change(tx, tenant_id, merge_id, {"is_stale": False})

@@ -29,7 +29,8 @@ from app.store.embedding import embeddings
 from app.store.enrichment import words, work
 from app.store.enrichment.work import NIL
 from app.store.erasure import hidden_memories, requests
-from app.store.erasure.requests import Erasure, Hidden, Matching
+from app.store.erasure.hidden_memories import Hidden
+from app.store.erasure.requests import Erasure, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
 from app.store.memories.tenant_counts import Counts
@@ -202,7 +203,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
     Returns:
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
-    found = requests.hide(tx, tenant_id, erasure_id, scope)
+    found = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
     summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
@@ -293,7 +294,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         requests.set_fields(tx, tenant_id, erasure_id, **fields)
-        back = requests.unhide(tx, tenant_id, erasure_id)
+        back = hidden_memories.unhide(tx, tenant_id, erasure_id)
         chains.restore_for_erasure(tx, tenant_id, erasure_id)
         gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden_memories.active_among(tx, tenant_id, back.ids)
@@ -342,7 +343,7 @@ def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[
 def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
     """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
     made_of = merges.summaries_of(tx, tenant_id, sources)
-    summaries = requests.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
     rederiving.source_changed(tx, tenant_id, sources)
     return summaries
 

@@ -14,7 +14,7 @@ from app.services.erasure import requests as erasures_of
 from app.services.erasure.requests import ErasureOptions
 from app.services.evaluation import self_tests, testing
 from app.store.core import database
-from app.store.erasure import requests
+from app.store.erasure import hidden_memories, requests
 from app.store.self_tests import Outcome
 from tests.services.evaluation.test_self_tests import CELLO, ROOF, Mind, mind
 from tests.services.grave import worked
@@ -41,7 +41,7 @@ def about(mind: Mind, memory_id: UUID) -> dict[str, int]:
 
 def hide(tx: database.Transaction, mind: Mind, memory_id: UUID) -> None:
     """Take the erasure's first step: it makes self-tests wait, and hides the memory from them."""
-    requests.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
+    hidden_memories.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
 
 
 @pytest.mark.parametrize("place", ["drawing", "entering"])
