@@ -12,8 +12,8 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy.hold import Meant
 from app.services.embedding.embed import embed
 from app.services.enrichment.index import index
-from app.services.erasure import erasing, erasures
-from app.services.erasure.erasures import ERASE, HIDE, Asked
+from app.services.erasure import execution, requests
+from app.services.erasure.requests import ERASE, HIDE, ErasureOptions
 from app.services.memories import memories
 from app.services.tenants import tenants
 from app.services.tiers import expiry
@@ -57,7 +57,7 @@ def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
     beside = f"{erased:,} memories among {others:,}"
     plan.say(f"erasing {beside}")
     started = time.perf_counter()
-    asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "bench")
+    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "bench")
     hidden = time.perf_counter() - started
     if asked.hidden != erased:
         raise RuntimeError(f"{asked.hidden} memories are hidden, not {erased}")
@@ -65,7 +65,7 @@ def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
     taken_out = _took(plan, tenant_id, HIDE, {"erasure_id": str(asked.erasure_id)})
     yield Figure("removed from the indexes and neighbours' context", "s", [taken_out])
     gone = _took(plan, tenant_id, ERASE, {"erasure_id": str(asked.erasure_id)})
-    if erasures.get(tenant_id, asked.erasure_id).status != "verified":
+    if requests.get(tenant_id, asked.erasure_id).status != "verified":
         raise RuntimeError("the erasure isn't verified")
     yield Figure("erased and verified, keys included", "s", [gone], goal=Goal(most=10))
 
@@ -85,7 +85,7 @@ def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
     done = Step(0, state, finished=False)
     started = time.perf_counter()
     while not done.finished:
-        done = erasing.carry_on(tenant_id, later, state, time.monotonic() + SLICE_SECONDS)
+        done = execution.run_night_slice(tenant_id, later, state, time.monotonic() + SLICE_SECONDS)
         state = done.state
     took = time.perf_counter() - started
     _expect(place, "SELECT count(*) FROM erasures WHERE tenant_id = %s AND status = 'verified'", tenant_id, deleted)
@@ -171,7 +171,7 @@ def _expect(place: Place, statement: str, tenant_id: UUID, wanted: int) -> None:
 
 def _took(plan: Plan, tenant_id: UUID, kind: str, parameters: dict[str, Any]) -> float:
     """Return the seconds of running a job, and report its progress every few seconds."""
-    step = {HIDE: erasures.step, ERASE: erasing.step, expiry.KIND: expiry.step}[kind]
+    step = {HIDE: requests.run_hide_slice, ERASE: execution.run_slice, expiry.KIND: expiry.step}[kind]
     state: dict[str, Any] = {}
     finished = False
     started = said = time.perf_counter()

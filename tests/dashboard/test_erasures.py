@@ -13,8 +13,8 @@ from zipfile import ZipFile
 import pytest
 
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import exports, holds
 from app.services.security import operators
 from tests.api.caller import Api
@@ -34,7 +34,7 @@ def ids(api: Api) -> list[str]:
 
 
 def the_erasure(api: Api) -> UUID:
-    [found] = erasures.page(api.tenant.tenant_id, None, None, 10)
+    [found] = requests.page(api.tenant.tenant_id, None, None, 10)
     return found.erasure_id
 
 
@@ -48,7 +48,7 @@ def test_a_person_is_looked_at_without_being_named_in_an_address(api: Api, visit
     assert "An erasure would cover 3 memories ; 0 of them are under legal hold" in text
     assert "<script>alert" not in answer.text
     assert api.service.rows("SELECT count(*) FROM audit") == before
-    assert erasures.page(api.tenant.tenant_id, None, None, 10) == []
+    assert requests.page(api.tenant.tenant_id, None, None, 10) == []
 
 
 def test_nobody_known_is_nothing(visit: Visit) -> None:
@@ -63,7 +63,7 @@ def test_an_erasure_is_asked_for_and_cancelled(api: Api, visit: Visit, ids: list
     which = the_erasure(api)
     assert where == f"/privacy/erasures/{which}?done=erasing"
     assert api.get(f"/v1/memories/{ids[0]}").status_code == 404
-    found = erasures.get(api.tenant.tenant_id, which)
+    found = requests.get(api.tenant.tenant_id, which)
     assert (found.kind, found.reason, (found.erase_after - found.requested_at).days) == (
         "gdpr",
         "a letter of the 3rd",
@@ -85,10 +85,10 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
     visitor.act("/privacy/erasures", {"subject": ANN, "kind": "ccpa"})
     which = the_erasure(api)
     worked(api.service)
-    assert erasures.get(api.tenant.tenant_id, which).status == "grace"
+    assert requests.get(api.tenant.tenant_id, which).status == "grace"
     assert visitor.act(f"/privacy/erasures/{which}/finish").endswith("?done=finishing")
     worked(api.service)
-    found = erasures.get(api.tenant.tenant_id, which)
+    found = requests.get(api.tenant.tenant_id, which)
     assert found.status == "verified"
     html = visitor.page(f"/privacy/erasures/{which}")
     steps = len(found.plan or ())
@@ -100,7 +100,7 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
 
 
 def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]) -> None:
-    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
     api.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
     api.service.rows("UPDATE erasures SET status = 'running', cut = '1-0', started_at = now()")
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]
 
 
 def test_the_report_is_let_through_by_its_digest_alone(api: Api, visit: Visit, ids: list[str]) -> None:
-    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
     worked(api.service)
     answer = visit().get(f"/privacy/erasures/{which}/report")
     assert answer.status_code == 200
@@ -128,15 +128,15 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "reason": "a lawsuit"})
     hold = where.split("/")[-1].partition("?")[0]
     assert where.endswith("?done=held")
-    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
     worked(api.service)
-    assert erasures.get(api.tenant.tenant_id, which).status == "held"
+    assert requests.get(api.tenant.tenant_id, which).status == "held"
     assert "blocked by a hold" in visitor.page(f"/privacy/erasures/{which}")
     assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
     assert "Hidden memories covered 2" in said(visitor.page(f"/privacy/holds/{hold}"))
     assert visitor.act(f"/privacy/holds/{hold}/release") == f"/privacy/holds/{hold}?done=released"
     worked(api.service)
-    assert erasures.get(api.tenant.tenant_id, which).status == "verified"
+    assert requests.get(api.tenant.tenant_id, which).status == "verified"
 
 
 def test_single_deletions_are_listed_apart(api: Api, visit: Visit, ids: list[str]) -> None:
@@ -182,7 +182,7 @@ def test_a_hold_of_nothing_is_refused(api: Api, visit: Visit, form: dict[str, st
 )
 def test_an_erasure_that_no_law_allows_is_refused(api: Api, visit: Visit, ids: list[str], form: dict[str, str]) -> None:
     assert visit().send("/privacy/erasures", {"subject": ANN, **form}).status_code == 422
-    assert erasures.page(api.tenant.tenant_id, None, None, 10) == []
+    assert requests.page(api.tenant.tenant_id, None, None, 10) == []
 
 
 def test_an_export_is_asked_for_and_fetched(api: Api, visit: Visit, ids: list[str]) -> None:

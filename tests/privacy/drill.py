@@ -19,8 +19,8 @@ from psycopg import sql
 from app.clients.cold_store import cold_store
 from app.domain.privacy.hold import Meant
 from app.embedded.binaries import postgres_programs
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.monitoring import probes
 from app.store.core import migrate
 from tests.service import Service, forget, inside
@@ -108,7 +108,7 @@ class Drill:
             self.service.rows(statement)
 
     def erase(self, **scope: Any) -> None:
-        erasures.request(self.tenant_id, Asked(Meant(**scope), "gdpr", 0), "key")
+        requests.request(self.tenant_id, ErasureOptions(Meant(**scope), "gdpr", 0), "key")
         self.work()
 
     def work(self) -> None:

@@ -16,7 +16,7 @@ from app.clients.cold_store import cold_store
 from app.domain.evaluation.self_tests import KINDS
 from app.domain.jobs import Job
 from app.services.enrichment import rate
-from app.services.erasure import erasures
+from app.services.erasure import requests
 from app.services.evaluation import self_tests
 from app.services.privacy import exports
 from app.services.tiers import cold
@@ -195,7 +195,7 @@ class Everywhere:
         assert answer.is_success, answer.text
         self.erasure_id = UUID(answer.json()["erasure_id"])
         self.work()
-        done = erasures.get(self.tenant_id, self.erasure_id)
+        done = requests.get(self.tenant_id, self.erasure_id)
         assert done.status == "verified", self.service.rows("SELECT kind, status, error, log FROM jobs")
 
     def work(self) -> None:

@@ -16,14 +16,14 @@ from app.clients.cold_store import cold_store
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict
 from app.services.enrichment import rate
-from app.services.erasure import erasing_steps, erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests, steps
+from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import exports
 from app.services.security import audit
 from app.settings import Settings, settings
 from app.store.core import database
 from app.store.erasure import residue
-from app.store.erasure.erasures import Erasure
+from app.store.erasure.requests import Erasure
 from app.store.tiers import removal
 from tests.api.caller import Api
 from tests.privacy.drill import RUNBOOK
@@ -67,14 +67,14 @@ def test_one_call_and_they_are_in_no_search_and_no_recall(api: Api) -> None:
 @pytest.mark.acceptance(3)
 def test_it_is_cancelled_before_it_starts_or_not_at_all_and_that_is_audited(house: Household) -> None:
     first, second = house.ask(7, subject="ann"), house.ask(0, subject="bob")
-    erasures.cancel(house.tenant_id, first.erasure_id, "somebody")
+    requests.cancel(house.tenant_id, first.erasure_id, "somebody")
     entries = audit.page(house.tenant_id, "erasure_cancelled", None, 9)
     assert [(each.actor, each.items, each.details["erasure"]) for each in entries] == [
         ("somebody", 2, str(first.erasure_id))
     ]
     house.work()
     with pytest.raises(Conflict, match="verified"):
-        erasures.cancel(house.tenant_id, second.erasure_id, "key")
+        requests.cancel(house.tenant_id, second.erasure_id, "key")
     assert audit.verify(house.tenant_id).broken is None
 
 
@@ -91,10 +91,10 @@ def test_the_plan_is_written_before_anything_goes(house: Household, monkeypatch:
     asked = house.ask(0, subject="ann")
     assert asked.plan is None
     house.work()
-    done = erasures.get(house.tenant_id, asked.erasure_id)
+    done = requests.get(house.tenant_id, asked.erasure_id)
     plan = [each["step"] for each in done.plan or ()]
     assert seen == [(plan, 2)]
-    assert [each["step"] for each in done.executed] == plan == [*erasing_steps.STEPS]
+    assert [each["step"] for each in done.executed] == plan == [*steps.STEPS]
 
 
 def planned(house: Household) -> list[str]:
@@ -107,13 +107,13 @@ def test_another_look_is_taken_by_itself_with_its_own_time(house: Household, mon
     counts = residue.counts
 
     def count(tx: database.Transaction, tenant_id: Any, ids: Any, erasure: Erasure, *more: Any) -> Any:
-        looked.append(erasing_steps.next_step(erasure))
+        looked.append(steps.next_step(erasure))
         return counts(tx, tenant_id, ids, erasure, *more)
 
     monkeypatch.setattr(residue, "counts", count)
     asked = house.ask(0, subject="ann")
     house.work()
-    done = erasures.get(house.tenant_id, asked.erasure_id)
+    done = requests.get(house.tenant_id, asked.erasure_id)
     assert looked == [None], "verified once, after the last step"
     assert done.verified_at is not None
     assert done.verified_at > max(datetime.fromisoformat(each["at"]) for each in done.executed)
@@ -126,9 +126,9 @@ def test_backups_are_kept_as_long_as_the_report_and_the_policy_say(api: Api, tmp
         api.service.configure(backup_days=days)
     told = api.get("/v1/privacy/categories").json()["backups"]["kept_days"]
     assert told == settings().backup_days == (Settings.model_fields["backup_days"].default if days is None else days)
-    asked = erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    asked = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
     worked(api.service)
-    report = erasures.get(api.tenant.tenant_id, asked.erasure_id).report or {}
+    report = requests.get(api.tenant.tenant_id, asked.erasure_id).report or {}
     expires = datetime.fromisoformat(report["backups"]["newest_affected_expires"])
     assert report["backups"]["kept_days"] == told
     assert abs((expires - datetime.now(UTC)).total_seconds() - told * DAY_SECONDS) < 60
@@ -164,9 +164,9 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
 
 
 def recipients(service: Service, tenant_id: Any) -> dict[str, Any]:
-    asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
     worked(service)
-    report = erasures.get(tenant_id, asked.erasure_id).report or {}
+    report = requests.get(tenant_id, asked.erasure_id).report or {}
     return {each["host"]: each for each in report["recipients"]}
 
 
@@ -175,10 +175,10 @@ def test_whatever_is_done_with_a_person_no_entry_of_the_audit_names_them(vault: 
     subject = f"{CANARY}@example.org"
     vault.remember({"text": f"the {CANARY} text", "subject": subject, "thread": f"{CANARY} thread"})
     vault.made(subject=subject)
-    given = [Asked(Meant(subject=subject), "ccpa", grace, f"{CANARY} asked") for grace in (7, 0)]
-    first = erasures.request(vault.tenant_id, given[0], "key")
-    erasures.cancel(vault.tenant_id, first.erasure_id, "key")
-    erasures.request(vault.tenant_id, given[1], "key")
+    given = [ErasureOptions(Meant(subject=subject), "ccpa", grace, f"{CANARY} asked") for grace in (7, 0)]
+    first = requests.request(vault.tenant_id, given[0], "key")
+    requests.cancel(vault.tenant_id, first.erasure_id, "key")
+    requests.request(vault.tenant_id, given[1], "key")
     worked(vault.service)
     entries = vault.service.rows("SELECT action, to_json(audit)::text FROM audit")
     assert {"export_requested", "erasure_requested", "erasure_cancelled", "memories_erased", "erasure_verified"} <= {
@@ -194,7 +194,7 @@ def test_an_export_is_erased_with_who_it_is_of(vault: Vault) -> None:
     vault.remember({"text": "x", "subject": "ann"})
     made = [vault.made(kind) for kind in ("access", "portable")]
     assert vault.objects()
-    erasures.request(vault.tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    requests.request(vault.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
     worked(vault.service)
     assert vault.objects() == []
     assert {exports.get(vault.tenant_id, each.export_id).status for each in made} == {"expired"}

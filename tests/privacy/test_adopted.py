@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasing, erasures
+from app.services.erasure import execution, requests
 from app.services.privacy import holds as legal
 from app.services.security import audit
 from app.store.core import database
@@ -50,7 +50,7 @@ class Past:
         state: dict[str, Any] = {}
         counts: dict[str, int] = {}
         for _ in range(1000):
-            did = erasing.carry_on(self.tenant_id, as_of or datetime.now(UTC), state, time.monotonic())
+            did = execution.run_night_slice(self.tenant_id, as_of or datetime.now(UTC), state, time.monotonic())
             counts = {name: counts.get(name, 0) + did.counts.get(name, 0) for name in {*counts, *did.counts}}
             if did.finished:
                 return counts
@@ -86,7 +86,7 @@ def test_what_was_deleted_lately_has_its_grace(past: Past) -> None:
     past.delete(past.ids[:1], days_ago=10)
     assert past.night()["adopted"] == 1
     assert past.left() == set(past.ids)
-    [adopted] = erasures.page(past.tenant_id, None, None, 10)
+    [adopted] = requests.page(past.tenant_id, None, None, 10)
     assert (adopted.status, adopted.kind, adopted.requested_by) == ("grace", "user", "system")
     assert abs(adopted.erase_after - datetime.now(UTC) - 20 * DAY) < DAY
     assert "adopted" not in past.night(), "adopted only once"
@@ -97,8 +97,8 @@ def test_what_was_deleted_lately_has_its_grace(past: Past) -> None:
 def test_one_that_is_taken_back_comes_back(past: Past) -> None:
     past.delete(past.ids[:1], days_ago=10)
     past.night()
-    [adopted] = erasures.page(past.tenant_id, None, None, 10)
-    erasures.cancel(past.tenant_id, adopted.erasure_id, "key")
+    [adopted] = requests.page(past.tenant_id, None, None, 10)
+    requests.cancel(past.tenant_id, adopted.erasure_id, "key")
     past.service.work()
     assert past.service.texts(past.tenant_id)[0] == f"{WORD} one"
     assert past.service.rows("SELECT FROM memories WHERE deleted_at IS NOT NULL") == []
@@ -112,15 +112,15 @@ def test_what_is_held_waits_for_its_release(past: Past) -> None:
     past.night()
     assert past.left() == {past.ids[0], past.ids[2]}
     legal.release(past.tenant_id, hold.hold_id, "key")
-    [adopted] = erasures.page(past.tenant_id, None, None, 10)
+    [adopted] = requests.page(past.tenant_id, None, None, 10)
     worked(past.service)
-    assert erasures.get(past.tenant_id, adopted.erasure_id).status == "verified"
+    assert requests.get(past.tenant_id, adopted.erasure_id).status == "verified"
     assert past.left() == {past.ids[2]}
 
 
 def test_there_may_be_more_than_one_erasure_takes(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "IDS_MAX", 1)
+    monkeypatch.setattr(requests, "IDS_MAX", 1)
     past.delete(past.ids[:2], days_ago=40)
     assert past.night()["adopted"] == 2
-    assert len(erasures.page(past.tenant_id, None, None, 10)) == 2
+    assert len(requests.page(past.tenant_id, None, None, 10)) == 2
     assert past.left() == {past.ids[2]}

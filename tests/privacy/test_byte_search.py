@@ -10,8 +10,8 @@ import pytest
 
 from app.clients.redis.redis import RedisError
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import ingest
 from app.services.jobs import jobs
 from app.services.privacy import holds
@@ -67,14 +67,14 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
         "SELECT memory_id FROM memories WHERE text ILIKE %s AND memory_id <> %s", f"%{WORD}%", summary
     )
     theirs = sorted({memory_id for (memory_id,) in said}.intersection(ids))
-    asked = Asked(Meant(memory_ids=theirs), "gdpr", 7)
-    erasure = erasures.request(someone.tenant_id, asked, "key")
+    asked = ErasureOptions(Meant(memory_ids=theirs), "gdpr", 7)
+    erasure = requests.request(someone.tenant_id, asked, "key")
     worked(someone.service)
     assert someone.api.get(f"/v1/memories/{summary}").is_success, "the summary is rebuilt from the other sources"
     assert WORD not in someone.service.one(told)
     assert WORD not in someone.service.one("SELECT words::text FROM memory_words WHERE memory_id = %s", summary)
     someone.work()
-    assert erasures.get(someone.tenant_id, erasure.erasure_id).status == "verified"
+    assert requests.get(someone.tenant_id, erasure.erasure_id).status == "verified"
     assert someone.alike.summaries() == [summary]
     someone.erase()
     assert someone.left() == {}
@@ -169,8 +169,8 @@ def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> No
 
 
 def test_a_cancelled_erasure_and_an_earlier_deletion_name_nobody(someone: Everywhere) -> None:
-    asked = erasures.request(someone.tenant_id, Asked(Meant(subject=SUBJECT), "user", None, WORD), "key")
-    erasures.cancel(someone.tenant_id, asked.erasure_id, "key")
+    asked = requests.request(someone.tenant_id, ErasureOptions(Meant(subject=SUBJECT), "user", None, WORD), "key")
+    requests.cancel(someone.tenant_id, asked.erasure_id, "key")
     someone.service.work()
     assert someone.api.delete(f"/v1/memories/{someone.ids[4]}").is_success
     someone.erase()
@@ -195,7 +195,7 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
         return not sampled(someone) and not in_files(someone)
 
     until(is_gone, lambda: {"samples": sampled(someone), "files": in_files(someone), "snapshots": snapshots(someone)})
-    done = erasures.get(someone.tenant_id, someone.erasure_id)
+    done = requests.get(someone.tenant_id, someone.erasure_id)
     told = {each["where"] for each in (done.report or {})["elsewhere"]}
     assert {"deleted rows in PostgreSQL's files and indexes", "PostgreSQL's samples of columns, for its plans"} <= told
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.domain.privacy.hold import HoldFilter, Meant
-from app.services.erasure import erasures, ledger, replays
+from app.services.erasure import ledger, requests, restore_replay
 from app.services.privacy import holds
 from app.settings import settings
 from app.store.core import database
@@ -42,7 +42,7 @@ def texts(drill: Drill) -> list[str]:
 
 
 def replayed() -> list[tuple[UUID | None, int, str]]:
-    return [(one.hold_id or one.erasure_id, one.memories, one.outcome) for one in replays.replay()]
+    return [(one.hold_id or one.erasure_id, one.memories, one.outcome) for one in restore_replay.replay()]
 
 
 def in_force(drill: Drill) -> list[Hold]:
@@ -55,11 +55,11 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
     hold = place(drill, subject="ann")
     erasure = ask(drill, subject="ann", grace_days=0)
     drill.work()
-    assert erasures.get(drill.tenant_id, erasure.erasure_id).status == "held"
+    assert requests.get(drill.tenant_id, erasure.erasure_id).status == "held"
     before = drill.service.rows("SELECT to_jsonb(hold) FROM holds AS hold")
     restore(drill)
     assert drill.unwell()["erasures"].startswith("erasures to replay: 1, requests and holds to compare: 2")
-    expected = [(one.hold_id or one.erasure_id, one.outcome) for one in replays.due()]
+    expected = [(one.hold_id or one.erasure_id, one.outcome) for one in restore_replay.due()]
     assert expected == [(hold.hold_id, "unplaced"), (erasure.erasure_id, "due")]
     assert in_force(drill) == [], "a dry run changes nothing"
 
@@ -103,7 +103,7 @@ def test_of_whom_a_part_was_erased_before_the_rest_is_kept(drill: Drill) -> None
     assert drill.service.one("SELECT count(*) FROM memories WHERE memory_id = %s", drill.cold_id) == 0
     assert HOT in texts(drill)
     assert in_force(drill) == [hold]
-    assert erasures.get(drill.tenant_id, erasure.erasure_id).status == "held"
+    assert requests.get(drill.tenant_id, erasure.erasure_id).status == "held"
 
 
 def test_a_hold_of_every_form_comes_back_as_it_was(drill: Drill) -> None:
@@ -117,7 +117,9 @@ def test_a_hold_of_every_form_comes_back_as_it_was(drill: Drill) -> None:
     assert {name for scope in given for name in scope} == {*HoldFilter.__struct_fields__, "memory_ids", "subject"}
     placed = [place(drill, f"case {number}", **scope) for number, scope in enumerate(given)]
     restore(drill)
-    assert [(one.hold_id, one.outcome) for one in replays.replay()] == [(hold.hold_id, "placed") for hold in placed]
+    assert [(one.hold_id, one.outcome) for one in restore_replay.replay()] == [
+        (hold.hold_id, "placed") for hold in placed
+    ]
     assert in_force(drill) == placed[::-1]
     audited = "SELECT details->>'hold' FROM audit WHERE action = 'hold_placed' ORDER BY seq"
     assert [UUID(hold_id) for (hold_id,) in drill.service.rows(audited)] == [hold.hold_id for hold in placed]
@@ -128,10 +130,10 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     drill.dump()
     hold = place(drill, subject="ann")
     restore(drill)
-    assert [one.hold_id for one in replays.replay()] == [hold.hold_id]
+    assert [one.hold_id for one in restore_replay.replay()] == [hold.hold_id]
     drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if the replay had been interrupted at the very end
     assert "erasures" in drill.unwell()
-    assert list(replays.replay()) == []
+    assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}
     assert kept(drill) == [known.hold_id, hold.hold_id]
     assert drill.service.rows(MARKS) == [(2, 2)]
@@ -152,9 +154,9 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr("app.failpoints.reach", fail)
         with pytest.raises(InterruptedError):
-            list(replays.replay())
+            list(restore_replay.replay())
     assert "erasures" in drill.unwell()
-    list(replays.replay())
+    list(restore_replay.replay())
     assert drill.unwell() == {}
     assert in_force(drill) == [hold]
     assert drill.service.one("SELECT count(*) FROM memories WHERE memory_id = %s", drill.cold_id) == 0
@@ -168,7 +170,9 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     assert kept(drill) == []
     restore(drill)
     assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
-    assert [(one.hold_id, one.memories, one.outcome) for one in replays.due()] == [(hold.hold_id, 2, "unreleased")]
+    assert [(one.hold_id, one.memories, one.outcome) for one in restore_replay.due()] == [
+        (hold.hold_id, 2, "unreleased")
+    ]
     assert replayed() == [(hold.hold_id, 2, "unreleased")]
     assert drill.unwell() == {}
     assert kept(drill) == [hold.hold_id], "the hold is in the key store for another restore"
@@ -184,7 +188,7 @@ def test_what_was_placed_and_released_since_leaves_nothing(drill: Drill) -> None
     holds.release(drill.tenant_id, hold.hold_id, "key")
     assert [place for place in traces.in_tables(drill.service, "quillwort") if "kept_holds" in place] == []
     restore(drill)
-    assert list(replays.replay()) == []
+    assert list(restore_replay.replay()) == []
     assert in_force(drill) == []
     assert drill.unwell() == {}
 
@@ -250,7 +254,7 @@ def test_a_tenant_made_after_the_copy_is_left_out(drill: Drill) -> None:
     other = drill.service.tenant().tenant_id
     holds.place(other, Meant(subject="ann"), "court", "key")
     restore(drill)
-    assert list(replays.replay()) == []
+    assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}
     with database.tenant(other) as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM holds").scalar() == 0

@@ -16,7 +16,7 @@ import pytest
 from app.clients.cold_store import cold_store
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
-from app.services.erasure import erasures, replays
+from app.services.erasure import requests, restore_replay
 from app.services.memories import memories
 from app.services.privacy import anonymising
 from app.services.search import search, search_records
@@ -66,7 +66,7 @@ def erase(api: Api, **scope: Any) -> dict[str, Any]:
     assert asked.is_success, asked.text
     worked(api.service, UNFINISHED)
     erasure_id = UUID(asked.json()["erasure_id"])
-    assert erasures.get(api.tenant.tenant_id, erasure_id).status == "verified"
+    assert requests.get(api.tenant.tenant_id, erasure_id).status == "verified"
     report: dict[str, Any] = api.get(f"/v1/privacy/erasures/{erasure_id}/report").json()
     return report
 
@@ -191,5 +191,5 @@ def test_records_of_an_erased_person_do_not_come_back_with_an_older_copy(drill: 
     drill.dump_keys()
     drill.restore()
     assert drill.service.one(COUNT) == before
-    list(replays.replay())
+    list(restore_replay.replay())
     assert drill.service.rows(SUBJECTS) == after

@@ -19,13 +19,13 @@ from app.cli import app
 from app.domain.privacy.hold import Meant
 from app.domain.search.request import SearchRequest
 from app.errors import NotReplayed
-from app.services.erasure import ledger, replays
+from app.services.erasure import ledger, restore_replay
 from app.services.privacy import holds
 from app.services.search import search
 from app.services.security import key_store
 from app.settings import settings
 from app.store.core import database
-from app.store.erasure import erasures as rows
+from app.store.erasure import requests
 from app.supervisor.service import running_database
 from tests.api.caller import Api
 from tests.privacy import traces
@@ -60,10 +60,10 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         drill.drain()
         assert "a heron stood there" not in drill.service.texts(drill.tenant_id), "no drain before the replay"
 
-        [expected] = replays.due()
+        [expected] = restore_replay.due()
         assert (expected.memories, expected.outcome) == (2, "due")
         assert drill.people() == ["ann", "bob"], "a dry run changes nothing"
-        [done] = replays.replay()
+        [done] = restore_replay.replay()
         assert (done.memories, done.outcome) == (2, "erased")
 
         assert api.get("/readyz", key=None).status_code == 200
@@ -74,7 +74,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
     assert not any("Ann" in each.text for each in found)
     drill.drain()
     assert "a heron stood there" in drill.service.texts(drill.tenant_id)
-    assert list(replays.replay()) == []
+    assert list(restore_replay.replay()) == []
 
 
 @pytest.mark.acceptance(12)
@@ -94,7 +94,7 @@ def test_a_service_under_which_the_database_is_exchanged_answers_nothing_of_it(d
             refused = api.get("/v1/memories", key=key)
             assert (refused.status_code, "Wroclaw" in refused.text) == (503, False)
             assert refused.json()["type"] == "urn:ebbing:problem:not-replayed"
-        list(replays.replay())
+        list(restore_replay.replay())
         after = api.get("/v1/memories", key=key)
         assert (after.status_code, "Wroclaw" in after.text, "Bob" in after.text) == (200, False, True)
 
@@ -112,7 +112,7 @@ def test_the_cold_text_of_who_was_erased_stays_closed_in_old_copies(drill: Drill
     key_ids = [key for (key,) in drill.service.rows("SELECT key_id FROM cold_memories")]
     with database.tenant(drill.tenant_id) as tx:
         assert key_store.opened(tx, drill.tenant_id, key_ids) == {}
-    list(replays.replay())
+    list(restore_replay.replay())
     assert drill.service.rows("SELECT FROM cold_memories") == []
 
 
@@ -121,10 +121,10 @@ def test_what_comes_late_about_them_is_dropped_as_before(drill: Drill) -> None:
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
-    list(replays.replay())
+    list(restore_replay.replay())
     [(cut,)] = drill.service.rows("SELECT cut FROM tombstones")
     with database.drain() as tx:
-        assert rows.coming(tx, drill.tenant_id).last_cut_ms == int(cut.partition("-")[0])
+        assert requests.coming(tx, drill.tenant_id).last_cut_ms == int(cut.partition("-")[0])
 
 
 def test_what_a_hold_of_the_copy_is_on_stays_hidden(drill: Drill) -> None:
@@ -134,7 +134,7 @@ def test_what_a_hold_of_the_copy_is_on_stays_hidden(drill: Drill) -> None:
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
-    assert [done.outcome for done in replays.replay()] == ["held", "unreleased"]
+    assert [done.outcome for done in restore_replay.replay()] == ["held", "unreleased"]
     assert drill.unwell() == {}
     shown = drill.service.rows("SELECT memory_id FROM memories WHERE subject = 'ann' AND deleted_at IS NULL")
     assert shown == []
@@ -153,9 +153,9 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
     monkeypatch.setattr("app.failpoints.reach", _fails_at(reached))
     for _ in range(3):
         with pytest.raises(InterruptedError):
-            list(replays.replay())
+            list(restore_replay.replay())
         assert "erasures" in drill.unwell()
-    assert [one.outcome for one in replays.replay()][-1] in ("erased", "nothing")
+    assert [one.outcome for one in restore_replay.replay()][-1] in ("erased", "nothing")
     assert drill.people() == []
     assert drill.unwell() == {}
 
@@ -205,7 +205,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     drill.restore()
     assert drill.people() == ["ann", "bob"]
     assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
-    outcomes = [done.outcome for done in replays.replay()]
+    outcomes = [done.outcome for done in restore_replay.replay()]
     assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
     holds.release(drill.tenant_id, hold.hold_id, "key")
     drill.work()
@@ -221,7 +221,7 @@ def test_what_another_tenant_has_stays(drill: Drill) -> None:
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
-    list(replays.replay())
+    list(restore_replay.replay())
     assert drill.service.texts(other) == ["another Ann"]
 
 

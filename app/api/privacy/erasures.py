@@ -10,11 +10,12 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.http.request_body import json_body
-from app.domain.privacy.erasure import NewErasure, scope_of
+from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.report_page import page as page_of
-from app.services.erasure import erasure_reports, erasures
-from app.services.erasure.erasures import Asked
-from app.store.erasure.erasures import Erasure
+from app.services.erasure import requests
+from app.services.erasure.report import read_report
+from app.services.erasure.requests import ErasureOptions
+from app.store.erasure.requests import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
@@ -39,24 +40,24 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories.
     """
-    asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
+    asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
     if given.dry_run:
-        new, matching = erasures.preview(caller.tenant_id, asked)
+        new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         return responses.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return responses.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+    return responses.answer(shown(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
 @router.get("", summary="List erasures, newest first")
 def page(caller: Guardian, wanted: Paged, *, status: StatusName | None = None) -> Response:
     """Return a page of erasures, optionally with one status."""
-    return responses.page("erasures", erasures.page(caller.tenant_id, status, *wanted), shown)
+    return responses.page("erasures", requests.page(caller.tenant_id, status, *wanted), shown)
 
 
 @router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return responses.answer(shown(erasures.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
+    return responses.answer(shown(requests.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
@@ -65,7 +66,7 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 
     `format=html` returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
-    found = erasure_reports.report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = read_report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
     if as_form == "json":
         return responses.answer(found)
     return Response(page_of(found), media_type="text/html", headers=_INERT)
@@ -75,7 +76,7 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
     return responses.answer(
-        shown(erasures.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
+        shown(requests.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
     )
 
 

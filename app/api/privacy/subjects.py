@@ -16,8 +16,8 @@ from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
 from app.services.privacy import exports
 
@@ -62,5 +62,5 @@ def erase(
     caller: Guardian, subject: Name, kind: Law = "user", grace_days: Annotated[int | None, Query(ge=0, le=30)] = None
 ) -> Response:
     """Request an erasure, like `POST /v1/privacy/erasures` with this subject."""
-    asked = Asked(Meant(subject=subject), kind, grace_days)
-    return responses.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+    asked = ErasureOptions(Meant(subject=subject), kind, grace_days)
+    return responses.answer(shown(requests.request(caller.tenant_id, asked, caller.key_id)), 202)

@@ -45,7 +45,7 @@ def replay(
     until it completes. Memories under a legal hold stay hidden and are erased after its release. With --dry-run, the
     database of a running `ebbing run` is found through its home.
     """
-    from app.services.erasure import ledger, replays
+    from app.services.erasure import ledger, restore_replay
 
     if dry_run:
         _look_into_the_home()
@@ -55,7 +55,7 @@ def replay(
             raise Failure(f"EBBING_{name.upper()} isn't set (`ebbing run` replays automatically at startup)")
     if accept_key_store and not dry_run:
         ledger.accept_key_store()
-    done = list(replays.due() if dry_run else replays.replay())
+    done = list(restore_replay.due() if dry_run else restore_replay.replay())
     if as_json:
         shown = [
             {

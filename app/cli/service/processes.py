@@ -181,9 +181,9 @@ def _replay() -> None:
     standing = ledger.standing()
     if standing is None or not standing.is_behind:
         return
-    from app.services.erasure import replays
+    from app.services.erasure import restore_replay
 
-    replayed = sum(1 for _ in replays.replay())
+    replayed = sum(1 for _ in restore_replay.replay())
     typer.echo(f"erasures, requests and holds replayed: {replayed}", err=True)
 
 

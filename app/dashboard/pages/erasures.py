@@ -17,10 +17,11 @@ from app.dashboard.forms import read_as
 from app.dashboard.rendering import back
 from app.domain.privacy import report_page
 from app.domain.privacy.clocks import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, clocks
-from app.domain.privacy.erasure import NewErasure, scope_of
+from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
-from app.services.erasure import erasure_reports, erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.report import read_report
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
 from app.services.privacy import bundles, exports, rights
 
@@ -49,8 +50,8 @@ def ask(viewer: Looking, request: Request) -> Response:
 def look(acting: Asking, request: Request) -> Response:
     """Show a subject's data and preview an erasure. The subject is posted, so that it appears in no URL."""
     given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
-    scope = scope_of(given)
-    new, matching = erasures.preview(acting.tenant_id, Asked(scope))
+    scope = requested_scope(given)
+    new, matching = requests.preview(acting.tenant_id, ErasureOptions(scope))
     return rendering.page(
         request,
         acting.viewer,
@@ -69,7 +70,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, every:
     """List requested erasures, newest first; with `every`, include deletions of single memories."""
     place = TIMED.decode(cursor)
     if every:
-        found = erasures.page(viewer.tenant_id, None, place, PAGE)
+        found = requests.page(viewer.tenant_id, None, place, PAGE)
     else:
         found = rights.requested(viewer.tenant_id, place, PAGE)
     return rendering.page(
@@ -86,15 +87,15 @@ def erase(acting: Guarding) -> Response:
         NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
     )
     acting.note("request_erasure", given.kind)
-    asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
-    new = erasures.request(acting.tenant_id, asked, acting.key_id)
+    asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
+    new = requests.request(acting.tenant_id, asked, acting.key_id)
     return back(f"/privacy/erasures/{new.erasure_id}", "erasing")
 
 
 @router.get("/erasures/{erasure_id}")
 def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
     """Show the progress of an erasure: found and removed rows by step."""
-    found = erasures.get(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = requests.get(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
     done = {each["step"]: each for each in found.executed}
     left = (found.report or {}).get("left") or {}
     return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left)
@@ -103,7 +104,7 @@ def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
 @router.get("/erasures/{erasure_id}/report")
 def report(viewer: Looking, erasure_id: str) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
-    found = erasure_reports.report(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = read_report(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
     return Response(report_page.page(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
@@ -112,7 +113,7 @@ def cancel(acting: Guarding, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories."""
     which = responses.id_named(erasure_id, "erasure")
     acting.note("cancel_erasure", str(which))
-    erasures.cancel(acting.tenant_id, which, acting.key_id)
+    requests.cancel(acting.tenant_id, which, acting.key_id)
     return back(f"/privacy/erasures/{which}", "cancelled")
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.decoding import prepared
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, parse_scope
@@ -47,7 +45,7 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dry_run: bool = False
 
 
-def scope_of(given: NewErasure) -> Meant:
+def requested_scope(given: NewErasure) -> Meant:
     """Return an erasure's scope.
 
     Raises:
@@ -77,19 +75,7 @@ def scope_as_json(scope: Meant) -> bytes:
 
 def scope_from_json(kept: dict[str, Any]) -> Meant:
     """Decode a stored scope; it is empty once the erasure is finished."""
-    return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _Kept)))
-
-
-@prepared
-class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    memory_ids: list[UUID] | None = None
-    subject: str | None = None
-    thread: str | None = None
-    tags: list[str] | None = None
-    categories: list[str] | None = None
-    kinds: list[str] | None = None
-    after: datetime | None = None
-    before: datetime | None = None
+    return msgspec.convert(kept, Meant)
 
 
 def is_whole(scope: Meant, what: Named) -> bool:

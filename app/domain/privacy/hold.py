@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain.ingest.decoding import prepared
 from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, check_moment
 from app.errors import FieldError, Invalid
 
@@ -60,6 +61,7 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dry_run: bool = False
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Meant:
     """Conditions of a hold or an erasure, all of which must match; None means no condition."""

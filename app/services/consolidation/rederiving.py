@@ -29,8 +29,8 @@ from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.enrichment import cues, words, work
 from app.store.enrichment.work import NIL
-from app.store.erasure import erasures, hidden
-from app.store.erasure.erasures import Hidden
+from app.store.erasure import hidden_memories, requests
+from app.store.erasure.hidden_memories import Hidden
 from app.store.jobs import jobs
 from app.store.memories import memories, tenant_counts
 from app.store.privacy import holds
@@ -97,7 +97,7 @@ def hide_until_rewritten(
     source_changed(tx, tenant_id, list(gone))
     if not left:
         return Hidden([], tenant_counts.NONE)
-    hidden_now = erasures.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
+    hidden_now = hidden_memories.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
     later = embeddings.remove(tx, tenant_id, hidden_now.ids)
     words.remove(tx, tenant_id, hidden_now.ids)
     work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
@@ -145,7 +145,7 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
     failpoints.reach("rederive.after_summary")
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_shared(tx, tenant_id)
+        requests.lock_shared(tx, tenant_id)
         found = merges.get(tx, tenant_id, merge_id)
         if found is None or found.summary_id is None:
             return Counter()
@@ -197,7 +197,7 @@ def _write(
     merge_id, is_seen = case.merge.merge_id, True
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
         if case.tier in {"hidden", "aside"}:  # it was hidden because of content that the rewrite removes
-            erasures.unhide(tx, tenant_id, among=[summary_id])
+            hidden_memories.unhide(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
             merges.change(tx, tenant_id, merge_id, {"is_stale": False})
@@ -220,7 +220,7 @@ def _write(
 
 def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
     """Return whether an open erasure matches the rewritten summary itself (not only its sources) and hides it again."""
-    found, _ = hidden.by_open(tx, tenant_id, [summary_id], also_by_id=True)
+    found, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
     if found:
         embeddings.remove(tx, tenant_id, [summary_id])
         words.remove(tx, tenant_id, [summary_id])

@@ -11,9 +11,9 @@ from typing import Final
 
 from app.errors import NotReplayed
 from app.store.core import database
-from app.store.erasure import kept_holds, kept_requests
+from app.store.erasure import hold_backup, request_backup
 from app.store.erasure import ledger as rows
-from app.store.erasure.ledger import Standing
+from app.store.erasure.ledger import ReplayStatus
 
 RETRY_SECONDS: Final = 10
 NO_KEY_STORE: Final = (
@@ -24,13 +24,13 @@ NO_KEY_STORE: Final = (
 _known_clear = -1
 
 
-def standing() -> Standing | None:
+def standing() -> ReplayStatus | None:
     """Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
     with database.shared() as tx:
         return rows.standing(tx)
 
 
-def diagnose(found: Standing | None) -> str | None:
+def diagnose(found: ReplayStatus | None) -> str | None:
     """Return the problem with the ledger and its remedy, or None if there is no problem."""
     if found is None:
         return NO_KEY_STORE
@@ -71,10 +71,10 @@ def accept_key_store() -> None:
     """Accept a key store that is older than the data, for use when no newer one exists."""
     with database.shared() as tx:
         rows.set_back(tx)
-        tenant_ids = kept_requests.tenant_ids(tx)
+        tenant_ids = request_backup.tenant_ids(tx)
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:
-            kept_holds.compare(tx, tenant_id)
-            kept_requests.compare(tx, tenant_id)
+            hold_backup.compare(tx, tenant_id)
+            request_backup.compare(tx, tenant_id)
     with database.shared() as tx:
-        kept_requests.advance(tx)
+        request_backup.advance(tx)

@@ -39,7 +39,7 @@ from app.store import self_tests as rows
 from app.store.core import database
 from app.store.core.packed import round_to_microseconds
 from app.store.core.paging import Page, Place
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.memories import events
 from app.store.memories.events import Change
 from app.store.privacy import holds
@@ -124,7 +124,7 @@ def _start_run(tenant_id: UUID, as_of: datetime | None) -> Step:
             return Step(0, {"run_id": str(last.run_id)}, finished=False)
         _finish(tenant_id, last)
     with database.tenant(tenant_id) as tx:
-        erasures.lock_shared(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
+        requests.lock_shared(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
         seed, asked = _drawn(tx, tenant_id, as_of)
         if not asked:
             return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
@@ -184,7 +184,7 @@ def _record_outcomes(
 ) -> list[Outcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with database.tenant(tenant_id) as tx:
-        erasures.lock_shared(tx, tenant_id)
+        requests.lock_shared(tx, tenant_id)
         # Memories deleted or hidden in between have no row to lock.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]

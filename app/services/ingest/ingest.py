@@ -25,7 +25,7 @@ from app.services.uses.reinforce import Touched
 from app.settings import settings
 from app.store.core import database
 from app.store.core.copying import Arrival
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.ingest import arrivals, dead_letters
 from app.store.ingest.dead_letters import Unstored
 
@@ -150,8 +150,8 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
     failpoints.reach("drain.before_store")
     if plain:
         with database.drain() as tx:
-            erasures.lock_shared(tx, tenant_id)
-            coming = erasures.coming(tx, tenant_id)
+            requests.lock_shared(tx, tenant_id)
+            coming = requests.coming(tx, tenant_id)
             clear: list[Arrival] = []
             for each in plain:  # stored by `keyed`, which hides or drops memories that match an erasure
                 (careful if coming.concerns(each.memories, each.accepted_ms) else clear).append(each)

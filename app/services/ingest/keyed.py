@@ -24,7 +24,7 @@ from app.errors import Misconfigured
 from app.services.consolidation import rederiving, supersede
 from app.services.embedding import spaces
 from app.services.enrichment import corrections, personal, texts
-from app.services.erasure import erasures as erasing
+from app.services.erasure import requests as erasing
 from app.services.security import audit
 from app.services.strength import strengths
 from app.services.tiers import cold_restore, restores
@@ -35,7 +35,7 @@ from app.store.embedding import embeddings
 from app.store.embedding import spaces as rows
 from app.store.embedding.embeddings import Texts
 from app.store.enrichment import cues, words, work
-from app.store.erasure import erasures, tombstones
+from app.store.erasure import requests, tombstones
 from app.store.ingest import arrivals
 from app.store.memories import memories, tenant_counts
 from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
@@ -70,7 +70,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
-        erasures.lock_shared(tx, tenant_id)
+        requests.lock_shared(tx, tenant_id)
         given = _drop_erased(
             tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
         )
@@ -117,7 +117,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, list({*known, *new})).less(before))
         tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
-        erasing.hide_met(tx, tenant_id, list(written.changed))
+        erasing.hide_new_matches(tx, tenant_id, list(written.changed))
         supersede.audit_superseded(tx, tenant_id, superseded, "caller")
         if thawed or back:
             audit.append(tx, tenant_id, "memories_restored", ids=[*thawed, *back])

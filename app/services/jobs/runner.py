@@ -19,7 +19,7 @@ from app.domain.jobs import Job, Step
 from app.errors import EbbingError
 from app.services.consolidation import approving, consolidate, rederiving
 from app.services.embedding import graphs, reembed
-from app.services.erasure import erasing, erasures
+from app.services.erasure import execution, requests
 from app.services.evaluation import self_tests
 from app.services.jobs import jobs, precedence
 from app.services.night import night
@@ -64,8 +64,8 @@ KINDS: dict[str, Kind] = {
     cold.KIND: Kind(cold.step),
     cold_restore.KIND: Kind(cold_restore.step),
     compaction.KIND: Kind(compaction.step),
-    erasures.HIDE: Kind(erasures.step),
-    erasures.ERASE: Kind(erasing.step),
+    requests.HIDE: Kind(requests.run_hide_slice),
+    requests.ERASE: Kind(execution.run_slice),
     expiry.KIND: Kind(expiry.step),
     exports.KIND: Kind(exporting.step),
     holds.KIND: Kind(holds.step),

@@ -20,7 +20,7 @@ from app.domain.privacy.audit import SYSTEM
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services.consolidation import rederiving
 from app.services.enrichment import corrections, personal, texts
-from app.services.erasure import erasures as erasing
+from app.services.erasure import requests as erasing
 from app.services.privacy.holds import check_free
 from app.services.strength import policies, strengths
 from app.services.tiers import moves, restores
@@ -29,7 +29,7 @@ from app.store.core import database
 from app.store.core.paging import Page
 from app.store.embedding import embeddings, spaces
 from app.store.enrichment import cues, words, work
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.ingest import arrivals
 from app.store.memories import memories, tenant_counts
 from app.store.memories.memories import Filters, Stored
@@ -134,7 +134,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, [stored_id]).less(before))
         moves.note_restored(tx, tenant_id, restored, "archived", rule="edit")
         edited = memories.get(tx, tenant_id, stored_id)
-        erasing.hide_met(tx, tenant_id, [stored_id] if changes else [])
+        erasing.hide_new_matches(tx, tenant_id, [stored_id] if changes else [])
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:
@@ -210,7 +210,7 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     if not given:
         return None
     with database.tenant(tenant_id) as tx:
-        coming = erasures.coming(tx, tenant_id)
+        coming = requests.coming(tx, tenant_id)
     found = given[place_of(memory_id)]
     return None if coming.concerns([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
 
@@ -237,7 +237,7 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     """Lock a memory's row and return its stored id, after checking that no legal hold covers it."""
     holds.lock_shared(tx, tenant_id)
-    erasures.lock_shared(tx, tenant_id)
+    requests.lock_shared(tx, tenant_id)
     stored_id = lock(tx, tenant_id, memory_id)
     check_free(tx, tenant_id, [stored_id])
     return stored_id

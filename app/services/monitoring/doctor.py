@@ -141,7 +141,7 @@ def reranker_loads() -> Iterator[Finding]:
     try:
         from app.clients.llm.model_clients import model_clients  # noqa: PLC0415 - possibly heavy, and may itself be broken
 
-        model = model_clients().reranker
+        model = model_clients.reranker
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
         yield trouble("reranker", str(error) or type(error).__name__)
         return

@@ -15,7 +15,7 @@ from uuid import UUID
 from app.domain.jobs import Step
 from app.services.consolidation import consolidate, contradictions
 from app.services.embedding import graphs
-from app.services.erasure import erasing
+from app.services.erasure import execution
 from app.services.evaluation import self_tests
 from app.services.jobs import retention
 from app.services.memories import counts
@@ -61,7 +61,7 @@ def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: f
 
 STEPS: Final[dict[str, CarryOn]] = {
     "sweep": sweep.carry_on,
-    "erasures": erasing.carry_on,
+    "erasures": execution.run_night_slice,
     "expire": expiry.carry_on,
     "consolidate": consolidate.carry_on,
     "contradictions": contradictions.carry_on,

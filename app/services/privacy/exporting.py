@@ -40,7 +40,7 @@ from app.services.tiers import cold_restore
 from app.settings import settings
 from app.store.core import database
 from app.store.enrichment.work import NIL
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.privacy import exports as rows
 from app.store.privacy import holdings, privacy_requests
 from app.store.privacy.exports import Export
@@ -88,7 +88,7 @@ def step(job: Job) -> Step:
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(tenant_id) as tx:
-            erasures.lock_shared(tx, tenant_id)
+            requests.lock_shared(tx, tenant_id)
             export = rows.get(tx, tenant_id, export_id)
             key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
             is_free = export is not None and exports.is_free(tx, tenant_id, export.subject)

@@ -25,7 +25,7 @@ from app.services.security import audit, key_store
 from app.settings import settings
 from app.store.core import database
 from app.store.core.paging import Page, Place
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.jobs import jobs
 from app.store.privacy import exports as rows
 from app.store.privacy import holdings, privacy_requests
@@ -55,7 +55,7 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
     export_id, key = uuid4(), os.urandom(sealing.KEY_BYTES)
     wrapped = key_store.wrap_record(tenant_id, export_id, key, owner, owners.keys[owner])
     with database.tenant(tenant_id) as tx:
-        erasures.lock_shared(tx, tenant_id)
+        requests.lock_shared(tx, tenant_id)
         if not is_free(tx, tenant_id, given.subject):
             raise Conflict("this subject is being erased")
         memories = holdings.count(tx, tenant_id, given.subject)
@@ -84,7 +84,7 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
 
 def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> bool:
     """Return whether no running erasure covers the subject. The transaction must share the erasures' lock."""
-    under_way = (each for each in erasures.open_scopes(tx, tenant_id) if each.status == "running")
+    under_way = (each for each in requests.open_scopes(tx, tenant_id) if each.status == "running")
     return subject not in {each.scope.subject for each in under_way} - {None}
 
 

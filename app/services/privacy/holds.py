@@ -13,7 +13,7 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy.audit import Action
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
-from app.services.erasure import erasures
+from app.services.erasure import requests
 from app.services.security import audit
 from app.store.core import database
 from app.store.core.paging import Page, Place
@@ -103,7 +103,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         if last is not None:  # sent by the next tick
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
-        erasures.queue_waiting(tx, tenant_id)
+        requests.queue_waiting(tx, tenant_id)
         audit_hold(tx, tenant_id, "hold_released", found, released_by)
         return _found(tx, tenant_id, hold_id)
 

@@ -14,7 +14,7 @@ from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
 from app.store.core.paging import Page, Place
-from app.store.erasure import erasures
+from app.store.erasure import requests
 from app.store.privacy import privacy_requests as rows
 
 CATEGORIES_MAX: Final = 500
@@ -89,7 +89,7 @@ def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | Non
         there = _found(tx, tenant_id, request_id, locked=True)
         if there.answer is not None:
             raise Conflict(f"this request is answered: it is {there.answer}")
-        if erasures.get(tx, tenant_id, request_id) is not None:
+        if requests.get(tx, tenant_id, request_id) is not None:
             raise Conflict("this request's erasure answers it: cancel that first, and enter the request by itself")
         rows.answer(tx, tenant_id, [request_id], answered, basis)
         found = _found(tx, tenant_id, request_id)

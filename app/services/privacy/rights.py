@@ -11,11 +11,11 @@ from app import queues
 from app.domain.privacy.requests import KEPT_MONTHS, Tally
 from app.domain.privacy.urgency import Deadline, worst_first
 from app.errors import Conflict
-from app.services.erasure.erasures import ERASE, get_or_404
+from app.services.erasure.requests import ERASE, get_or_404
 from app.store.core import database
 from app.store.core.paging import Page, Place
-from app.store.erasure import erasures
-from app.store.erasure.erasures import Erasure
+from app.store.erasure import requests
+from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
 from app.store.privacy import exports, holds, privacy_requests
 from app.store.privacy import rights as rows
@@ -84,7 +84,7 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status == "held":
             raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")
@@ -92,7 +92,7 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
             raise Conflict(f"it is over: it is {there.status}")
         now = database.now(tx)
         if there.erase_after > now:
-            erasures.set_fields(tx, tenant_id, erasure_id, erase_after=now)
+            requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
         if not rows.hasten(tx, tenant_id, ERASE, erasure_id):
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
         there = get_or_404(tx, tenant_id, erasure_id)

@@ -21,7 +21,7 @@ PAGE: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReplayStatus:
     """Replay status of the data against the ledger.
 
     Attributes:
@@ -44,7 +44,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class LedgerEntry:
     """A ledger entry: the data to be erased and the stream watermark.
 
     Attributes:
@@ -60,11 +60,11 @@ class Entered:
     cut: str
 
 
-def standing(tx: Connection) -> Standing | None:
+def standing(tx: Connection) -> ReplayStatus | None:
     """Return the data's replay status, or None if the ledger or the mark doesn't exist."""
     if not tx.execute(_ARE_THERE).scalar():
         return None
-    return Standing(*tx.execute(_STANDING).one())
+    return ReplayStatus(*tx.execute(_STANDING).one())
 
 
 _ARE_THERE: Final = text("""
@@ -80,14 +80,14 @@ GROUP BY mark.seq
 """)
 
 
-def next_entry(tx: Connection, seq: int) -> Entered | None:
+def next_entry(tx: Connection, seq: int) -> LedgerEntry | None:
     """Return the first entry after the given one."""
     row = tx.execute(_FOLLOWING, {"seq": seq}).one_or_none()
     if row is None:
         return None
     named: dict[Named, bytes | None] = {"subject": row.subject, "thread": row.thread}
     digests = {what: bytes(digest) for what, digest in named.items() if digest is not None}
-    return Entered(row.seq, row.tenant_id, row.erasure_id, digests, list(row.memory_ids or ()), row.cut)
+    return LedgerEntry(row.seq, row.tenant_id, row.erasure_id, digests, list(row.memory_ids or ()), row.cut)
 
 
 _FOLLOWING: Final = text("""

@@ -11,28 +11,26 @@ from sqlalchemy import Connection
 
 from app.domain.privacy.erasure import is_whole
 from app.store.core.packed import Uuids, driver
-from app.store.erasure import erasures
-from app.store.erasure.erasures import Erasure
+from app.store.erasure import requests
+from app.store.erasure.requests import Erasure
 from app.store.search import searches
 from app.store.tiers import removal
 
+# By table: the memories that a row refers to, and the condition that any of them is given.
 _BY_ID: Final = {
-    table: f"SELECT count(*) FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants
-    for table in (*removal.OWN, *removal.BY_OTHERS)
-} | {
-    "links": """
-SELECT count(*) FROM links WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))""",
-    "dead_letters": "SELECT count(*) FROM dead_letters WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
-    "tenant_work": "SELECT count(*) FROM tenant_work WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
-    "recorded_searches": f"""
-SELECT count(*) FROM recorded_searches WHERE tenant_id = %(tenant)s AND {searches.HOLDS}""",  # noqa: S608 - constants
-    "merges": "SELECT count(*) FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)",
+    **dict.fromkeys((*removal.OWN, *removal.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
+    "links": ("ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
+    "dead_letters": ("memory_ids", "memory_ids && %(ids)s"),
+    "tenant_work": ("memory_ids", "memory_ids && %(ids)s"),
+    "recorded_searches": ("memory_ids", searches.HOLDS),
+    "merges": ("ARRAY[summary_id]", "summary_id = ANY (%(ids)s)"),
 }
 
 # Rows that may contain a name or words of the subject without a memory id.
 _BY_NAME: Final = {
     "requests kept beside the keys": """
-SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s""",
+SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND (erasure_id = %(erasure)s
+  OR erasure_id IN (SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND batch_id = %(erasure)s))""",
     "names in samples": """
 SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subject = %(subject)s::text
   AND NOT EXISTS (
@@ -53,7 +51,29 @@ SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s 
 def by_id(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[str, int]:
     """Count the rows of each table that refer to these memories."""
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    return {table: _count(tx, statement, values) for table, statement in _BY_ID.items()}
+    return {
+        table: _count(tx, f"SELECT count(*) FROM {table} WHERE tenant_id = %(tenant)s AND {condition}", values)  # noqa: S608
+        for table, (_, condition) in _BY_ID.items()
+    }
+
+
+def by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    """Count, for each of these memories, the rows of each table that refer to it."""
+    values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    found: dict[UUID, dict[str, int]] = {memory_id: dict.fromkeys(_BY_ID, 0) for memory_id in memory_ids}
+    for table, (members, condition) in _BY_ID.items():
+        statement = _BY_MEMORY.format(table=table, members=members, condition=condition)
+        for memory_id, count in driver(tx).execute(statement.encode(), values).fetchall():
+            found[memory_id][table] = count
+    return found
+
+
+_BY_MEMORY: Final = """
+SELECT member.id, count(*)
+FROM (SELECT {members} AS members FROM {table} WHERE tenant_id = %(tenant)s AND {condition}) AS known
+CROSS JOIN LATERAL (SELECT DISTINCT id FROM unnest(members) AS id WHERE id = ANY (%(ids)s)) AS member
+GROUP BY member.id
+"""
 
 
 def counts(
@@ -67,7 +87,7 @@ def counts(
         shared: The bases that every tenant may use.
     """
     left = by_id(tx, tenant_id, memory_ids)
-    left["memories"] = max(left["memories"], len(erasures.ids(tx, tenant_id, erasure)))
+    left["memories"] = max(left["memories"], len(requests.ids(tx, tenant_id, erasure)))
     subject = erasure.scope.subject if is_whole(erasure.scope, "subject") else None
     thread = erasure.scope.thread if subject is None and is_whole(erasure.scope, "thread") else None
     member = b"\0" if subject is None else b'"subject":' + msgspec.json.encode(subject)

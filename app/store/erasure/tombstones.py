@@ -40,10 +40,10 @@ def add(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, b
             "cut_ms": int(cut.partition("-")[0]),
             "erasure_id": erasure_id,
         }
-        tx.execute(_BURY, values)
+        tx.execute(_ADD, values)
 
 
-_BURY: Final = text("""
+_ADD: Final = text("""
 INSERT INTO tombstones AS known (tenant_id, what, digest, cut, cut_ms, erasure_id)
 VALUES (:tenant, :what, :digest, :cut, :cut_ms, :erasure_id)
 ON CONFLICT (tenant_id, what, digest) DO UPDATE
@@ -62,42 +62,35 @@ _SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id =
 
 
 def enter_in_ledger(
-    tx: Connection,
-    tenant_id: UUID,
-    erasure_id: UUID,
-    names: Mapping[str, bytes],
-    memory_ids: Sequence[UUID],
-    cut: str,
+    tx: Connection, tenant_id: UUID, entries: Mapping[UUID, Sequence[UUID]], names: Mapping[str, bytes], cut: str
 ) -> None:
     """Record a planned erasure in the ledger, which a restore of the data doesn't reach, and advance the data's mark.
 
     Recording it again adds new memories, such as those that a hold protected until then, and moves the entry to the
     end: a backup made between the two has to replay it again.
+
+    Args:
+        entries: The memories by erasure: one erasure, or the deletions of a batch.
+        names: Digests of the subject or thread that is erased completely.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
-        "erasure_id": erasure_id,
+        "erasure_ids": Uuids(list(entries)),
+        "memory_ids": [f"{{{','.join(map(str, ids))}}}" for ids in entries.values()],
         "subject": names.get("subject"),
         "thread": names.get("thread"),
-        "ids": Uuids(memory_ids),
         "cut": cut,
     }
-    driver(tx).execute(LOCK_MARK)
+    driver(tx).execute(_LOCK_MARK)
     if driver(tx).execute(_LEDGER, values).rowcount:
-        driver(tx).execute(MARK, values | {"erasure_ids": Uuids([erasure_id])})
+        driver(tx).execute(_MARK, values)
 
 
 # Serialise ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,
 # still uncommitted one.
-LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
-ENTERED_AGAIN: Final = """
-ON CONFLICT (tenant_id, erasure_id) DO UPDATE
-SET seq = DEFAULT,
-  memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
-WHERE NOT known.memory_ids @> excluded.memory_ids
-"""
+_LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
 # Don't advance the mark past earlier entries that still have to be replayed.
-MARK: Final = """
+_MARK: Final = """
 UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
 FROM (
   SELECT max(seq) AS seq FROM ebbing_keys.erasure_ledger
@@ -108,21 +101,28 @@ WHERE NOT EXISTS (
   WHERE other.seq > mark.seq AND other.seq < own.seq
     AND NOT (other.tenant_id = %(tenant)s AND other.erasure_id = ANY (%(erasure_ids)s)))
 """
-_LEDGER: Final = f"""
+_LEDGER: Final = """
 INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
-VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
-{ENTERED_AGAIN}
-"""  # noqa: S608 - constants only
+SELECT %(tenant)s, id, %(subject)s::bytea, %(thread)s::bytea, CAST(memory_ids AS uuid[]), %(cut)s
+FROM unnest(%(erasure_ids)s, %(memory_ids)s::text[]) AS given (id, memory_ids)
+ON CONFLICT (tenant_id, erasure_id) DO UPDATE
+SET seq = DEFAULT,
+  memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
+WHERE NOT known.memory_ids @> excluded.memory_ids
+"""
 
 
 def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
-    """Return the memories that an erasure set out to erase, according to its ledger entry."""
-    found = tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar()
-    return list(found or ())
+    """Return the memories that an erasure, or a batch's deletions, set out to erase, according to the ledger."""
+    return list(tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar_one())
 
 
 _ERASED_IDS: Final = text("""
-SELECT memory_ids FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+SELECT ARRAY(
+  SELECT DISTINCT unnest(memory_ids) FROM ebbing_keys.erasure_ledger
+  WHERE tenant_id = :tenant AND (erasure_id = :erasure_id OR erasure_id IN (
+    SELECT erasure_id FROM erasures WHERE tenant_id = :tenant AND batch_id = :erasure_id))
+  ORDER BY 1)
 """)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.privacy.requests import Request
 from app.store.core.paging import Latest, Page, Place
-from app.store.erasure.erasures import Erasure, as_erasure
+from app.store.erasure.requests import Erasure, as_erasure
 
 _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""

@@ -48,6 +48,7 @@ erasures = Table(
     moment("rewrite_by"),
     moment("rewritten_at"),
     Column("residue", BigInteger, nullable=False, server_default=text("0")),
+    Column("batch_id", Uuid),
     Index("erasures_newest", "tenant_id", text("requested_at DESC"), "erasure_id"),
     Index("erasures_open", "tenant_id", "erase_after", postgresql_where=_OPEN),
     Index(

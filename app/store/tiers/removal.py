@@ -16,7 +16,7 @@ from app.store.consolidation import supersessions
 from app.store.core.packed import Uuids, driver
 from app.store.embedding import embeddings
 from app.store.enrichment import words, work
-from app.store.erasure import named
+from app.store.erasure import hidden_memories, references
 from app.store.search import searches
 from app.store.tiers import cold, key_store
 
@@ -93,28 +93,14 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     words.remove(tx, tenant_id, memory_ids)
     key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # lock order: words, segments
     supersessions.take_out(tx, tenant_id, memory_ids)
-    named.forget_context(tx, tenant_id, memory_ids)
+    references.forget_context(tx, tenant_id, memory_ids)
     searches.lock(tx, tenant_id)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)
-    work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))
+    work.add(tx, [work.EMBED], tenant_id, hidden_memories.active_among(tx, tenant_id, sorted(later)))
 
 
 _REMOVE_OWN: Final = [
     f"DELETE FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants only
     for table in OWN
 ]
-
-
-def _searched(tx: Connection, tenant_id: UUID, memory_ids: set[UUID]) -> list[UUID]:
-    """Return those of these memories that are active, the only tier searched by vectors."""
-    if not memory_ids:
-        return []
-    rows = driver(tx).execute(_SEARCHED, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))})
-    return [memory_id for (memory_id,) in rows.fetchall()]
-
-
-_SEARCHED: Final = """
-SELECT memory_id FROM memory_state
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier = 'active' ORDER BY memory_id
-"""

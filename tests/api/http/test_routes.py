@@ -19,8 +19,8 @@ from app.domain.privacy.export import NewExport
 from app.domain.privacy.hold import Meant
 from app.domain.privacy.requests import NewRequest
 from app.services.consolidation import supersede
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import ingest
 from app.services.jobs import jobs, runner, schedule
 from app.services.privacy import exports, holds, privacy_requests
@@ -213,7 +213,7 @@ def a_hold(api: Api) -> UUID:
 
 
 def an_erasure(api: Api) -> UUID:
-    made = erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
+    made = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject="ann")), "y").erasure_id
     api.service.rows("UPDATE erasures SET report = '{}'")  # mark it as finished, so that its report can be fetched
     return made
 

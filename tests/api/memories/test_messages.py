@@ -12,8 +12,8 @@ from msgspec import json
 from app.domain.ingest.memory import MemoryIn
 from app.domain.privacy.hold import Meant
 from app.errors import Invalid
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import dead_letters, ingest
 from tests.api.caller import Api, fields
 from tests.api.memories.test_ingest import worker
@@ -237,7 +237,7 @@ def test_a_worker_of_the_version_before_sets_messages_aside_for_a_replay(
 def test_messages_of_an_erased_subject_are_neither_shown_nor_stored(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     ids = api.post("/v1/memories", json=CHAT).json()["ids"]
-    erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
     assert {api.get(f"/v1/memories/{memory_id}").status_code for memory_id in ids} == {404}
     api.service.work()
     assert {api.get(f"/v1/memories/{memory_id}").status_code for memory_id in ids} == {404}

@@ -11,8 +11,8 @@ import pytest
 
 from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasing
-from app.services.erasure.erasures import ERASE
+from app.services.erasure import execution
+from app.services.erasure.requests import ERASE
 from app.services.privacy import holds
 from tests.api.caller import Api
 
@@ -23,7 +23,7 @@ def erased(api: Api, erasure_id: str) -> None:
     state: dict[str, object] = {}
     for _ in range(60):
         job = Job(uuid4(), api.tenant.tenant_id, ERASE, {"erasure_id": erasure_id}, state, None, 0)
-        done = erasing.step(job)
+        done = execution.run_slice(job)
         if done.finished:
             return
         state = done.state

@@ -9,8 +9,8 @@ import pytest
 
 from app.domain.privacy.hold import Meant
 from app.services.consolidation import supersede
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from tests.service import Service
 from tests.services.consolidation.test_supersede import HOMES, Told, tenant, told
@@ -28,17 +28,17 @@ def rows(told: Told) -> list[Any]:
 def deleted(told: Told, memory_id: UUID) -> UUID:
     """Delete a memory, and return the id of its erasure."""
     memories.delete(told.tenant_id, memory_id)
-    return erasures.page(told.tenant_id, None, None, 1)[0].erasure_id
+    return requests.page(told.tenant_id, None, None, 1)[0].erasure_id
 
 
 def asked(told: Told, *ids: UUID, grace_days: int = 7) -> UUID:
     """Request an erasure of memories, and return its id."""
-    given = Asked(Meant(memory_ids=list(ids)), "gdpr", grace_days)
-    return erasures.request(told.tenant_id, given, "key").erasure_id
+    given = ErasureOptions(Meant(memory_ids=list(ids)), "gdpr", grace_days)
+    return requests.request(told.tenant_id, given, "key").erasure_id
 
 
 def cancel(told: Told, erasure_id: UUID) -> None:
-    erasures.cancel(told.tenant_id, erasure_id, "key")
+    requests.cancel(told.tenant_id, erasure_id, "key")
     told.service.work()
 
 
@@ -113,8 +113,8 @@ def test_what_cant_be_any_more_is_rejected(told: Told, service: Service) -> None
 
 def test_what_comes_hidden_supersedes_nothing_until_it_is_cancelled(told: Told) -> None:
     rome = told.send(HOMES[0])
-    given = Asked(Meant(thread="t"), "gdpr", 7)
-    erasure_id = erasures.request(told.tenant_id, given, "key").erasure_id
+    given = ErasureOptions(Meant(thread="t"), "gdpr", 7)
+    erasure_id = requests.request(told.tenant_id, given, "key").erasure_id
     oslo = told.send(HOMES[1], rome, thread="t")
     assert told.found() == {rome}
     assert told.relations() == []

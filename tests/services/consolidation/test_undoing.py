@@ -16,8 +16,8 @@ from app.domain.policy.policy import Policy
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict, NotFound
 from app.services.consolidation import approving, consolidate, merges, undoing
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import counts, memories
 from app.services.privacy import holds
 from tests.service import Service
@@ -246,11 +246,11 @@ def test_an_erased_source_leaves_its_summary_which_says_nothing_of_it(alike: Ali
     [summary_id] = alike.summaries()
     gone = next(each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived")
     said = text_of(alike, gone)
-    asked = erasures.request(alike.tenant_id, Asked(Meant(memory_ids=[gone]), "gdpr", 0), "key")
+    asked = requests.request(alike.tenant_id, ErasureOptions(Meant(memory_ids=[gone]), "gdpr", 0), "key")
     with pytest.raises(NotFound):
         memories.get(alike.tenant_id, summary_id)
     worked(alike.service)
-    assert erasures.get(alike.tenant_id, asked.erasure_id).status == "verified"
+    assert requests.get(alike.tenant_id, asked.erasure_id).status == "verified"
     assert alike.summaries() == [summary_id]
     assert memories.get(alike.tenant_id, summary_id).memory_id == summary_id
     assert said not in text_of(alike, summary_id)
@@ -262,8 +262,8 @@ def test_an_erased_source_leaves_its_summary_which_says_nothing_of_it(alike: Ali
 def test_with_all_of_its_sources_a_summary_is_erased(alike: Alike) -> None:
     alike.remember(*LIKE, subject="ann")
     alike.run()
-    asked = erasures.request(alike.tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    asked = requests.request(alike.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
     worked(alike.service)
-    assert erasures.get(alike.tenant_id, asked.erasure_id).status == "verified"
+    assert requests.get(alike.tenant_id, asked.erasure_id).status == "verified"
     assert alike.service.rows("SELECT FROM memories") == []
     assert alike.service.rows("SELECT FROM merges WHERE key_points <> '{}'") == []

@@ -14,9 +14,9 @@ from app.domain.privacy.hold import Meant
 from app.domain.privacy.letters import thread_of
 from app.domain.text.embedding import CONTEXT_TURNS
 from app.domain.tiers import reduction
-from app.services.erasure import erasing, erasing_steps, erasures
-from app.services.erasure.erasing_steps import STEPS
-from app.services.erasure.erasures import ERASE, Asked
+from app.services.erasure import execution, requests, steps
+from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letters
 from app.services.privacy import holds
 from app.services.tiers import bases, compaction
@@ -34,23 +34,23 @@ __all__ = ["aged", "chilled", "house"]
 
 def erase(tenant_id: UUID, **scope: Any) -> UUID:
     """Request an erasure without a grace period, and return its id."""
-    return erasures.request(tenant_id, Asked(Meant(**scope), "gdpr", 0), "key").erasure_id
+    return requests.request(tenant_id, ErasureOptions(Meant(**scope), "gdpr", 0), "key").erasure_id
 
 
 def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
     """Run at most this many steps of the erasure, and return its status."""
     state: dict[str, Any] = {}
     for _ in range(steps):
-        done = erasing.step(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
+        done = execution.run_slice(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
         assert done.failure is None, done
         if done.finished:
             break
         state = done.state
-    return erasures.get(tenant_id, erasure_id).status
+    return requests.get(tenant_id, erasure_id).status
 
 
 def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
-    return {each["step"]: each["removed"] for each in erasures.get(tenant_id, erasure_id).executed}
+    return {each["step"]: each["removed"] for each in requests.get(tenant_id, erasure_id).executed}
 
 
 # --- Dead letters and their replays (acceptance 10) ---
@@ -204,7 +204,7 @@ def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> N
     erasure_id = erase(house.tenant_id, subject="ann")
     carried_out(house.tenant_id, erasure_id, steps)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
-    done = erasures.get(house.tenant_id, erasure_id)
+    done = requests.get(house.tenant_id, erasure_id)
     assert [each["step"] for each in done.executed] == [each["step"] for each in done.plan or ()] == [*STEPS]
     assert house.service.one("SELECT count(*) FROM audit WHERE action = 'memories_erased'") == 1
 
@@ -213,28 +213,28 @@ def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> N
 def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     carried_out(house.tenant_id, erasure_id, 2)
-    stale = erasures.get(house.tenant_id, erasure_id)
+    stale = requests.get(house.tenant_id, erasure_id)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
-    with pytest.raises(erasing_steps.Overtaken):
-        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + PATIENCE_SECONDS)
+    with pytest.raises(steps.Overtaken):
+        STEPS["memories"].erase(house.tenant_id, stale, [], "", time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     with database.tenant(house.tenant_id) as tx:
         now = database.now(tx)
-    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
-    assert erasures.get(house.tenant_id, erasure_id).status == "grace"
+    execution.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
+    assert requests.get(house.tenant_id, erasure_id).status == "grace"
     house.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
-    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
-    assert erasures.get(house.tenant_id, erasure_id).status == "verified"
+    execution.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
+    assert requests.get(house.tenant_id, erasure_id).status == "verified"
 
 
 @pytest.mark.acceptance(4)
 def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> erasing_steps.Piece:
-        with erasing_steps.step_transaction(tenant_id, erasure, "memories"):
-            return erasing_steps.Piece(None, 0)
+    def leave_it(tenant_id: UUID, erasure: Any, _ids: Any, _at: str, _until: float) -> steps.StepProgress:
+        with steps.step_transaction(tenant_id, erasure, "memories"):
+            return steps.StepProgress(None, 0)
 
     kept = STEPS["memories"]
     erasure_id = erase(house.tenant_id, subject="ann")
@@ -242,9 +242,9 @@ def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pyte
         patch.setitem(STEPS, "memories", _with(kept, leave_it))
         with pytest.raises(AssertionError, match="something is left"):
             carried_out(house.tenant_id, erasure_id)
-    assert erasures.get(house.tenant_id, erasure_id).status == "running"
+    assert requests.get(house.tenant_id, erasure_id).status == "running"
     assert carried_out(house.tenant_id, erasure_id) == "verified"
 
 
-def _with(work: erasing_steps.Work, erase: Any) -> erasing_steps.Work:
-    return erasing_steps.Work(work.store, work.method, work.find, erase)
+def _with(work: steps.ErasureStep, erase: Any) -> steps.ErasureStep:
+    return steps.ErasureStep(work.store, work.method, work.find, erase)

@@ -13,9 +13,9 @@ import pytest
 from app.domain.ingest.ids import last_seq
 from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasing, erasures
-from app.services.erasure.erasing_steps import STEPS
-from app.services.erasure.erasures import ERASE, Asked
+from app.services.erasure import execution, requests
+from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.steps import STEPS
 from app.services.memories import counts
 from app.services.security import audit
 from tests.service import Service
@@ -34,15 +34,15 @@ WORKERS = """
 import json, os, sys
 from uuid import UUID, uuid4
 from app.domain.jobs import Job
-from app.services.erasure import erasing, erasing_steps
+from app.services.erasure import execution, steps
 import cryptography.hazmat.primitives.ciphers.aead
 
-erasing_steps.STEP_SECONDS = 0.2  # nobody stores meanwhile what it waits for
+steps.STEP_SECONDS = 0.2  # no other process stores the entries it waits for
 
 def work(tenant, erasure):
     state = {}
     for _ in range(15):
-        done = erasing.step(Job(uuid4(), UUID(tenant), "erase", {"erasure_id": erasure}, state, None, 0))
+        done = execution.run_slice(Job(uuid4(), UUID(tenant), "erase", {"erasure_id": erasure}, state, None, 0))
         if done.finished:
             return
         state = done.state
@@ -69,7 +69,7 @@ def workers() -> Iterator[Workers]:
 
 
 def asked(tenant_id: UUID) -> UUID:
-    return erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
+    return requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
 
 
 def finish(service: Service, tenant_id: UUID, erasure_id: UUID, about: str = "") -> None:
@@ -77,12 +77,12 @@ def finish(service: Service, tenant_id: UUID, erasure_id: UUID, about: str = "")
     state: dict[str, Any] = {}
     for _ in range(100):
         service.work()
-        done = erasing.step(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
+        done = execution.run_slice(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
         assert done.failure is None, about
         if done.finished:
             break
         state = done.state
-    found = erasures.get(tenant_id, erasure_id)
+    found = requests.get(tenant_id, erasure_id)
     assert found.status == "verified", about
     assert [each["step"] for each in found.executed] == [each["step"] for each in found.plan or ()] == [*STEPS], about
     left = "SELECT count(*) FROM memories WHERE tenant_id = %s AND subject = 'ann' AND seq <= %s"

@@ -12,9 +12,9 @@ from app.domain.ingest.envelope import replayed
 from app.domain.ingest.ids import new_base
 from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasing, erasures
-from app.services.erasure.erasing_steps import STEPS
-from app.services.erasure.erasures import ERASE
+from app.services.erasure import execution, requests
+from app.services.erasure.requests import ERASE
+from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letters, ingest
 from app.services.privacy import holds
 from app.store.memories import tenant_counts
@@ -69,12 +69,12 @@ class Meanwhile:
         for _ in range(50):
             with self.monkeypatch.context() as patch:
                 patch.setattr("app.failpoints.reach", lambda name, _about="": self._reach(name, place, passed))
-                done = erasing.step(
+                done = execution.run_slice(
                     Job(uuid4(), self.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
                 )
             assert done.failure is None
             self.service.work()
-            found = erasures.get(self.tenant_id, erasure_id)
+            found = requests.get(self.tenant_id, erasure_id)
             if found.cut and "the cut" not in passed:
                 self._pass("the cut", place, passed)
             elif found.plan and "the plan" not in passed:
@@ -109,7 +109,7 @@ def test_what_is_of_before_the_cut_is_dropped_at_every_step(meanwhile: Meanwhile
     erasure_id = erase(meanwhile.tenant_id, subject="ann")
     meanwhile.give_back()
     assert meanwhile.carry_out(erasure_id, place) == list(PLACES)
-    found = erasures.get(meanwhile.tenant_id, erasure_id)
+    found = requests.get(meanwhile.tenant_id, erasure_id)
     assert found.status == "verified"
     assert [each["step"] for each in found.executed] == [each["step"] for each in found.plan or ()] == [*STEPS]
     texts = meanwhile.service.texts(meanwhile.tenant_id)
@@ -126,12 +126,12 @@ def test_while_a_hold_keeps_something_of_theirs_who_comes_back_is_seen(house: Ho
     hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
     erasure_id = erase(house.tenant_id, subject="ann")
     house.work()
-    assert erasures.get(house.tenant_id, erasure_id).status == "held"
+    assert requests.get(house.tenant_id, erasure_id).status == "held"
     house.service.send(house.tenant_id, {"text": "Ann is new here", "subject": "ann"})
     house.service.work()
     assert "Ann is new here" in house.listed()
     holds.release(house.tenant_id, hold.hold_id, "key")
     house.work()
-    assert erasures.get(house.tenant_id, erasure_id).status == "verified"
+    assert requests.get(house.tenant_id, erasure_id).status == "verified"
     assert [text for text in house.listed() if text.startswith("Ann")] == ["Ann is new here"]
     assert house.drift() == tenant_counts.NONE

@@ -14,8 +14,8 @@ from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.errors import NotFound
 from app.services.consolidation import rederiving, supersede
-from app.services.erasure import erasing, erasures
-from app.services.erasure.erasures import ERASE, Asked
+from app.services.erasure import execution, requests
+from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import counts, memories
 from app.services.privacy import holds
 from tests.service import Service
@@ -35,11 +35,11 @@ class Made(Alike):
         self.sources: list[UUID] = [memory_id for (memory_id,) in found]
 
     def ask(self, grace_days: int = 7, **scope: Any) -> UUID:
-        asked = Asked(Meant(**scope), "gdpr", grace_days)
-        return erasures.request(self.tenant_id, asked, "key").erasure_id
+        asked = ErasureOptions(Meant(**scope), "gdpr", grace_days)
+        return requests.request(self.tenant_id, asked, "key").erasure_id
 
     def status(self, erasure_id: UUID) -> str:
-        return erasures.get(self.tenant_id, erasure_id).status
+        return requests.get(self.tenant_id, erasure_id).status
 
     def is_seen(self, memory_id: UUID) -> bool:
         try:
@@ -65,9 +65,9 @@ def test_one_that_was_deleted_itself_doesnt_come_back_when_it_is_made_again(made
     assert not made.is_seen(made.summary)
     assert made.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", made.summary) == 0
     [deletion] = [
-        each for each in erasures.page(made.tenant_id, None, None, 9) if each.scope.memory_ids == [made.summary]
+        each for each in requests.page(made.tenant_id, None, None, 9) if each.scope.memory_ids == [made.summary]
     ]
-    erasures.cancel(made.tenant_id, deletion.erasure_id, "key")
+    requests.cancel(made.tenant_id, deletion.erasure_id, "key")
     assert made.is_seen(made.summary)
     assert made.sources[0] not in made.made_of()
 
@@ -76,7 +76,7 @@ def test_one_that_was_deleted_itself_doesnt_come_back_when_it_is_made_again(made
 def test_one_of_what_another_erasure_is_of_is_hidden_when_one_is_cancelled(made: Made) -> None:
     asked = made.ask(subject="ann")
     made.ask(memory_ids=[made.sources[0]])
-    erasures.cancel(made.tenant_id, asked, "key")
+    requests.cancel(made.tenant_id, asked, "key")
     assert [made.is_seen(each) for each in (made.summary, *made.sources)] == [False, False] + [True] * (
         len(made.sources) - 1
     )
@@ -90,7 +90,7 @@ def test_one_is_made_again_before_what_it_was_made_of_goes(made: Made) -> None:
     state: dict[str, Any] = {}
     for _ in range(30):
         job = Job(uuid4(), made.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
-        state = erasing.step(job).state
+        state = execution.run_slice(job).state
     assert made.status(erasure_id) == "verified"
     assert made.is_seen(made.summary)
     assert made.made_of() == set(made.sources[1:])
@@ -116,12 +116,12 @@ def test_a_step_ends_in_time_among_summaries_that_stay_and_reads_each_once(
         return counts
 
     monkeypatch.setattr(rederiving, "rederive", noted)
-    monkeypatch.setattr(erasing, "STEP_SECONDS", 0)
+    monkeypatch.setattr(execution, "STEP_SECONDS", 0)
     state: dict[str, Any] = {}
     for _ in range(30):
         seen.append([])
         job = Job(uuid4(), made.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
-        state = erasing.step(job).state
+        state = execution.run_slice(job).state
     assert made.status(erasure_id) == "verified"
     read = [ids for ids in seen if ids]
     assert [len(ids) for ids in read] == [1, 1, 1]
@@ -136,7 +136,7 @@ def test_a_held_one_is_listed_and_made_again_once_it_is_released(made: Made, hid
         made.ask(memory_ids=[made.sources[1]])
     erasure_id = made.ask(0, memory_ids=[made.sources[0]])
     worked(made.service)
-    found = erasures.get(made.tenant_id, erasure_id)
+    found = requests.get(made.tenant_id, erasure_id)
     assert (found.status, (found.report or {})["kept"][0]["count"]) == ("held", 1)
     assert [made.is_seen(each) for each in (made.sources[0], made.sources[2], made.summary)] == [False, True, False]
     holds.release(made.tenant_id, held.hold_id, "key")
@@ -161,14 +161,14 @@ def test_one_that_is_made_again_supersedes_what_it_did(made: Made, is_deletion: 
         memories.delete(made.tenant_id, made.sources[0])
     else:
         made.ask(memory_ids=[made.sources[0]])
-    [erasure_id] = [each.erasure_id for each in erasures.page(made.tenant_id, None, None, 9)]
+    [erasure_id] = [each.erasure_id for each in requests.page(made.tenant_id, None, None, 9)]
     assert made.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", made.summary) == 1 - is_deletion
     held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
     assert held == []
     made.rederive()
     held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
     assert held == ["active"]
-    erasures.cancel(made.tenant_id, erasure_id, "key")
+    requests.cancel(made.tenant_id, erasure_id, "key")
     assert [each.memory_id for each in supersede.page(made.tenant_id, "active", older, None, 9)] == [made.summary]
     assert made.service.one("SELECT count(*) FROM hidden_supersessions") == 0
 

@@ -12,14 +12,14 @@ from app.domain.ingest.ids import new_base
 from app.domain.privacy.hold import Meant
 from app.domain.search.request import SearchRequest
 from app.errors import Conflict, NotFound, Unavailable
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import counts, memories
 from app.services.privacy import holds
 from app.services.search import search
 from app.services.security import audit
 from app.store.core import database
-from app.store.erasure.erasures import Erasure
+from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.memories.memories import Filters
 from tests.service import Service
@@ -43,8 +43,8 @@ class Household:
         service.work()
 
     def ask(self, grace_days: int = 7, **scope: Any) -> Erasure:
-        asked = Asked(Meant(**scope), "gdpr", grace_days, "asked by mail")
-        return erasures.request(self.tenant_id, asked, "key")
+        asked = ErasureOptions(Meant(**scope), "gdpr", grace_days, "asked by mail")
+        return requests.request(self.tenant_id, asked, "key")
 
     def work(self) -> None:
         """Carry out the due jobs."""
@@ -99,23 +99,23 @@ def test_a_cancelled_one_brings_all_back_as_it_was(house: Household, is_out_of_t
     asked = house.ask(subject="ann")
     if is_out_of_the_indexes:
         house.work()
-    done = erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    done = requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert done.status == "cancelled"
     assert house.found("Ann gooseberries Wroclaw") == found
     assert house.state() == before
-    kept = erasures.get(house.tenant_id, asked.erasure_id)
+    kept = requests.get(house.tenant_id, asked.erasure_id)
     assert (kept.scope, kept.reason, kept.status) == (Meant(), None, "cancelled")
     assert house.drift() == tenant_counts.NONE
     with pytest.raises(Conflict):
-        erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+        requests.cancel(house.tenant_id, asked.erasure_id, "key")
 
 
 def test_a_memory_whose_external_id_was_taken_comes_back_without_it(house: Household) -> None:
     asked = house.ask(subject="ann")
     house.service.send(house.tenant_id, {"text": "A new home", "external_id": "home"})
     house.service.work()
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     assert memories.get(house.tenant_id, house.ids[2]).external_id is None  # type: ignore[union-attr]
     assert {"A new home", "Ann moved to Wroclaw"} <= set(house.listed())
 
@@ -124,7 +124,7 @@ def test_of_several_hidden_with_one_external_id_the_last_has_it(house: Household
     asked = house.ask(subject="ann")
     [late] = house.service.send(house.tenant_id, {"text": "Ann again", "subject": "ann", "external_id": "home"})
     house.service.work()
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     kept = house.service.rows("SELECT memory_id FROM memories WHERE external_id = 'home' AND deleted_at IS NULL")
     assert kept == [(late,)]
     assert {"Ann again", "Ann moved to Wroclaw"} <= set(house.listed())
@@ -138,7 +138,7 @@ def test_of_several_hidden_with_one_external_id_the_last_has_it(house: Household
 def test_after_the_grace_nothing_is_left(house: Household, scope: dict[str, str], gone: set[int]) -> None:
     asked = house.ask(0, **scope)
     house.work()
-    done = erasures.get(house.tenant_id, asked.erasure_id)
+    done = requests.get(house.tenant_id, asked.erasure_id)
     assert done.status == "verified", (done, house.service.rows("SELECT kind, status, error, log FROM jobs"))
     assert {each["step"]: each["removed"] for each in done.executed}["memories"] == len(gone)
     assert [each["step"] for each in done.plan or ()] == [each["step"] for each in done.executed]
@@ -154,11 +154,11 @@ def test_what_is_held_stays_and_goes_when_it_is_released(house: Household) -> No
     hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
     asked = house.ask(0, subject="ann")
     house.work()
-    assert erasures.get(house.tenant_id, asked.erasure_id).status == "held"
+    assert requests.get(house.tenant_id, asked.erasure_id).status == "held"
     assert house.service.texts(house.tenant_id) == [PEOPLE[0]["text"], PEOPLE[1]["text"], PEOPLE[3]["text"]]
     holds.release(house.tenant_id, hold.hold_id, "key")
     house.work()
-    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+    assert requests.get(house.tenant_id, asked.erasure_id).status == "verified"
     assert house.service.texts(house.tenant_id) == [PEOPLE[1]["text"], PEOPLE[3]["text"]]
 
 
@@ -170,16 +170,16 @@ def test_who_comes_back_is_somebody_new(house: Household) -> None:
     house.service.work()
     house.work()
     assert "Ann is here again" in house.listed()
-    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+    assert requests.get(house.tenant_id, asked.erasure_id).status == "verified"
 
 
 def test_an_id_that_was_answered_for_a_repeat_names_the_memory_it_became(house: Household) -> None:
     again = {"text": PEOPLE[2]["text"], "subject": "ann", "external_id": "home"}
     [repeat] = house.service.send(house.tenant_id, again)
     house.service.work()
-    asked = Asked(Meant(memory_ids=[repeat]), "gdpr", 0)
-    assert erasures.preview(house.tenant_id, asked)[1].memories == 1
-    assert erasures.request(house.tenant_id, asked, "key").hidden == 1
+    asked = ErasureOptions(Meant(memory_ids=[repeat]), "gdpr", 0)
+    assert requests.preview(house.tenant_id, asked)[1].memories == 1
+    assert requests.request(house.tenant_id, asked, "key").hidden == 1
     house.work()
     assert PEOPLE[2]["text"] not in house.service.texts(house.tenant_id)
 
@@ -193,11 +193,11 @@ def test_what_is_still_in_the_queue_is_asked_for_again(house: Household) -> None
 
 
 def test_a_preview_writes_nothing(house: Household) -> None:
-    found, matching = erasures.preview(house.tenant_id, Asked(Meant(subject="ann"), "ccpa"))
+    found, matching = requests.preview(house.tenant_id, ErasureOptions(Meant(subject="ann"), "ccpa"))
     assert matching == (2, 0)
     assert found.due_at is not None
     assert len(house.listed()) == 4
-    assert erasures.page(house.tenant_id, None, None, 10) == []
+    assert requests.page(house.tenant_id, None, None, 10) == []
 
 
 def test_counting_anew_changes_nothing(house: Household) -> None:
@@ -220,7 +220,7 @@ def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: 
     assert "Ann again" not in house.listed()
     assert not any("Ann" in text for text in house.found("Ann again"))
     assert house.drift() == tenant_counts.NONE
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert {"Ann again", "Ann likes gooseberries"} <= set(house.listed())
     assert memories.get(house.tenant_id, other).memory_id == other
@@ -233,7 +233,7 @@ def test_what_was_on_its_way_at_the_cut_is_erased_too(house: Household) -> None:
     house.work()
     house.service.send(house.tenant_id, {"text": "Ann anew", "subject": "ann"})
     house.service.work()
-    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+    assert requests.get(house.tenant_id, asked.erasure_id).status == "verified"
     assert house.service.texts(house.tenant_id) == [
         PEOPLE[1]["text"],
         PEOPLE[3]["text"],

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.ingest.memory import MemoryPatch
 from app.errors import NotFound
-from app.services.erasure import erasures
+from app.services.erasure import requests
 from app.services.memories import memories
 from app.services.tiers import ladder
 from app.store.memories import tenant_counts
@@ -24,7 +24,7 @@ BY: dict[str, dict[str, Any]] = {"whom": {"subject": "ann"}, "thread": {"thread"
 
 
 def last(house: Household) -> UUID:
-    return erasures.page(house.tenant_id, None, None, 1)[0].erasure_id
+    return requests.page(house.tenant_id, None, None, 1)[0].erasure_id
 
 
 @pytest.mark.acceptance(1)
@@ -38,12 +38,12 @@ def test_what_another_erasure_is_of_stays_hidden_when_one_is_cancelled(
     asked = house.ask(**BY[other])
     if is_out_of_the_indexes:
         house.work()
-    erasures.cancel(house.tenant_id, deletion, "key")
+    requests.cancel(house.tenant_id, deletion, "key")
     house.work()
     assert GOOSEBERRIES not in house.listed() + house.found("gooseberries")
     assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'gooseberr%%' AND documents > 0") == 0
     assert house.drift() == tenant_counts.NONE
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert set(house.listed()) == {each["text"] for each in PEOPLE}
     assert GOOSEBERRIES in house.found("gooseberries")
@@ -53,7 +53,7 @@ def test_what_another_erasure_is_of_stays_hidden_when_one_is_cancelled(
 def test_a_deletion_goes_on_when_the_erasure_that_was_there_before_it_is_cancelled(house: Household) -> None:
     asked = house.ask(thread="t")
     house.ask(memory_ids=[house.ids[0]])
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert GOOSEBERRIES not in house.listed()
     assert PEOPLE[1]["text"] in house.listed()
@@ -70,7 +70,7 @@ def test_what_is_edited_to_be_about_somebody_who_is_being_erased_is_hidden(house
     with pytest.raises(NotFound):
         memories.get(house.tenant_id, house.ids[1])
     assert house.drift() == tenant_counts.NONE
-    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert PEOPLE[1]["text"] in house.listed()
     assert PEOPLE[1]["text"] in house.found("laughed")

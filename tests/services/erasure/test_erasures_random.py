@@ -16,12 +16,12 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict, Invalid, NotFound
 from app.services.consolidation import supersede
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.privacy import holds
 from app.store.core import database
-from app.store.erasure.erasures import Erasure, open_scopes
+from app.store.erasure.requests import Erasure, open_scopes
 from app.store.memories import tenant_counts
 from app.store.privacy.holds import conditions
 from tests.service import Service
@@ -73,8 +73,8 @@ class Harbour(Alike):
         return Meant(subject=whom, thread=self.chance.choice(THREADS) if kind != 2 else None)
 
     def erase(self) -> None:
-        asked = Asked(self.scope(), "gdpr", self.chance.choice((0, 7, 7)))
-        erasures.request(self.tenant_id, asked, "key")
+        asked = ErasureOptions(self.scope(), "gdpr", self.chance.choice((0, 7, 7)))
+        requests.request(self.tenant_id, asked, "key")
 
     def open(self) -> list[Erasure]:
         with database.tenant(self.tenant_id) as tx:
@@ -83,7 +83,7 @@ class Harbour(Alike):
     def cancel(self) -> None:
         waiting = [each for each in self.open() if each.status == "grace"]
         if waiting:
-            erasures.cancel(self.tenant_id, self.chance.choice(waiting).erasure_id, "key")
+            requests.cancel(self.tenant_id, self.chance.choice(waiting).erasure_id, "key")
 
     def tell(self) -> None:
         told: dict[str, Any] = {"text": f"{self.chance.choice(BOATS)} again", "subject": self.chance.choice(PEOPLE)}

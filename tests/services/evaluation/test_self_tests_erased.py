@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from app.domain.privacy.hold import Meant
-from app.services.erasure import erasures as erasures_of
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests as erasures_of
+from app.services.erasure.requests import ErasureOptions
 from app.services.evaluation import self_tests, testing
 from app.store.core import database
-from app.store.erasure import erasures
+from app.store.erasure import hidden_memories, requests
 from app.store.self_tests import Outcome
 from tests.services.evaluation.test_self_tests import CELLO, ROOF, Mind, mind
 from tests.services.grave import worked
@@ -41,7 +41,7 @@ def about(mind: Mind, memory_id: UUID) -> dict[str, int]:
 
 def hide(tx: database.Transaction, mind: Mind, memory_id: UUID) -> None:
     """Take the erasure's first step: it makes self-tests wait, and hides the memory from them."""
-    erasures.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
+    hidden_memories.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
 
 
 @pytest.mark.parametrize("place", ["drawing", "entering"])
@@ -51,7 +51,7 @@ def test_it_waits_for_what_hides_and_sees_it(mind: Mind, place: str) -> None:
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state if place == "entering" else {}
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(mind.tenant_id) as tx:
-            erasures.lock_exclusive(tx, mind.tenant_id)
+            requests.lock_exclusive(tx, mind.tenant_id)
             goes_on = pool.submit(self_tests.carry_on, mind.tenant_id, None, state, 0)
             until(lambda: mind.service.one(WAITING), "the self-test waits for a lock")
             hide(tx, mind, roof)
@@ -74,7 +74,7 @@ def test_what_is_erased_while_it_is_asked_about_leaves_nothing(
     monkeypatch.setattr("app.store.self_tests.drawn_summaries", lambda *_: [cello, roof])
 
     def erased(*given: Any) -> list[Outcome]:
-        asked = Asked(Meant(memory_ids=[roof]), "gdpr", 0)
+        asked = ErasureOptions(Meant(memory_ids=[roof]), "gdpr", 0)
         erasure_id = erasures_of.request(mind.tenant_id, asked, "key").erasure_id
         worked(mind.service)
         assert erasures_of.get(mind.tenant_id, erasure_id).status == "verified"

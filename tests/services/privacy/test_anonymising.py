@@ -6,8 +6,8 @@ import pytest
 
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.privacy import anonymising, holds
 from app.store.memories.memories import Filters
@@ -36,7 +36,7 @@ def test_an_anonymised_memory_says_nowhere_whose_it_was_and_outlives_their_erasu
     assert done.text == "[name] of [name] pays by card; write to [email]"
     assert done.removed == {"name": 2, "email": 1}
     service.work()
-    erasures.request(tenant_id, Asked(Meant(subject="w0ann"), "gdpr", 7), "key")
+    requests.request(tenant_id, ErasureOptions(Meant(subject="w0ann"), "gdpr", 7), "key")
     [left] = memories.page(tenant_id, Filters(), None, 10)
     assert (left.memory_id, left.text, left.categories) == (kept, done.text, ["financial"])
     tables = ("memories", "memory_words", "scores", "pca_samples", "memory_aliases")
@@ -57,9 +57,9 @@ def test_the_report_tells_how_many_are_kept_and_on_what_ground(service: Service)
     for memory_id, ground in zip(ids, ("tax records", "tax records", None), strict=False):
         anonymising.anonymise(tenant_id, memory_id, "key", ground)
     service.work()
-    asked = erasures.request(tenant_id, Asked(Meant(subject="w0ann"), "gdpr", 0), "key")
+    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="w0ann"), "gdpr", 0), "key")
     worked(service)
-    report = erasures.get(tenant_id, asked.erasure_id).report or {}
+    report = requests.get(tenant_id, asked.erasure_id).report or {}
     told = {each["ground"].partition(" (")[0]: each["count"] for each in report["kept"] if "anonymous" in each["what"]}
     assert told == {"tax records": 2, "none was given": 1}
     assert len(service.texts(tenant_id)) == 3

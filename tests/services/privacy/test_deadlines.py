@@ -14,8 +14,9 @@ from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.domain.privacy.requests import NewRequest
 from app.domain.tiers import segment
-from app.services.erasure import erasing, erasure_reports, erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import execution, requests
+from app.services.erasure.report import read_report
+from app.services.erasure.requests import ErasureOptions
 from app.services.jobs import jobs, runner
 from app.services.night import steps
 from app.services.privacy import deadlines, privacy_requests
@@ -48,7 +49,7 @@ def two_segments(chilled: Chilled) -> tuple[list[UUID], list[UUID]]:
 
 
 def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
-    return erasure_reports.report(chilled.tenant_id, erasure_id)
+    return read_report(chilled.tenant_id, erasure_id)
 
 
 def upkeep(chilled: Chilled) -> list[str]:
@@ -178,14 +179,14 @@ def test_what_an_erasure_finds_left_is_a_number_until_it_is_gone(
     tenant_id = service.tenant().tenant_id
     service.send(tenant_id, {"text": "Ann likes tea", "subject": "ann"})
     service.work()
-    erasure_id = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
+    erasure_id = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
     with monkeypatch.context() as patched:
         patched.setattr(residue, "counts", lambda *_: {"memories": 7})
         worked(service)
-    assert erasures.get(tenant_id, erasure_id).status == "running"
+    assert requests.get(tenant_id, erasure_id).status == "running"
     assert deadlines.figures().residue == 7
     job = Job(UUID(int=0), tenant_id, "erase", {"erasure_id": str(erasure_id)}, {}, None, 0)
-    while not (did := erasing.step(job)).finished:
+    while not (did := execution.run_slice(job)).finished:
         job = Job(UUID(int=0), tenant_id, "erase", job.parameters, did.state, None, 0)
-    assert erasures.get(tenant_id, erasure_id).status == "verified"
+    assert requests.get(tenant_id, erasure_id).status == "verified"
     assert deadlines.figures().residue == 0

@@ -21,8 +21,8 @@ from app.domain.jobs import Job
 from app.domain.privacy import export as shapes
 from app.domain.privacy.hold import Meant
 from app.errors import Conflict, NotFound, Unavailable
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.jobs import runner
 from app.services.memories import memories
 from app.services.privacy import bundles, exporting, exports, holds
@@ -254,12 +254,12 @@ def test_an_export_whose_subject_is_erased_meanwhile_stops_and_leaves_nothing(
 
 def test_what_is_being_erased_is_in_no_export_and_who_is_gets_none(vault: Vault) -> None:
     first, _ = vault.remember(ANN, {"text": "stays", "subject": "ann"})
-    erasures.request(vault.tenant_id, Asked(Meant(memory_ids=[first]), "gdpr", 7), "key")
+    requests.request(vault.tenant_id, ErasureOptions(Meant(memory_ids=[first]), "gdpr", 7), "key")
     vault.service.rows("UPDATE erasures SET status = 'running'")
     export = vault.made()
     assert [line["memory"]["text"] for line in vault.lines(export, "memories.jsonl")] == ["stays"]
     assert b"w0text" not in b"".join(vault.opened(export).values())
-    erasures.request(vault.tenant_id, Asked(Meant(subject="ann"), "gdpr", 7), "key")
+    requests.request(vault.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 7), "key")
     asked = vault.ask()
     vault.service.rows("UPDATE erasures SET status = 'running'")
     with pytest.raises(Conflict, match="being erased"):

@@ -11,8 +11,8 @@ import pytest
 from app.domain.privacy.hold import Meant
 from app.domain.privacy.requests import NewRequest, Tally
 from app.errors import Conflict, Invalid, NotFound
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import exports, privacy_requests
 from tests.service import Service
 from tests.services.grave import worked
@@ -36,8 +36,11 @@ def tallies(vault: Vault) -> list[Tally]:
 def test_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vault) -> None:
     vault.remember({"text": "x", "subject": "ann"})
     export = vault.made("portable")
-    asked = [erasures.request(vault.tenant_id, Asked(Meant(subject=name), "ccpa", 0), "key") for name in ("ann", "bob")]
-    erasures.cancel(vault.tenant_id, asked[1].erasure_id, "key")
+    asked = [
+        requests.request(vault.tenant_id, ErasureOptions(Meant(subject=name), "ccpa", 0), "key")
+        for name in ("ann", "bob")
+    ]
+    requests.cancel(vault.tenant_id, asked[1].erasure_id, "key")
     found = logged(vault)
     assert {(each.nature, each.law, each.answer) for each in found.values()} == {
         ("portable", "gdpr", "done"),
@@ -59,7 +62,7 @@ def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
     assert (denied.answer, denied.basis) == ("denied", "GDPR Art. 12(5)")
     with pytest.raises(Conflict, match="denied"):
         privacy_requests.answer(vault.tenant_id, made.request_id, "done", None, "key")
-    erasure = erasures.request(vault.tenant_id, Asked(Meant(subject="ann")), "key")
+    erasure = requests.request(vault.tenant_id, ErasureOptions(Meant(subject="ann")), "key")
     with pytest.raises(Conflict, match="erasure answers it"):
         privacy_requests.answer(vault.tenant_id, erasure.erasure_id, "denied", "x", "key")
     details = str(vault.service.rows("SELECT details::text FROM audit WHERE action = 'request_answered'"))
@@ -116,7 +119,7 @@ def test_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> No
 def test_the_log_says_nothing_of_anybody(vault: Vault) -> None:
     vault.remember({"text": "x", "subject": "w0person"})
     vault.made(subject="w0person")
-    erasures.request(vault.tenant_id, Asked(Meant(subject="w0person")), "key")
+    requests.request(vault.tenant_id, ErasureOptions(Meant(subject="w0person")), "key")
     assert "w0person" not in str(vault.service.rows("SELECT to_json(privacy_requests)::text FROM privacy_requests"))
 
 

@@ -19,8 +19,8 @@ from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.privacy.hold import Meant
 from app.services.consolidation import approving, consolidate, undoing
-from app.services.erasure import erasures
-from app.services.erasure.erasures import Asked
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories, restoring
 from app.services.tiers import cold_restore, expiry, ladder, removals
 from app.store.core import database
@@ -112,12 +112,12 @@ def test_an_erasure_hides_and_comes_back_or_deletes(service: Service) -> None:
     tenant_id = service.tenant().tenant_id
     ids = service.send(tenant_id, *({"text": f"memory {number}", "subject": "ann"} for number in range(3)), "another")
     service.work()
-    asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 7, "by mail"), "key")
+    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 7, "by mail"), "key")
     assert counted(tenant_id) == {("hidden", "erasure"): 3}
-    erasures.cancel(tenant_id, asked.erasure_id, "key")
+    requests.cancel(tenant_id, asked.erasure_id, "key")
     memories.delete(tenant_id, ids[3])
     assert counted(tenant_id) == {("hidden", "erasure"): 4, ("restored", "cancelled"): 3}
-    erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0, "by mail"), "key")
+    requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0, "by mail"), "key")
     worked(service)
     assert counted(tenant_id) == {
         ("hidden", "erasure"): 7,

@@ -17,7 +17,7 @@ LETTERS: Final = 10
 """Page size for dead letters of the drain; each may have several megabytes."""
 
 
-class Held(NamedTuple):
+class DeadLetter(NamedTuple):
     """The content of a dead letter of the drain; `position` is its entry's original stream position."""
 
     letter_id: UUID
@@ -26,11 +26,13 @@ class Held(NamedTuple):
     payload: bytes
 
 
-def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[Held]:
+def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[DeadLetter]:
     """Return a page of dead letters with content by id, with their rows locked."""
     values = {"tenant": tenant_id, "later_than": after, "limit": LETTERS}
     rows = tx.execute(_LETTERS, values)
-    return [Held(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload)) for row in rows]
+    return [
+        DeadLetter(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload)) for row in rows
+    ]
 
 
 _LETTERS: Final = text("""
@@ -125,15 +127,13 @@ SELECT EXISTS (
 """)
 
 
-def segments_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return the cold storage segments that contain records of these memories."""
-    rows = driver(tx).execute(_SEGMENTS_WITH, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [segment_id for (segment_id,) in rows]
+def segments_by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Return the cold storage segment of each of these memories; memories in other tiers are omitted."""
+    return dict(driver(tx).execute(_SEGMENTS_BY_MEMORY, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall())
 
 
-_SEGMENTS_WITH: Final = """
-SELECT DISTINCT segment_id FROM cold_memories
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
+_SEGMENTS_BY_MEMORY: Final = """
+SELECT memory_id, segment_id FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 

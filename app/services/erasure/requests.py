@@ -29,8 +29,9 @@ from app.store.core.paging import Page, Place
 from app.store.embedding import embeddings
 from app.store.enrichment import words, work
 from app.store.enrichment.work import NIL
-from app.store.erasure import erasures, hidden
-from app.store.erasure.erasures import Erasure, Hidden, Matching
+from app.store.erasure import hidden_memories, requests
+from app.store.erasure.hidden_memories import Hidden
+from app.store.erasure.requests import Erasure, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
 from app.store.memories.tenant_counts import Counts
@@ -45,7 +46,7 @@ _NOTHING: Final = Meant()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ErasureOptions:
     """The parameters of an erasure request.
 
     Attributes:
@@ -61,7 +62,7 @@ class Asked:
     reason: str | None = None
 
 
-def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
+def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     """Return the erasure that a request would create and how many memories it matches, without writing anything.
 
     Raises:
@@ -69,10 +70,10 @@ def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
     """
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
-        return _new(database.now(tx), asked, "nobody"), erasures.count(tx, tenant_id, scope)
+        return _new(database.now(tx), asked, "nobody"), requests.count(tx, tenant_id, scope)
 
 
-def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
+def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasure:
     """Request an erasure; when this returns, no search, list or read shows the matching memories.
 
     Args:
@@ -85,7 +86,7 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         new = _new(database.now(tx), asked, requested_by)
         new = create(tx, tenant_id, new, _logged(new))
@@ -105,16 +106,16 @@ def create(
         logged: Entry for the request log. None for the deletion of a memory, which the nightly run carries out.
         replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
     """
-    erasures.add(tx, tenant_id, new)
+    requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden.all_of(tx, tenant_id, new.erasure_id))
+    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id))
     new = replace(new, hidden=hidden_now)
     _take_out_later(tx, tenant_id, new.erasure_id)
     if logged is not None:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
         privacy_requests.add(tx, tenant_id, logged)
-    count(tx, tenant_id, counts)
+    apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
 
@@ -151,13 +152,13 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
             last write.
         requested_by: Id of the caller's API key.
     """
-    new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
-    erasures.add(tx, tenant_id, new)
+    new = _new(database.now(tx), ErasureOptions(Meant(memory_ids=[memory_id])), requested_by)
+    requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    ids = hidden.all_of(tx, tenant_id, new.erasure_id)  # its summaries too
+    ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # its summaries too
     _take_out(tx, tenant_id, ids)
     hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
-    count(tx, tenant_id, counts)
+    apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, replace(new, hidden=hidden_now))
 
 
@@ -169,20 +170,20 @@ def adopt(tenant_id: UUID) -> int:
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
-        new = _new(database.now(tx), Asked(_NOTHING), SYSTEM)
-        ids, last = erasures.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
+        requests.lock_exclusive(tx, tenant_id)
+        new = _new(database.now(tx), ErasureOptions(_NOTHING), SYSTEM)
+        ids, last = requests.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
         if last is None:
             return 0
         after = last + timedelta(days=clocks.GRACE_DAYS["user"])
         new = replace(new, scope=Meant(memory_ids=ids), hidden=len(ids), erase_after=after)
-        erasures.add(tx, tenant_id, new)
+        requests.add(tx, tenant_id, new)
         _insert(tx, tenant_id, new)
     return len(ids)
 
 
 def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
-    erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
+    requests.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
     details = {"erasure": str(new.erasure_id), "law": new.kind}
     by = CLI if replayed else new.requested_by
     act: Action = "erasure_replayed" if replayed else "erasure_requested"
@@ -190,7 +191,7 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
     audit.append(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
-def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
+def _new(now: datetime, asked: ErasureOptions, requested_by: str) -> Erasure:
     times = clocks.clocks(asked.law, now, asked.grace_days)
     return Erasure(
         uuid4(), asked.law, "grace", asked.scope, asked.reason, now, requested_by, times.due_at, times.erase_after
@@ -203,13 +204,13 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
     Returns:
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
-    found = erasures.hide(tx, tenant_id, erasure_id, scope)
+    found = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
     summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
 
 
-def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
+def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
     """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
@@ -219,18 +220,18 @@ def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
     """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
     if merges.stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
-    for waiting in erasures.open_scopes(tx, tenant_id):
+    for waiting in requests.open_scopes(tx, tenant_id):
         if waiting.status == "held":
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
 
 
-def step(job: Job) -> Step:
+def run_hide_slice(job: Job) -> Step:
     """Remove hidden memories from the indexes and from their neighbours' context, for a few seconds."""
     erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(job.tenant_id) as tx:
-            ids = hidden.page_hidden(tx, job.tenant_id, erasure_id, after, ROWS)
+            ids = hidden_memories.page_hidden(tx, job.tenant_id, erasure_id, after, ROWS)
             if ids:
                 _take_out(tx, job.tenant_id, ids)
         done += len(ids)
@@ -244,7 +245,7 @@ def step(job: Job) -> Step:
 
 def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
     """Remove hidden memories from the indexes, and queue the neighbours whose context contained them for embedding."""
-    hidden.keep_vectors(tx, tenant_id, ids)
+    hidden_memories.save_vectors(tx, tenant_id, ids)
     later = embeddings.remove(tx, tenant_id, ids)
     words.remove(tx, tenant_id, ids)
     work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(ids)))
@@ -266,7 +267,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, l
     Raises:
         NotFound: This tenant has no such erasure.
     """
-    there = erasures.get(tx, tenant_id, erasure_id, locked=locked)
+    there = requests.get(tx, tenant_id, erasure_id, locked=locked)
     if there is None:
         raise NotFound("this tenant has no such erasure")
     return there
@@ -275,7 +276,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, l
 def page(tenant_id: UUID, status: str | None, older_than: Place | None, limit: int) -> Page[Erasure]:
     """List erasures, newest request first, starting after `older_than` (request time and id)."""
     with database.tenant(tenant_id) as tx:
-        return erasures.page(tx, tenant_id, status, older_than, limit)
+        return requests.page(tx, tenant_id, status, older_than, limit)
 
 
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
@@ -287,18 +288,18 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status != "grace":
             raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
-        erasures.set_fields(tx, tenant_id, erasure_id, **fields)
-        back = erasures.unhide(tx, tenant_id, erasure_id)
+        requests.set_fields(tx, tenant_id, erasure_id, **fields)
+        back = hidden_memories.unhide(tx, tenant_id, erasure_id)
         chains.restore_for_erasure(tx, tenant_id, erasure_id)
         gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
-        active = hidden.active_among(tx, tenant_id, back.ids)
-        hidden.put_back_vectors(tx, tenant_id, active)
+        active = hidden_memories.active_among(tx, tenant_id, back.ids)
+        hidden_memories.restore_vectors(tx, tenant_id, active)
         work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
         tenant_counts.add(tx, tenant_id, back.counts.less(gone))
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): back.counts.less(gone).memories})
@@ -319,19 +320,19 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
 
 
-def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def hide_new_matches(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Hide new or changed memories that match open erasures, and the summaries derived from them.
 
     The transaction must share the erasures' lock and have locked the memories.
     """
     gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
     if gone.memories:
-        count(tx, tenant_id, tenant_counts.NONE.less(gone))
+        apply_counts(tx, tenant_id, tenant_counts.NONE.less(gone))
 
 
 def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
     """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
-    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=also_by_id)
+    found, gone = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in found.items():
         summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
         hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
@@ -343,7 +344,7 @@ def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[
 def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
     """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
     made_of = merges.summaries_of(tx, tenant_id, sources)
-    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
     rederiving.source_changed(tx, tenant_id, sources)
     return summaries
 

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 
 from app.domain.privacy.clocks import confirm_by
 from app.errors import Conflict
-from app.services.erasure.erasing_steps import STEPS
-from app.services.erasure.erasures import get
+from app.services.erasure.requests import get
+from app.services.erasure.steps import STEPS
 from app.services.security import recipients as sent_to
 from app.services.tiers import compaction
 from app.settings import settings
 from app.store.core import database
 from app.store.erasure import recipients, tombstones
-from app.store.erasure.erasures import Erasure
+from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
 from app.store.privacy import anonymous, deadlines
 
@@ -37,54 +37,37 @@ _METHODS: Final = {
 }
 
 
-def build(
+def build_report(
     tx: database.Transaction,
     tenant_id: UUID,
-    erasure: Erasure,
+    erasures: Sequence[Erasure],
     *,
-    ids: Sequence[UUID],
+    memories: int,
     left: Mapping[str, int],
-    held: Sequence[UUID],
-) -> dict[str, Any]:
-    """Return the report of an erasure that is done, or done except for memories under legal hold.
+    held: Sequence[UUID] = (),
+) -> dict[UUID, dict[str, Any]]:
+    """Return the reports of erasures that are done, or done except for memories under legal hold.
 
     Args:
-        erasure: The erasure, with its scope not yet cleared.
-        ids: Memories in the erasure's scope.
+        erasures: One erasure, with its scope not yet cleared, or deletions of single memories from one batch.
+        memories: Number of memories that each erasure covers.
         left: Rows found by the final scan, by step or table.
         held: Memories under legal hold.
     """
-    names = tombstones.names_of(tx, tenant_id, erasure.erasure_id)
-    pseudonyms = {what: digest.hex() for what, digest in names.items()}
-    return _told(erasure, len(ids), left, _shared(tx, tenant_id, held, names.values())) | {"pseudonyms": pseudonyms}
-
-
-def of_singles(
-    tx: database.Transaction, tenant_id: UUID, singles: Sequence[Erasure], left: Mapping[str, int]
-) -> dict[UUID, dict[str, Any]]:
-    """Return the reports of deletions of single memories, none of them under legal hold; see `of`."""
-    shared = _shared(tx, tenant_id, (), ())
-    return {each.erasure_id: _told(each, 1, left, shared) | {"pseudonyms": {}} for each in singles}
-
-
-def _told(erasure: Erasure, memories: int, left: Mapping[str, int], shared: Mapping[str, Any]) -> dict[str, Any]:
-    stores = _stores(erasure, left, datetime.fromisoformat(shared["made_at"]))
-    return {**shared, "memories": memories, "cut": erasure.cut, "stores": stores, "left": dict(left)}
-
-
-def _shared(
-    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
-) -> dict[str, Any]:
-    """Return the fields shared by all reports written at one time."""
     now = database.now(tx)
-    return {
+    names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
+    shared = {
         "made_at": now.isoformat(),
-        "kept": _kept(tx, tenant_id, held, digests),
+        "memories": memories,
+        "left": dict(left),
+        "pseudonyms": {what: digest.hex() for what, digest in names.items()},
+        "kept": _kept(tx, tenant_id, held, names.values()),
         "recipients": sent_to.list_recipients(tx, tenant_id),
         "backups": _backups(now),
         "elsewhere": _elsewhere(now),
         "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
     }
+    return {each.erasure_id: {**shared, "cut": each.cut, "stores": _stores(each, left, now)} for each in erasures}
 
 
 def schedule_rewrites(
@@ -216,7 +199,7 @@ def _code() -> str:
         return "unknown"
 
 
-def report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
+def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     """Return an erasure's report with its dates.
 
     Raises:

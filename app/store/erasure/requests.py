@@ -1,4 +1,4 @@
-"""Store erasure requests and their progress, and hide the memories in their scope.
+"""Store erasure requests and their progress, and find the memories in their scope.
 
 Every transaction that stores, moves or changes memories takes the shared lock before it reads hidden or erased state,
 and holds it until its commit; hiding and setting the watermark (`cut`) take the exclusive lock. This prevents
@@ -7,7 +7,7 @@ concurrent writes for a subject from escaping its erasure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -24,11 +24,10 @@ from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.hold import Meant
 from app.store.core.packed import Uuids, driver
 from app.store.core.paging import Latest, Page, Place
-from app.store.memories.tenant_counts import Counts
 from app.store.privacy.holds import HOLDS, conditions
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
-  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at"""
+  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id"""
 
 
 @prepared
@@ -49,6 +48,7 @@ class Erasure:
         report: The report for the requester; None until the erasure is verified.
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
         rewritten_at: When they were rewritten.
+        batch_id: The running batch that carries out this deletion of one memory; its own id if it is the batch.
     """
 
     erasure_id: UUID
@@ -71,6 +71,12 @@ class Erasure:
     report: dict[str, Any] | None = None
     rewrite_by: datetime | None = None
     rewritten_at: datetime | None = None
+    batch_id: UUID | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """True for an erasure that combines deletions of single memories; no request lists it."""
+        return self.batch_id == self.erasure_id
 
 
 class Matching(NamedTuple):
@@ -78,13 +84,6 @@ class Matching(NamedTuple):
 
     memories: int
     held: int
-
-
-class Hidden(NamedTuple):
-    """Memories that were hidden or shown again, in id order, with their contribution to the tenant's counts."""
-
-    ids: list[UUID]
-    counts: Counts
 
 
 def lock_shared(tx: Connection, tenant_id: UUID) -> None:
@@ -106,16 +105,16 @@ def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
 
 
 def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
-    """Insert an erasure in its grace period."""
+    """Insert an erasure."""
     values = {name: getattr(new, name) for name in new.__slots__} | {"scope": scope_as_json(new.scope).decode()}
     tx.execute(_ADD, {"tenant": tenant_id} | values)
 
 
 _ADD: Final = text("""
 INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
-  erase_after)
+  erase_after, cut, started_at, batch_id)
 VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
-  :erase_after)
+  :erase_after, :cut, :started_at, :batch_id)
 """)
 
 
@@ -137,7 +136,8 @@ def page(tx: Connection, tenant_id: UUID, status: str | None, older_than: Place 
 
 _PAGES: Final = Latest(f"""
 SELECT {COLUMNS} FROM erasures
-WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
+WHERE tenant_id = :tenant AND batch_id IS DISTINCT FROM erasure_id
+  AND (CAST(:status AS text) IS NULL OR status = :status)
 ORDER BY requested_at DESC, erasure_id DESC""")  # noqa: S608 - constants only
 
 
@@ -172,7 +172,7 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
-    """Return the erasure whose grace period ended first, skipping failed ones and those with an unfinished job.
+    """Return the erasure whose grace period ended first, skipping failed ones and those of a running job or batch.
 
     An erasure that waits for a hold isn't due: releasing the hold creates a job for it.
     """
@@ -180,15 +180,19 @@ def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID]
     return found
 
 
-_DUE: Final = text("""
-SELECT erasure_id FROM erasures
-WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
-  AND erase_after <= :as_of AND NOT EXISTS (
+WITHOUT_JOB: Final = """NOT EXISTS (
     SELECT FROM jobs
     WHERE jobs.tenant_id = :tenant AND status IN ('queued', 'running') AND kind = 'erase'
-      AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))
+      AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))"""
+_DUE: Final = text(f"""
+SELECT erasure_id FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
+  AND erase_after <= :as_of AND {WITHOUT_JOB} AND NOT EXISTS (
+    SELECT FROM erasures AS batch
+    WHERE batch.tenant_id = :tenant AND batch.erasure_id = erasures.batch_id
+      AND batch.erasure_id <> erasures.erasure_id AND batch.status = 'running')
 ORDER BY erase_after, erasure_id LIMIT 1
-""")
+""")  # noqa: S608 - constants only
 
 
 _OPEN: Final = text(f"""
@@ -224,6 +228,26 @@ def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: obje
     tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id} | values)
 
 
+def finish(
+    tx: Connection, tenant_id: UUID, reports: Mapping[UUID, dict[str, Any]], now: datetime, rewrite_by: datetime | None
+) -> None:
+    """Mark erasures as verified and store their reports; the caller has locked their rows.
+
+    Args:
+        rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
+    """
+    given = msgspec.json.encode(reports).decode()
+    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "given": given, "now": now, "rewrite_by": rewrite_by}
+    driver(tx).execute(_FINISH, values)
+
+
+_FINISH: Final = """
+UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(now)s, scope = '{}', reason = NULL,
+  report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
+  rewrite_by = CASE WHEN jsonb_path_exists(plan, '$[*].segments[*]') THEN %(rewrite_by)s::timestamptz END
+FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
+WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
+"""
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
@@ -267,113 +291,6 @@ _LOCK_ROWS: Final = """
 SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 ORDER BY memory_id FOR UPDATE
 """
-
-
-_NUMBERS: Final = """
-  coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, count(*) FILTER (WHERE tier = 'active') AS active,
-  count(*) FILTER (WHERE tier = 'archived') AS archived, count(*) FILTER (WHERE tier = 'cold') AS cold,
-  CAST(coalesce(sum((
-    SELECT octet_length(text) FROM memories AS said
-    WHERE said.tenant_id = :tenant AND said.memory_id = {rows}.memory_id)), 0) AS bigint) AS text_bytes
-"""
-
-
-def hide(
-    tx: Connection,
-    tenant_id: UUID,
-    erasure_id: UUID,
-    scope: Meant,
-    among: Sequence[UUID] | None = None,
-    cut: str | None = None,
-) -> Hidden:
-    """Hide the memories in a scope from every read; all their data is retained.
-
-    Locks their rows in `memories`, then their states, each in id order.
-
-    Args:
-        erasure_id: The erasure that hides them.
-        scope: Its conditions.
-        among: Restrict to these memories; None means all.
-        cut: Restrict to memories up to this stream position.
-
-    Returns:
-        The memories hidden by this call.
-    """
-    statement = text(f"""
-WITH picked AS MATERIALIZED (
-  SELECT memory_id FROM memories AS memory
-  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} {_AMONG if among is not None else ""}
-    {"AND seq <= :last_seq" if cut is not None else ""}
-  ORDER BY memory_id FOR UPDATE
-), stood AS MATERIALIZED (
-  SELECT memory_id, tier FROM memory_state
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM picked)) AND tier <> 'deleted'
-  ORDER BY memory_id FOR UPDATE
-), noted AS (
-  INSERT INTO hidden_memories (tenant_id, memory_id, erasure_id, tier)
-  SELECT :tenant, memory_id, :erasure_id, tier FROM stood
-  ON CONFLICT (tenant_id, memory_id) DO NOTHING
-), hidden AS (
-  UPDATE memories SET deleted_at = clock_timestamp()
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM stood))
-), retired AS (
-  UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM stood))
-)
-SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
-""")  # noqa: S608 - constants only
-    values: dict[str, Any] = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
-    values |= scope.given() | ({} if cut is None else {"last_seq": last_seq(cut)})
-    return _hidden(tx.execute(statement, values).one())
-
-
-_AMONG: Final = "AND memory_id = ANY (CAST(:among AS uuid[]))"
-
-
-def _hidden(row: Row[Any]) -> Hidden:
-    return Hidden(list(row.ids), Counts(row.active, row.archived, row.cold, row.text_bytes))
-
-
-def unhide(
-    tx: Connection, tenant_id: UUID, erasure_id: UUID | None = None, among: Sequence[UUID] | None = None
-) -> Hidden:
-    """Unhide the memories hidden by an erasure, or the given ones, each in its former tier.
-
-    A memory loses its external id if another memory uses it by now; of several returning memories with one external id,
-    the latest keeps it.
-
-    Returns:
-        The memories shown again; the caller must restore their index entries.
-    """
-    return _hidden(
-        tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}).one()
-    )
-
-
-_SHOW_AGAIN: Final = text(f"""
-WITH locked AS MATERIALIZED (
-  SELECT memory_id FROM memories
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(
-    SELECT memory_id FROM hidden_memories
-    WHERE tenant_id = :tenant AND (erasure_id = :erasure_id OR memory_id = ANY (CAST(:among AS uuid[])))))
-  ORDER BY memory_id FOR UPDATE
-), back AS MATERIALIZED (
-  DELETE FROM hidden_memories WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM locked)
-  RETURNING memory_id, tier
-), shown AS (
-  UPDATE memories AS memory SET deleted_at = NULL, external_id = CASE WHEN EXISTS (
-      SELECT FROM memories AS other WHERE other.tenant_id = :tenant AND other.external_id = memory.external_id
-        AND other.deleted_at IS NULL) OR EXISTS (
-      SELECT FROM memories AS later WHERE later.tenant_id = :tenant AND later.external_id = memory.external_id
-        AND later.memory_id = ANY (ARRAY(SELECT memory_id FROM back))
-        AND (later.seq, later.memory_id) > (memory.seq, memory.memory_id)) THEN NULL ELSE external_id END
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM back))
-), stands AS (
-  UPDATE memory_state AS state SET tier = back.tier, wanted_tier = back.tier, next_due_at = '-infinity'
-  FROM back WHERE state.tenant_id = :tenant AND state.memory_id = back.memory_id
-)
-SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
-""")  # noqa: S608 - constants only
 
 
 def as_erasure(row: Row[Any]) -> Erasure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,14 +20,14 @@ from app.clients.redis import cut as cut_at
 from app.domain.ingest.ids import unix_ms_of
 from app.domain.privacy import letters
 from app.domain.privacy.erasure import Named, digest, is_whole
-from app.services.erasure.erasures import ROWS, get_or_404
+from app.services.erasure.requests import ROWS, get_or_404
 from app.services.privacy import exports
 from app.services.security import audit, key_store
 from app.services.tiers import renewed_bases
 from app.store.core import database
 from app.store.enrichment.work import NIL
-from app.store.erasure import erasures, named, residue, tombstones
-from app.store.erasure.erasures import Erasure
+from app.store.erasure import references, requests, residue, tombstones
+from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.privacy import holds
 from app.store.strength import states
@@ -43,7 +43,7 @@ class Overtaken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StepCount:
     """The amount of work found for a step.
 
     Attributes:
@@ -54,7 +54,7 @@ class Found:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-class Piece(NamedTuple):
+class StepProgress(NamedTuple):
     """Progress of one piece of a step: the position to resume from (None when complete) and the number removed."""
 
     left: str | None
@@ -62,7 +62,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ErasureStep:
     """One step of an erasure.
 
     Attributes:
@@ -70,13 +70,14 @@ class Work:
         method: How data is deleted, as described in the report.
         find: Counts the work for these memories and the rest of the erasure's scope. Called when the plan is written,
             and again for verification, when it must find nothing.
-        erase: Runs a piece of the step from a position ("" at first) until a deadline on the monotonic clock.
+        erase: Runs a piece of the step on the memories that the ledger lists, from a position ("" at first) until a
+            deadline on the monotonic clock.
     """
 
     store: str
     method: str
-    find: Callable[[UUID, Erasure, Sequence[UUID]], Found]
-    erase: Callable[[UUID, Erasure, str, float], Piece]
+    find: Callable[[UUID, Erasure, Sequence[UUID]], StepCount]
+    erase: Callable[[UUID, Erasure, Sequence[UUID], str, float], StepProgress]
 
 
 def next_step(erasure: Erasure) -> str | None:
@@ -121,49 +122,44 @@ def names(erasure: Erasure) -> dict[Named, str]:
     return {}
 
 
-def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
-    with database.tenant(tenant_id) as tx:
-        return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
-
-
 # --- Dead letters ---
 
 
-def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     erased, after, count = set(memory_ids), NIL, 0
     while True:
         with database.tenant(tenant_id) as tx:
-            some = named.letters(tx, tenant_id, after)
+            some = references.letters(tx, tenant_id, after)
         count += sum(_without(erasure, erased, each).removed > 0 for each in some)
-        if len(some) < named.LETTERS:
-            return Found(count)
+        if len(some) < references.LETTERS:
+            return StepCount(count)
         after = some[-1].letter_id
 
 
-def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
+def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
     """Remove the erasure's data from dead letters; delete letters that have nothing left."""
-    erased, after, removed = set(_ledger_ids(tenant_id, erasure)), UUID(at) if at else NIL, 0
+    erased, after, removed = set(ids), UUID(at) if at else NIL, 0
     while True:
         with step_transaction(tenant_id, erasure, "letters") as tx:
-            some = named.letters(tx, tenant_id, after)
+            some = references.letters(tx, tenant_id, after)
             for each in some:
                 taken = _without(erasure, erased, each)
                 if taken.removed:
-                    named.rewrite(tx, tenant_id, each.letter_id, taken.payload)
+                    references.rewrite(tx, tenant_id, each.letter_id, taken.payload)
                     removed += 1
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
                 instead = {"thread": digest(key, "thread", letters.thread_of(erasure.erasure_id))}
                 tombstones.add(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
             failpoints.reach("erasing.before_commit")
-        if len(some) < named.LETTERS:
-            return Piece(None, removed)
+        if len(some) < references.LETTERS:
+            return StepProgress(None, removed)
         after = some[-1].letter_id
         if time.monotonic() >= until:
-            return Piece(str(after), removed)
+            return StepProgress(str(after), removed)
 
 
-def _without(erasure: Erasure, erased: set[UUID], each: named.Held) -> letters.Taken:
+def _without(erasure: Erasure, erased: set[UUID], each: references.DeadLetter) -> letters.Taken:
     meant = letters.Meant(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
     return letters.without(meant, each.position, each.header, each.payload)
 
@@ -171,37 +167,36 @@ def _without(erasure: Erasure, erased: set[UUID], each: named.Held) -> letters.T
 # --- Cold segments ---
 
 
-def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     """Count affected segments; list them with those of an earlier plan, since the nightly run rewrites all of them."""
     before = {each for step in erasure.plan or () for each in step.get("segments", ())}
     with database.tenant(tenant_id) as tx:
-        now = {str(each) for each in named.segments_with(tx, tenant_id, memory_ids)}
-    return Found(len(now), {"segments": sorted(before | now)} if before | now else {})
+        now = {str(each) for each in references.segments_by_memory(tx, tenant_id, memory_ids).values()}
+    return StepCount(len(now), {"segments": sorted(before | now)} if before | now else {})
 
 
-def _erase_segments(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+def _erase_segments(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Only record the step: deleting memories destroys their records' keys, and the nightly run rewrites segments."""
     with step_transaction(tenant_id, erasure, "segments"):
-        return Piece(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
+        return StepProgress(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
 
 
 # --- Memories ---
 
 
-def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         tables = residue.by_id(tx, tenant_id, memory_ids)
-        there = max(tables["memories"], len(erasures.ids(tx, tenant_id, erasure)))
-    return Found(there, {"tables": tables})
+        there = max(tables["memories"], len(requests.ids(tx, tenant_id, erasure)))
+    return StepCount(there, {"tables": tables})
 
 
-def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
+def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
     """Delete memories with all their dependent rows; memories that have come under a legal hold are retained."""
     removed, place = 0, int(at or 0)
-    ids = _ledger_ids(tenant_id, erasure)
     while place < len(ids):
         with step_transaction(tenant_id, erasure, "memories") as tx:
-            there = erasures.lock_rows(tx, tenant_id, ids[place : place + ROWS])
+            there = requests.lock_rows(tx, tenant_id, ids[place : place + ROWS])
             held = holds.on(tx, tenant_id, there)
             gone = [memory_id for memory_id in there if memory_id not in held]
             states.lock(tx, tenant_id, gone)
@@ -209,29 +204,28 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) ->
                 with tenant_counts.changing(tx, tenant_id, gone):
                     removal.remove(tx, tenant_id, gone)
                 tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
-                details = {"erasure": str(erasure.erasure_id)}
-                audit.append(tx, tenant_id, "memories_erased", ids=gone, details=details)
+                own = {"erasures": len(gone)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
+                audit.append(tx, tenant_id, "memories_erased", ids=gone, details=own)
             failpoints.reach("erasing.before_commit")
         removed += len(gone)
         place += ROWS
         if time.monotonic() >= until:
             break
     queues.nudge(queues.EMBED_MEMORIES)
-    return Piece(str(place) if place < len(ids) else None, removed)
+    return StepProgress(str(place) if place < len(ids) else None, removed)
 
 
 # --- What archived vectors were reduced by ---
 
 
-def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         before = _gone_at(erasure) or database.now(tx)
         own = renewed_bases.outdated_bases(tx, tenant_id, before)
-    return Found(len(own) + len(_shared(tenant_id, memory_ids, before)))
+    return StepCount(len(own) + len(_shared(tenant_id, memory_ids, before)))
 
 
-def _erase_bases(tenant_id: UUID, erasure: Erasure, _at: str, until: float) -> Piece:
-    ids = _ledger_ids(tenant_id, erasure)
+def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
         own = renewed_bases.outdated_bases(tx, tenant_id, before)
@@ -239,7 +233,7 @@ def _erase_bases(tenant_id: UUID, erasure: Erasure, _at: str, until: float) -> P
     if is_done:
         is_done, more = renewed_bases.renew_shared(tenant_id, _shared(tenant_id, ids, before), until)
         removed += more
-    return Piece(None if is_done else "again", removed)
+    return StepProgress(None if is_done else "again", removed)
 
 
 def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> list[Known]:
@@ -257,75 +251,82 @@ def _gone_at(erasure: Erasure) -> datetime | None:
 # --- Records ---
 
 
-def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        return Found(sum(named.count_records(tx, tenant_id, names(erasure), memory_ids).values()))
+        return StepCount(sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values()))
 
 
-def _erase_records(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
-    ids = _ledger_ids(tenant_id, erasure)
+def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "records") as tx:
-        return Piece(None, named.clear_records(tx, tenant_id, names(erasure), ids))
+        return StepProgress(None, references.clear_records(tx, tenant_id, names(erasure), ids))
 
 
 # --- Keys ---
 
 
-def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> Found:
+def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> StepCount:
     subject = names(erasure).get("subject")
     if subject is None:
-        return Found(0)
+        return StepCount(0)
     with database.tenant(tenant_id) as tx:
-        is_left = bool(erasure.executed) and named.is_cold(tx, tenant_id, subject)
-        return Found(0 if is_left else int(key_store.has_key(tx, tenant_id, subject)))
+        is_left = bool(erasure.executed) and references.is_cold(tx, tenant_id, subject)
+        return StepCount(0 if is_left else int(key_store.has_key(tx, tenant_id, subject)))
 
 
-def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Destroy the subject's key, unless cold records of that subject remain: held memories or newer data.
 
     Erased records had a key each, which has already been destroyed.
     """
     subject = names(erasure).get("subject")
     with step_transaction(tenant_id, erasure, "keys") as tx:
-        if subject is None or named.is_cold(tx, tenant_id, subject):
-            return Piece(None, 0)
-        return Piece(None, key_store.destroy(tx, tenant_id, subject))
+        if subject is None or references.is_cold(tx, tenant_id, subject):
+            return StepProgress(None, 0)
+        return StepProgress(None, key_store.destroy(tx, tenant_id, subject))
 
 
 # --- Exports ---
 
 
-def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        return Found(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
+        return StepCount(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
 
 
-def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "exports"):
         pass  # the export store isn't called within a transaction; removing an export twice is harmless
-    return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _ledger_ids(tenant_id, erasure)))
+    return StepProgress(None, exports.forget(tenant_id, erasure.scope.subject, ids))
 
 
-STEPS: Final[dict[str, Work]] = {
-    "exports": Work("exports of those whom it is of", "deleted", _find_exports, _erase_exports),
-    "letters": Work(
+def write_plan(found: Mapping[str, StepCount]) -> list[dict[str, Any]]:
+    """Return the plan of an erasure as it is stored and reported: the work found for each step."""
+    return [
+        {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
+        for name, each in found.items()
+    ]
+
+
+STEPS: Final[dict[str, ErasureStep]] = {
+    "exports": ErasureStep("exports of those whom it is of", "deleted", _find_exports, _erase_exports),
+    "letters": ErasureStep(
         "dead letters", "rewritten without it, deleted where nothing is left", _find_letters, _erase_letters
     ),
-    "segments": Work(
+    "segments": ErasureStep(
         "segments of cold storage",
         "unreadable at once, since the keys of its records are destroyed; rewritten without them by a night",
         _find_segments,
         _erase_segments,
     ),
-    "memories": Work("memories, and all that is of them", "deleted", _find_memories, _erase_memories),
-    "bases": Work(
+    "memories": ErasureStep("memories, and all that is of them", "deleted", _find_memories, _erase_memories),
+    "bases": ErasureStep(
         "bases that archived vectors are reduced by", "fitted anew without its vectors", _find_bases, _erase_bases
     ),
-    "records": Work(
+    "records": ErasureStep(
         "ended jobs, released holds, searches limited to the subject or thread",
         "names taken out, searches deleted",
         _find_records,
         _erase_records,
     ),
-    "keys": Work("the subject's key of cold storage", "destroyed", _find_keys, _erase_keys),
+    "keys": ErasureStep("the subject's key of cold storage", "destroyed", _find_keys, _erase_keys),
 }

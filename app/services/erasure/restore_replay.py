@@ -19,21 +19,21 @@ from app.domain.privacy.audit import CLI, Detail
 from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.hold import Meant
 from app.errors import EbbingError, NotReplayed
-from app.services.erasure import erasing
-from app.services.erasure import erasures as erasures_of
+from app.services.erasure import execution
 from app.services.erasure.ledger import NO_KEY_STORE, standing
+from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
 from app.services.privacy import holds as holds_of
 from app.services.security import audit
 from app.store.consolidation import merges
 from app.store.core import database
-from app.store.erasure import erasures, kept_holds, kept_requests, ledger, tombstones
-from app.store.erasure.erasures import Erasure
-from app.store.erasure.ledger import Entered, Standing
+from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
+from app.store.erasure.ledger import LedgerEntry, ReplayStatus
+from app.store.erasure.requests import Erasure
 from app.store.privacy import holds
 from app.store.privacy.holds import Hold
 from app.store.tenants import tenants
 
-_NONE: Final = Standing(0, 0, 0, 0)
+_NONE: Final = ReplayStatus(0, 0, 0, 0)
 _OPEN: Final = ("grace", "running", "held")
 log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Match:
     """Data of a ledger entry that exists in this copy."""
 
     scope: Meant
@@ -79,18 +79,18 @@ def due() -> Iterator[Replayed]:
     behind = _behind()
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
-            yield from _told(tx, tenant_id, kept_holds.unknown(tx, tenant_id), "unplaced")
+            yield from _hold_outcomes(tx, tenant_id, hold_backup.unknown(tx, tenant_id), "unplaced")
     for entry in _entries(lambda seq: seq):
         with database.tenant(entry.tenant_id) as tx:
             found = _find(tx, entry)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
-            yield from _told(tx, tenant_id, kept_holds.without_backup(tx, tenant_id), "unreleased")
-            for kept in kept_requests.unknown(tx, tenant_id):
-                memories = erasures.count(tx, tenant_id, kept.erasure.scope).memories
+            yield from _hold_outcomes(tx, tenant_id, hold_backup.without_backup(tx, tenant_id), "unreleased")
+            for kept in request_backup.unknown(tx, tenant_id):
+                memories = requests.count(tx, tenant_id, kept.erasure.scope).memories
                 yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
-            for erasure_id, memories in kept_requests.alone(tx, tenant_id):
+            for erasure_id, memories in request_backup.alone(tx, tenant_id):
                 yield Replayed(0, tenant_id, erasure_id, memories, "open")
 
 
@@ -105,7 +105,7 @@ def replay() -> Iterator[Replayed]:
     """
     behind = _behind()
     for tenant_id in behind:
-        yield from _place_again(tenant_id)
+        yield from _restore_holds(tenant_id)
     for entry in _entries(lambda _: (standing() or _NONE).mark):
         found = _hide(entry)
         outcome = "nothing" if found.is_nothing else _erase(entry)
@@ -116,10 +116,10 @@ def replay() -> Iterator[Replayed]:
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
     for tenant_id in behind:
         yield from _settle_holds(tenant_id)
-        yield from _ask_again(tenant_id)
+        yield from _restore_requests(tenant_id)
     if behind:
         with database.shared() as tx:
-            kept_requests.advance(tx)
+            request_backup.advance(tx)
 
 
 def _behind() -> list[UUID]:
@@ -127,17 +127,17 @@ def _behind() -> list[UUID]:
     if (standing() or _NONE).requests <= 0:
         return []
     with database.shared() as tx:
-        return kept_requests.tenant_ids(tx)
+        return request_backup.tenant_ids(tx)
 
 
-def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
+def _restore_holds(tenant_id: UUID) -> Iterator[Replayed]:
     """Place a tenant's missing legal holds on the memories that they can have protected."""
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
-        unknown = kept_holds.unknown(tx, tenant_id)
-        placed = list(_told(tx, tenant_id, unknown, "placed"))
+        unknown = hold_backup.unknown(tx, tenant_id)
+        placed = list(_hold_outcomes(tx, tenant_id, unknown, "placed"))
         for hold in unknown:
-            kept_holds.place(tx, tenant_id, hold.hold_id)
+            hold_backup.place(tx, tenant_id, hold.hold_id)
             holds_of.audit_hold(tx, tenant_id, "hold_placed", hold, CLI)
         failpoints.reach("replay.placed")
     yield from placed
@@ -147,39 +147,41 @@ def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
     """Extend re-placed holds to their full scope, and back up the holds that only this copy has."""
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
-        kept_holds.widen(tx, tenant_id)
-        unreleased = list(_told(tx, tenant_id, kept_holds.compare(tx, tenant_id), "unreleased"))
+        hold_backup.widen(tx, tenant_id)
+        unreleased = list(_hold_outcomes(tx, tenant_id, hold_backup.compare(tx, tenant_id), "unreleased"))
     yield from unreleased
 
 
-def _told(tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str) -> Iterator[Replayed]:
+def _hold_outcomes(
+    tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str
+) -> Iterator[Replayed]:
     for hold in found:
         memories = holds.counts(tx, tenant_id, hold.meant).memories
         yield Replayed(0, tenant_id, None, memories, outcome, hold.hold_id)
 
 
-def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
+def _restore_requests(tenant_id: UUID) -> Iterator[Replayed]:
     """Re-enter a tenant's requests that this copy lacks, and back up the requests that only this copy has."""
     with database.tenant(tenant_id) as tx:
-        unknown = kept_requests.unknown(tx, tenant_id)
+        unknown = request_backup.unknown(tx, tenant_id)
     for kept in unknown:
         with database.tenant(tenant_id) as tx:
             holds.lock_shared(tx, tenant_id)
-            erasures.lock_exclusive(tx, tenant_id)
-            if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
+            requests.lock_exclusive(tx, tenant_id)
+            if requests.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
                 continue  # another process was quicker
-            new = erasures_of.create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            new = create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
             failpoints.reach("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
         yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
     with database.tenant(tenant_id) as tx:
-        erasures.lock_exclusive(tx, tenant_id)
-        open_still = kept_requests.compare(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
+        open_still = request_backup.compare(tx, tenant_id)
     for erasure_id, memories in open_still:
         yield Replayed(0, tenant_id, erasure_id, memories, "open")
 
 
-def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
+def _entries(done: Callable[[int], int]) -> Iterator[LedgerEntry]:
     """Yield the waiting ledger entries; `done` receives each entry's number and returns the one to continue after."""
     there = standing()
     if there is None:
@@ -194,13 +196,13 @@ def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
         seq = done(entry.seq)
 
 
-def _hide(entry: Entered) -> _Found:
+def _hide(entry: LedgerEntry) -> _Match:
     """Write an entry's tombstones and hide its memories as a running erasure."""
     with database.tenant(entry.tenant_id) as tx:
         if tenants.get(tx, entry.tenant_id) is None:
-            return _Found(Meant(), [], None)  # the tenant was created after this copy of the data
+            return _Match(Meant(), [], None)  # the tenant was created after this copy of the data
         holds.lock_shared(tx, entry.tenant_id)
-        erasures.lock_exclusive(tx, entry.tenant_id)
+        requests.lock_exclusive(tx, entry.tenant_id)
         found = _find(tx, entry)
         names: dict[str, bytes] = dict(entry.digests.items())
         tombstones.add(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
@@ -209,46 +211,46 @@ def _hide(entry: Entered) -> _Found:
         now = database.now(tx)
         if found.there is None:
             new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
-            erasures.add(tx, entry.tenant_id, new)
-        hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
+            requests.add(tx, entry.tenant_id, new)
+        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
         runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
-        erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
-        erasures_of.count(tx, entry.tenant_id, counts)
+        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs, batch_id=None)
+        apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
         failpoints.reach("replay.hidden")
     return found
 
 
-def _erase(entry: Entered) -> str:
+def _erase(entry: LedgerEntry) -> str:
     """Carry out the erasure from plan to verification; return `held` or `erased`."""
     state: dict[str, Any] = {"phase": "plan"}
-    job = Job(UUID(int=0), entry.tenant_id, erasures_of.ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
-    while not (did := erasing.step(job)).finished:
+    job = Job(UUID(int=0), entry.tenant_id, ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
+    while not (did := execution.run_slice(job)).finished:
         job = replace(job, state=did.state)
     if did.failure is not None:
         raise EbbingError(f"entry {entry.seq} of the ledger: {did.failure}")
-    status = erasures_of.get(entry.tenant_id, entry.erasure_id).status
+    status = get(entry.tenant_id, entry.erasure_id).status
     return "held" if status == "held" else "erased"
 
 
-def _find(tx: database.Transaction, entry: Entered) -> _Found:
+def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     """Find an entry's data in this copy, up to its watermark; hidden and deleted memories are included."""
-    there = erasures.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
+    there = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
     if there is not None and there.status in _OPEN:
         scope = there.scope  # more specific than the ledger: the request's own conditions
     else:
-        scope = _named(tx, entry) or Meant(memory_ids=sorted(ids))
+        scope = _named_scope(tx, entry) or Meant(memory_ids=sorted(ids))
     meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
     meant = replace(meant, cut=entry.cut)
     for held in (False, True):
-        ids.update(erasures.ids(tx, entry.tenant_id, meant, held=held))
+        ids.update(requests.ids(tx, entry.tenant_id, meant, held=held))
     ids.update(merges.summaries_of(tx, entry.tenant_id, sorted(ids)))
-    return _Found(scope, sorted(ids), there)
+    return _Match(scope, sorted(ids), there)
 
 
-def _named(tx: database.Transaction, entry: Entered) -> Meant | None:
+def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
     """Return the scope whose name matches the entry's digest, among the subjects or threads that this copy knows."""
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
@@ -263,10 +265,10 @@ def _named(tx: database.Transaction, entry: Entered) -> Meant | None:
 def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[str]:
     yield from ledger.names(tx, tenant_id, what)
     for payload in ledger.letters(tx, tenant_id):
-        yield from _said(payload, what)
+        yield from _names_in(payload, what)
 
 
-def _said(payload: bytes, what: Named) -> Iterator[str]:
+def _names_in(payload: bytes, what: Named) -> Iterator[str]:
     """Yield the names found in a dead letter's body, in whatever format it is."""
     for lines in ([payload], payload.splitlines()):
         for line in lines:

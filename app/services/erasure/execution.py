@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -23,10 +22,10 @@ from app.clients.redis import cut as cut_at
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import rederiving
-from app.services.erasure import erasing_together
-from app.services.erasure import erasure_reports as reports
-from app.services.erasure import erasures as erasures_of
-from app.services.erasure.erasing_steps import (
+from app.services.erasure import batch
+from app.services.erasure.report import build_report, schedule_rewrites
+from app.services.erasure.requests import ERASE, adopt, get_or_404
+from app.services.erasure.steps import (
     STEP_SECONDS,
     STEPS,
     Overtaken,
@@ -34,15 +33,16 @@ from app.services.erasure.erasing_steps import (
     names,
     next_step,
     step_transaction,
+    write_plan,
 )
-from app.services.erasure.erasures import ERASE, get_or_404
 from app.services.security import audit
 from app.services.tiers import bases
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.enrichment.work import NIL
-from app.store.erasure import erasures, hidden, residue, tombstones
-from app.store.erasure.erasures import Erasure
+from app.store.erasure import batch as batch_rows
+from app.store.erasure import hidden_memories, requests, residue, tombstones
+from app.store.erasure.requests import Erasure
 from app.store.privacy import anonymous, holds, privacy_requests
 
 TRIES: Final = 3
@@ -51,21 +51,7 @@ TRIES: Final = 3
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Position within a step, the rows removed so far, and the number of the current full pass."""
-
-    phase: str
-    at: str
-    removed: int
-    tries: int
-
-    def as_state(self) -> dict[str, Any]:
-        """Return the JSON form stored as job state."""
-        return {"phase": self.phase, "at": self.at, "removed": self.removed, "tries": self.tries}
-
-
-def step(job: Job) -> Step:
+def run_slice(job: Job) -> Step:
     """Run an erasure for a few seconds: set the watermark, write the plan, execute its steps, then verify.
 
     Progress is stored in the erasure's row. Job state only holds the position within a step, so either a job or a
@@ -74,6 +60,9 @@ def step(job: Job) -> Step:
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
     with database.tenant(tenant_id) as tx:
         erasure = get_or_404(tx, tenant_id, erasure_id)
+        combined = requests.get(tx, tenant_id, erasure.batch_id) if erasure.batch_id else None
+    if combined is not None and combined.status == "running":
+        erasure = combined
     if erasure.status in ("grace", "held"):
         return _start(tenant_id, erasure_id)
     if erasure.status != "running":
@@ -84,14 +73,14 @@ def step(job: Job) -> Step:
     name = next_step(erasure)
     if name is None:
         return _verify(tenant_id, erasure, tries)
-    begun = job.state if job.state.get("phase") == name else {}
+    begun = job.state if job.state.get("phase") == name else {"phase": name, "at": "", "removed": 0, "tries": tries}
     try:
-        return _erase(tenant_id, erasure, _Place(name, begun.get("at", ""), begun.get("removed", 0), tries))
+        return _erase(tenant_id, erasure, begun)
     except Overtaken:
         return Step(0, {"tries": tries}, finished=False)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Carry out the erasures that are due for the nightly run: single deletions past their grace period, and leftovers.
 
     Args:
@@ -101,28 +90,23 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     """
     adopted = 0
     while not state:
-        more = erasures_of.adopt(tenant_id)
+        more = adopt(tenant_id)
         adopted += more
-        state = {} if more else {"erasure": None, "failed": [], "apart": []}
+        # The previous version reads `apart`.
+        state = {} if more else {"erasure": None, "failed": [], "apart": [], "fold": True}
     done, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
     while True:
         if state["erasure"] is None:
-            apart = [UUID(each) for each in state["apart"]]
-            together = erasing_together.run_batch(tenant_id, as_of, apart)
-            done += together.verified
-            counts.update({"memories": together.verified} if together.verified else {})
-            state = {**state, "apart": [*state["apart"], *map(str, together.apart)]}
-            if together.verified:
-                if time.monotonic() >= until:
-                    return Step(done, state, finished=False, counts=dict(counts))
-                continue
-            with database.tenant(tenant_id) as tx:
-                found_one = erasures.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
-            if found_one is None:
+            next_id = batch.fold(tenant_id, as_of) if state.get("fold", True) else None
+            state = {**state, "fold": next_id is not None}
+            if next_id is None:
+                with database.tenant(tenant_id) as tx:
+                    next_id = requests.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
+            if next_id is None:
                 return Step(done, state, finished=True, counts=dict(counts))
-            state = {**state, "erasure": str(found_one), "inner": {}}
+            state = {**state, "erasure": str(next_id), "inner": {}}
         job = Job(UUID(int=0), tenant_id, ERASE, {"erasure_id": state["erasure"]}, state["inner"], None, 0)
-        did = step(job)
+        did = run_slice(job)
         done += did.done
         counts.update(did.counts)
         if did.finished:
@@ -141,7 +125,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     cut = cut_at.end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
@@ -150,7 +134,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
         cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
-        erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
+        requests.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
         hidden_supersessions.discard(tx, tenant_id, [erasure_id])
         failpoints.reach("erasing.cut")
     queues.nudge(queues.DRAIN)
@@ -177,30 +161,29 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         return Step(0, again | {"summary": reached.hex}, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        erasures.lock_exclusive(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
-        ids = erasures.ids(tx, tenant_id, erasure)
+        ids = requests.ids(tx, tenant_id, erasure)
         # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; held ones wait.
         made_of = merges.summaries_of(tx, tenant_id, ids)
-        hidden.take_over(tx, tenant_id, erasure.erasure_id, made_of)
-        ours = {*made_of, *hidden.all_of(tx, tenant_id, erasure.erasure_id)}
+        hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, made_of)
+        ours = {*made_of, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
         ids = sorted({*ids, *ours}.difference(holds.on(tx, tenant_id, sorted(ours))))
         digests = _digests(tx, tenant_id, erasure)
-        tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, digests, ids, erasure.cut or "")
+        entries = batch.ledger_entries(tx, tenant_id, erasure, ids)
+        tombstones.enter_in_ledger(tx, tenant_id, entries, digests, erasure.cut or "")
         failpoints.reach("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
-    asked = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
-    plan = [
-        {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
-        for name, each in asked.items()
-    ]
+    found = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
+    singles = batch.plan_each(tenant_id, erasure, found) if erasure.is_batch else []
     with database.tenant(tenant_id) as tx:
         there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
             return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
-        erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(found), executed=[])
+        batch_rows.set_progress(tx, tenant_id, singles)
         failpoints.reach("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
@@ -214,7 +197,7 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
-        stale = merges.stale_of(tx, tenant_id, erasures.ids(tx, tenant_id, erasure))
+        stale = merges.stale_of(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
     left = [merge_id for merge_id in stale if merge_id > after]
     for merge_id in left:
         rederiving.rederive(tenant_id, None, merge_id)
@@ -225,8 +208,8 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
 
 def _held_ids(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     """Return the erasure's memories under legal hold, including summaries hidden because of their sources."""
-    ours = hidden.all_of(tx, tenant_id, erasure.erasure_id)
-    return sorted({*erasures.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
+    ours = hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)
+    return sorted({*requests.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
 
 
 def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
@@ -235,20 +218,23 @@ def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
         return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
 
 
-def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
-    """Run one piece of a step, and record the step as executed when it is complete."""
-    name = place.phase
-    left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
-    removed = place.removed + more
+def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
+    """Run one piece of a step, and record the step as executed when it is complete.
+
+    Args:
+        state: Job state: the step, the position within it, the rows removed so far, and the number of the full pass.
+    """
+    name, ids = state["phase"], _ledger_ids(tenant_id, erasure)
+    left, more = STEPS[name].erase(tenant_id, erasure, ids, state["at"], time.monotonic() + STEP_SECONDS)
+    removed = state["removed"] + more
     if left is not None:
-        there = _Place(name, left, removed, place.tries)
-        return Step(more, there.as_state(), finished=False, counts={name: more})
+        return Step(more, {**state, "at": left, "removed": removed}, finished=False, counts={name: more})
     failpoints.reach(f"erasing.{name}")
     with step_transaction(tenant_id, erasure, name) as tx:
         executed = get_or_404(tx, tenant_id, erasure.erasure_id).executed
         done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
-        erasures.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
-    return Step(more, {"tries": place.tries}, finished=False, counts={name: more})
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
+    return Step(more, {"tries": state["tries"]}, finished=False, counts={name: more})
 
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
@@ -273,24 +259,41 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         if sum(left.values()) or planned != executed:
             log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
             metrics.count("erasures_unfinished")
-            erasures.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
+            requests.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
             if tries >= TRIES:
+                if erasure.is_batch:  # each of its deletions is verified individually
+                    batch.settle(tx, tenant_id, erasure, ())
+                    batch_rows.close(tx, tenant_id, erasure.erasure_id)
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
+        if held and not erasure.is_batch:
+            return _hold(tx, tenant_id, erasure, ids, left, held)
         now = database.now(tx)
-        report = reports.build(tx, tenant_id, erasure, ids=ids, left=left, held=held)
-        rewrite_by = reports.schedule_rewrites(tx, tenant_id, [erasure], now)
-        dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
-        if held:
-            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=report, **dates)
-            return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))
+        done = batch.settle(tx, tenant_id, erasure, held) if erasure.is_batch else [erasure]
+        reports = build_report(tx, tenant_id, done, memories=1 if erasure.is_batch else len(ids), left=left)
+        rewrite_by = schedule_rewrites(tx, tenant_id, done, now)
         anonymous.clear(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
-        privacy_requests.answer(tx, tenant_id, [erasure.erasure_id], "done")
-        details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
-        subject = erasure.scope.subject
-        place = audit.append(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
-        report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
-        done: dict[str, Any] = {"status": "verified", "verified_at": now, "scope": {}, "reason": None, "report": report}
-        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **dates, **done)
+        privacy_requests.answer(tx, tenant_id, list(reports), "done")
+        for each in done:
+            details = {"erasure": str(each.erasure_id), "law": each.kind}
+            erased = each.scope.memory_ids or () if erasure.is_batch else ids
+            subject = each.scope.subject
+            place = audit.append(tx, tenant_id, "erasure_verified", ids=erased, subject=subject, details=details)
+            reports[each.erasure_id]["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
+        requests.finish(tx, tenant_id, reports, now, rewrite_by)
+        if erasure.is_batch:
+            batch_rows.close(tx, tenant_id, erasure.erasure_id)
     return Step(0, {}, finished=True, notes=("verified: nothing is left",))
+
+
+def _hold(
+    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, ids: list[UUID], left: dict[str, int], held: list[UUID]
+) -> Step:
+    """Finish an erasure except for its memories under a legal hold; releasing the hold creates a job for the rest."""
+    now = database.now(tx)
+    reports = build_report(tx, tenant_id, [erasure], memories=len(ids), left=left, held=held)
+    rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
+    dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
+    requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)
+    return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))

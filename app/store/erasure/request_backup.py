@@ -13,11 +13,11 @@ import msgspec
 from sqlalchemy import Connection, text
 
 from app.domain.privacy.requests import Request
-from app.store.erasure.erasures import Erasure
+from app.store.erasure.requests import Erasure
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BackedUpRequest:
     """A backed-up request with its entry in the request log, if it has one."""
 
     seq: int
@@ -33,10 +33,10 @@ def tenant_ids(tx: Connection) -> list[UUID]:
 _TENANTS: Final = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 
 
-def unknown(tx: Connection, tenant_id: UUID) -> list[Kept]:
+def unknown(tx: Connection, tenant_id: UUID) -> list[BackedUpRequest]:
     """Return a tenant's backed-up requests that the data lacks, in order of their sequence numbers."""
     return [
-        Kept(
+        BackedUpRequest(
             row.seq,
             # A request with a watermark but without a ledger entry has erased nothing: it restarts after its grace
             # period.
