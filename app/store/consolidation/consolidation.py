@@ -224,6 +224,10 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
+SUMMARISES: Final = "summarises"
+SUPPORTS: Final = "supports"
+
+
 class NewLink(NamedTuple):
     """A link to be inserted."""
 
