@@ -78,7 +78,9 @@ def apply(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], cho
         merges.add(tx, tenant_id, records, lineage(merge_ids, still))
         consolidation_runs.count(tx, tenant_id, run_id, counts)
         if still:
-            _record_merges(write, run_id, still, counts)
+            ids = [memory_id for each in still for memory_id in each.plan.taken_ids]
+            told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
+            write.audit("memories_merged", ids=ids, details={"run": str(run_id), **told})
     failpoints.reach("merge.after_commit")
     count_outcomes(counts)
     return counts
@@ -248,9 +250,3 @@ def _counted(made: Sequence[Made]) -> Counter[str]:
         counts["characters_before"] += sum(len(each.plan.facts[place].text) for place in each.plan.taken)
         counts["characters_after"] += len(each.summary.text)
     return counts
-
-
-def _record_merges(write: MemoryWrite, run_id: UUID, made: Sequence[Made], counts: Counter[str]) -> None:
-    ids = [memory_id for each in made for memory_id in each.plan.taken_ids]
-    told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
-    write.audit("memories_merged", ids=ids, details={"run": str(run_id), **told})

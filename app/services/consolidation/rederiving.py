@@ -112,7 +112,7 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
         if found is None or found.summary_id is None:
             return Counter()
         involved = sorted({found.summary_id, *(each.memory_id for each in case.present)})
-        consolidation.lock(tx, tenant_id, involved)
+        erasures.lock_rows(tx, tenant_id, involved)
         states.lock(tx, tenant_id, [found.summary_id])
         now = _read(tx, tenant_id, merge_id)
         if now != case or holds.on(tx, tenant_id, [found.summary_id]):

@@ -12,7 +12,6 @@ from app import metrics, queues
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import Conflict
 from app.services.consolidation import approving
-from app.services.privacy.holds import check_free
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import strengths
 from app.store.consolidation import consolidation, merges
@@ -21,6 +20,7 @@ from app.store.consolidation.merges import Merge
 from app.store.core import database
 from app.store.embedding import spaces
 from app.store.enrichment import words, work
+from app.store.erasure import erasures
 from app.store.memories import events
 from app.store.memories.events import Change
 from app.store.strength import states
@@ -43,7 +43,7 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         taken = merges.ancestors(tx, tenant_id, [merge_id])
         sources = [each.memory_id for each in taken if each.part != "kept"]
         involved = sorted({*sources, *([merge.summary_id] if merge.summary_id else [])})
-        consolidation.lock(tx, tenant_id, involved)
+        erasures.lock_rows(tx, tenant_id, involved)
         states.lock(tx, tenant_id, involved)
         merge = approving.get_or_404(tx, tenant_id, merge_id, lock=True)
         if merge.status != "done":
@@ -71,7 +71,7 @@ def _bring_back(write: MemoryWrite, merge: Merge, sources: Sequence[UUID]) -> li
         raise Conflict("nothing is left of what was merged")
     _check_here(present)
     back = [each.memory_id for each in present if each.tier == "archived"]
-    check_free(tx, tenant_id, [merge.summary_id, *back])
+    write.check_free([merge.summary_id, *back])
     write.measure([merge.summary_id, *back])
     write.delete([merge.summary_id], {("restored", "undo"): len(back), ("deleted", "undo"): 1})
     there = spaces.hold(tx, tenant_id)

@@ -13,7 +13,6 @@ from app.domain.privacy.audit import SYSTEM
 from app.errors import Conflict, NotFound
 from app.services.enrichment import corrections, personal, texts
 from app.services.erasure import erasures as erasing
-from app.services.privacy.holds import check_free
 from app.services.storage.lookup import lock, stored_only
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import policies, strengths
@@ -67,7 +66,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         tx = write.tx
         stored_id = lock(tx, tenant_id, memory_id)
         if changes:
-            check_free(tx, tenant_id, [stored_id])
+            write.check_free([stored_id])
         _check_whole(tx, tenant_id, stored_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         restored = _restored(write, stored_id, anew=bool(again))
@@ -130,7 +129,7 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
     """
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
         stored_id = lock(write.tx, tenant_id, memory_id)
-        check_free(write.tx, tenant_id, [stored_id])
+        write.check_free([stored_id])
         erasing.delete(write.tx, tenant_id, stored_id, actor)
     queues.nudge(queues.EMBED_MEMORIES)
 

@@ -5,7 +5,7 @@ it inserts, updates, moves and deletes. On leaving, the unit marks summaries of 
 that match an open erasure by now, queues enrichment work, adds to the tenant's counts and to its counters of tier
 moves, and appends to the audit log. If the block raises an error, nothing is written.
 
-Transactions that only derive columns of a state anew (a rebase, the index stage) entail none of this and don't need it.
+Transactions that only derive columns of a state anew (sweep, rebase, index stage) entail none of this and don't need it.
 
 Lock order (decision 0043). A transaction may skip steps, but never goes back. Within a step, rows are locked by id.
 
@@ -26,8 +26,10 @@ from typing import Any, Final, Literal
 from uuid import UUID, uuid4
 
 from app import failpoints
+from app.domain.ingest.ids import array_literal
 from app.domain.privacy.audit import SYSTEM, Action, Detail
 from app.domain.privacy.hold import Meant
+from app.errors import Conflict
 from app.services.security import audit
 from app.services.strength import strengths
 from app.store.consolidation import consolidation, hidden_supersessions, merges
@@ -40,7 +42,7 @@ from app.store.erasure.erasures import Hidden
 from app.store.jobs import jobs
 from app.store.memories import tenant_counts, writes
 from app.store.memories.tenant_counts import NONE, Counts
-from app.store.memories.writes import Queued
+from app.store.memories.writes import Work
 from app.store.privacy import holds
 from app.store.tiers import removal, tiers
 from app.store.tiers.tier_moves import Counted, Move
@@ -49,7 +51,9 @@ REDERIVE: Final = "rederive"
 """Kind of the job that rewrites stale summaries."""
 HIDE: Final = "hide"
 """Kind of the job that removes an erasure's hidden memories from the indexes."""
+_SHOWN: Final = 3
 
+Details = Mapping[str, Detail]
 Level = Literal["state", "tier", "content"]
 """The most that a transaction changes, which decides its first locks.
 
@@ -75,7 +79,7 @@ class MemoryWrite:
         self._measured: set[UUID] = set()
         self._deleted: set[UUID] = set()
         self._moves: Counter[tuple[Move, str]] = Counter()
-        self._work: list[Queued] = []
+        self._work: list[Work] = []
         self._sources: list[UUID] = []
         self._changed: list[UUID] = []
         self._entries: list[tuple[Action, str, dict[str, Any]]] = []
@@ -91,6 +95,19 @@ class MemoryWrite:
         """Lock the states, and keep the current strengths constant while the block changes the memories' rows."""
         return strengths.changing(self.tx, self.tenant_id, memory_ids)
 
+    def check_free(self, memory_ids: Sequence[UUID]) -> None:
+        """Refuse to touch memories under a legal hold; only at levels `tier` and `content`.
+
+        Raises:
+            Conflict: Some memories are held; the message names the holds.
+        """
+        held = holds.on(self.tx, self.tenant_id, memory_ids)
+        if held:
+            holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
+            named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
+            more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
+            raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
+
     def changed(self, memory_ids: Sequence[UUID]) -> None:
         """Have new or changed memories hidden if they match an open erasure; only at level `content`."""
         self._changed += memory_ids
@@ -99,49 +116,31 @@ class MemoryWrite:
         """Have the summaries of changed memories rewritten."""
         self._sources += memory_ids
 
-    def move(
-        self,
-        memory_ids: Sequence[UUID],
-        target: Literal["archived", "cold"],
-        sources: Counts,
-        rules: Counted,
-        *,
-        text_bytes: int = 0,
-    ) -> None:
+    def move(self, memory_ids: Sequence[UUID], target: Move, change: Counts, rules: Counted) -> None:
         """Move locked memories to a lower tier.
 
         Args:
             memory_ids: At least one memory.
-            target: The new tier.
-            sources: The number of memories by former tier.
+            target: The new tier, `archived` or `cold`.
+            change: Change of the tenant's counts.
             rules: The number of memories by move and deciding rule.
-            text_bytes: Change of the size of their texts in the database.
         """
         tiers.write(self.tx, self.tenant_id, memory_ids, target)
-        self.count(Counts(**{target: len(memory_ids)}, text_bytes=text_bytes).less(sources), rules)
+        self.count(change, rules)
 
-    def restored(
-        self,
-        memory_ids: Sequence[UUID],
-        source: Literal["archived", "cold"],
-        rule: str,
-        actor: str = SYSTEM,
-        *,
-        audited: bool = True,
-    ) -> None:
+    def restored(self, memory_ids: Sequence[UUID], source: str, rule: str, actor: str | None = SYSTEM) -> None:
         """Count memories that the block has made active again, and append an audit entry.
 
         Args:
             memory_ids: The memories; none do nothing.
             source: Their former tier.
             rule: The reason, a fixed word: `use`, `edit`, `hand`.
-            actor: Id of the requesting key; `SYSTEM` if they were used.
-            audited: Whether to append the entry; False if the block appends its own.
+            actor: Id of the requesting key; `SYSTEM` if they were used; None if the block appends its own audit entry.
         """
         if memory_ids:
             count = sum(memory_id not in self._measured for memory_id in memory_ids)
             self.count(Counts(**{source: -count})._replace(active=count), {("restored", rule): len(memory_ids)})
-            if audited:
+            if actor is not None:
                 self.audit("memories_restored", actor, ids=memory_ids, details={"from": source})
 
     def delete(self, memory_ids: Sequence[UUID], rules: Counted) -> None:
@@ -156,6 +155,27 @@ class MemoryWrite:
         self.count(NONE, rules)
         for start in range(0, len(memory_ids), removal.MOST):
             removal.remove(self.tx, self.tenant_id, memory_ids[start : start + removal.MOST])
+
+    def set_aside(self, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> list[UUID]:
+        """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
+
+        Args:
+            summary_ids: Locked summaries that aren't under legal hold.
+            gone: Memories that the block is about to delete.
+
+        Returns:
+            The hidden summaries. The other summaries have no source left.
+        """
+        left = consolidation.with_sources(self.tx, self.tenant_id, summary_ids, gone)
+        refresh_summaries(self.tx, self.tenant_id, gone)
+        if not left:
+            return []
+        aside = erasures.hide(self.tx, self.tenant_id, SET_ASIDE, Meant(memory_ids=left))
+        self.count(NONE.less(aside.counts), {})
+        later = embeddings.remove(self.tx, self.tenant_id, aside.ids)
+        words.remove(self.tx, self.tenant_id, aside.ids)
+        self.queue([work.EMBED], sorted(later.difference(aside.ids, gone)))
+        return aside.ids
 
     def measure(self, memory_ids: Sequence[UUID]) -> None:
         """Count the difference that the rest of the block makes to these memories: their tiers, texts and existence.
@@ -179,15 +199,10 @@ class MemoryWrite:
     def queue(self, stages: Sequence[str], memory_ids: Collection[UUID]) -> None:
         """Queue memories for enrichment, as one item per stage."""
         if memory_ids:
-            self._work.append(writes.queued(stages, memory_ids))
+            self._work.append((" ".join(stages), array_literal([str(memory_id) for memory_id in memory_ids])))
 
     def audit(
-        self,
-        action: Action,
-        actor: str = SYSTEM,
-        *,
-        ids: Collection[UUID] = (),
-        details: Mapping[str, Detail] | None = None,
+        self, action: Action, actor: str = SYSTEM, *, ids: Collection[UUID] = (), details: Details | None = None
     ) -> None:
         """Append an entry to the audit log on leaving, after the entries of earlier calls."""
         self._entries.append((action, actor, {"ids": ids, "details": details}))
@@ -256,27 +271,3 @@ def hide_matching(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequenc
 def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
     """Create the job that removes an erasure's hidden memories from the indexes."""
     jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)
-
-
-def hide_until_rewritten(
-    tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]
-) -> Hidden:
-    """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
-
-    Args:
-        tx: The tenant's transaction, which has locked the summaries' rows.
-        summary_ids: Summaries that aren't under legal hold.
-        gone: Memories that this transaction is about to delete.
-
-    Returns:
-        The hidden summaries and their counts, which the caller subtracts last. The other summaries have no source left.
-    """
-    left = consolidation.with_sources(tx, tenant_id, summary_ids, gone)
-    refresh_summaries(tx, tenant_id, gone)
-    if not left:
-        return Hidden([], NONE)
-    hidden_now = erasures.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
-    later = embeddings.remove(tx, tenant_id, hidden_now.ids)
-    words.remove(tx, tenant_id, hidden_now.ids)
-    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
-    return hidden_now

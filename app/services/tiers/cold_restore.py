@@ -19,6 +19,7 @@ from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain.ingest.decoding import prepared
 from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import SYSTEM
 from app.domain.tiers import sealing, segment
 from app.domain.tiers.segment import Damaged
 from app.services.jobs import jobs
@@ -220,14 +221,14 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
     return back
 
 
-def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, *, audited: bool = True) -> None:
+def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
     """Make cold memories with complete rows active again, and count it as a use; the caller discards their records.
 
     Args:
         write: A transaction that has locked the rows of the memories and measures them.
         memory_ids: Cold memories.
         rule: The reason, as in `MemoryWrite.restored`.
-        audited: As in `MemoryWrite.restored`.
+        actor: As in `MemoryWrite.restored`.
     """
     if not memory_ids:
         return
@@ -235,7 +236,7 @@ def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, *, audi
     used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
     restores.come_back(tx, tenant_id, used, "cold", era, now)
     write.queue(work.SEARCHED_BY, used.ids)
-    write.restored(memory_ids, "cold", rule, audited=audited)
+    write.restored(memory_ids, "cold", rule, actor)
 
 
 def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

@@ -21,7 +21,7 @@ from app.domain.privacy.audit import Detail
 from app.domain.privacy.parameters import KNOWN
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
 from app.domain.tiers.lifecycle import DELETED, EXPIRY, Decision, Standing
-from app.services.storage.memory_write import hide_until_rewritten, memory_write
+from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import expiring_summaries, moves, previews, sweep
 from app.services.tiers.moves import Due
@@ -29,7 +29,6 @@ from app.services.tiers.previews import Preview, Tiers, Work
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.enrichment.work import NIL
-from app.store.memories import tenant_counts
 from app.store.strength.states import Held
 from app.store.tiers import expiring
 
@@ -62,12 +61,10 @@ def expire(
         made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
         free = moves.judge(tx, tenant_id, made, as_of) if made else None
         summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
-        aside = hide_until_rewritten(tx, tenant_id, summaries, gone)
-        again = set(aside.ids)
+        again = set(write.set_aside(summaries, gone))
         summaries = [memory_id for memory_id in summaries if memory_id not in again]
         every = sorted([*gone, *summaries])
         risky = int(due.standing.expiry.by_risk.sum())
-        write.count(tenant_counts.NONE.less(aside.counts), {})
         write.delete(
             every,
             {

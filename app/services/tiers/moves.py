@@ -174,11 +174,12 @@ def record(write: MemoryWrite, moved: Due, target: Literal["archived", "cold"], 
     if not moved.held.ids:
         return
     place = DECAY_TIERS.index(target)
-    change = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
-    events.add(write.tx, write.tenant_id, "tier", moved.held.ids, change)
+    event = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
+    events.add(write.tx, write.tenant_id, "tier", moved.held.ids, event)
     sources = {tier: int(np.sum(moved.standing.tiers == DECAY_TIERS.index(tier))) for tier in DECAY_TIERS}
     fewer = Counts(sources["active"], sources["archived"], sources["cold"])
-    write.move(moved.held.ids, target, fewer, by_rule(target, moved.decision), text_bytes=text_bytes)
+    more = Counts(**{target: len(moved.held)}, text_bytes=text_bytes)
+    write.move(moved.held.ids, target, more.less(fewer), by_rule(target, moved.decision))
     details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
     write.audit("tier_moved", ids=moved.held.ids, details=details)
 

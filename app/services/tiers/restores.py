@@ -30,9 +30,7 @@ STRENGTH: Final = 0.45
 """Minimum strength of a restored memory; a weaker one would be archived again after its grace period."""
 
 
-def restore(
-    write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str = SYSTEM, *, audited: bool = True
-) -> list[UUID]:
+def restore(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> list[UUID]:
     """Restore the archived ones among these memories, which counts as a use; others aren't changed.
 
     Locks all of their states in id order. Call this after anything that locks rows of `memories`, and before anything
@@ -49,7 +47,7 @@ def restore(
     locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
     used, era, now = use(write.tx, write.tenant_id, locked)
     _put_back(write, used, np.arange(len(used)), era, now)
-    write.restored(used.ids, "archived", rule, actor, audited=audited)
+    write.restored(used.ids, "archived", rule, actor)
     return used.ids
 
 

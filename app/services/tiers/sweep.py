@@ -15,7 +15,6 @@ from uuid import UUID
 from app.domain.jobs import Job, Step
 from app.domain.tiers.lifecycle import Decision, Standing
 from app.domain.tiers.tiers import DECAY_TIERS
-from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase, strengths
 from app.services.tiers import previews
 from app.services.tiers.previews import Preview, Tiers, Work
@@ -37,8 +36,7 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
     Returns:
         The number of memories examined, and the number of changed decisions by tier.
     """
-    with memory_write(tenant_id, "state") as write:
-        tx = write.tx
+    with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
         times = strengths.timeline(tx, tenant_id)
         held = states.lock_due(tx, tenant_id, now, times.at(now).version, limit)

@@ -270,16 +270,6 @@ DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND
 """
 
 
-def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Lock memories' rows in id order, including deleted ones."""
-    driver(tx).execute(_LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_LOCK: Final = """
-SELECT FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id FOR UPDATE
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Present:
     """A memory of any tier that isn't deleted; in cold storage, its text is the truncated one in the database."""

@@ -18,7 +18,6 @@ from app.store.core.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, A
 from app.store.enrichment.work import STAGES
 from app.store.memories import writes
 from app.store.memories.tenant_counts import Counts
-from app.store.memories.writes import Queued
 
 # Number of memories per item of enrichment work: small enough for one batch of an embedder.
 WORK_ITEM_MEMORIES = 1000
@@ -59,8 +58,8 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
     stored = sum(len(arrival.memories) for arrival in storing)
-    queued = [Queued(STAGES, item) for item in _work_items(storing)]
-    writes.record(tx, tenant_id, Counts(active=stored, text_bytes=text_bytes), {}, queued)
+    work = [(" ".join(STAGES), ids) for ids in _work_items(storing)]
+    writes.record(tx, tenant_id, Counts(active=stored, text_bytes=text_bytes), {}, work)
     return stored
 
 

@@ -6,35 +6,21 @@ role of its own, calls `record` directly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.domain.ingest.ids import array_literal
 from app.store.core.packed import driver
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import Counts
 from app.store.tiers import tier_moves
 from app.store.tiers.tier_moves import Counted
 
-
-class Queued(NamedTuple):
-    """An item of enrichment work for each of these stages.
-
-    Attributes:
-        ids: Memory ids as a PostgreSQL array literal.
-    """
-
-    stages: Sequence[str]
-    ids: str
-
-
-def queued(stages: Sequence[str], memory_ids: Iterable[UUID]) -> Queued:
-    """Return the work item of these memories."""
-    return Queued(stages, array_literal([str(memory_id) for memory_id in memory_ids]))
+Work = tuple[str, str]
+"""The stages of an item of enrichment work, separated by spaces, and its memory ids as a PostgreSQL array literal."""
 
 
 def lock_holds_and_erasures(tx: Connection, tenant_id: UUID) -> None:
@@ -48,7 +34,7 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('ebbing holds ' || %(tenant
 """
 
 
-def record(tx: Connection, tenant_id: UUID, counts: Counts, moves: Counted, work: Sequence[Queued]) -> None:
+def record(tx: Connection, tenant_id: UUID, counts: Counts, moves: Counted, work: Sequence[Work]) -> None:
     """Queue work, then add to the tenant's counts and its counters of tier moves: one statement, none if all is empty.
 
     Args:
@@ -58,7 +44,7 @@ def record(tx: Connection, tenant_id: UUID, counts: Counts, moves: Counted, work
     statement = _statement(counted=any(counts), moved=bool(moved), queued=bool(work))
     if statement:
         values: dict[str, Any] = {"tenant": tenant_id, **counts._asdict(), **moved}
-        values |= {"stages": [" ".join(each.stages) for each in work], "items": [each.ids for each in work]}
+        values |= {"stages": [stages for stages, _ in work], "items": [ids for _, ids in work]}
         driver(tx).execute(statement, values)
 
 
