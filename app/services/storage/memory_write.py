@@ -36,13 +36,13 @@ from app.store.consolidation import consolidation, hidden_supersessions, merges
 from app.store.consolidation.consolidation import SET_ASIDE, NewSummary
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import words, work
+from app.store.enrichment import words
+from app.store.enrichment.work import EMBED
 from app.store.erasure import erasures, hidden
 from app.store.erasure.erasures import Hidden
 from app.store.jobs import jobs
 from app.store.memories import tenant_counts, writes
 from app.store.memories.tenant_counts import NONE, Counts
-from app.store.memories.writes import Work
 from app.store.privacy import holds
 from app.store.tiers import removal, tiers
 from app.store.tiers.tier_moves import Counted, Move
@@ -79,7 +79,7 @@ class MemoryWrite:
         self._measured: set[UUID] = set()
         self._deleted: set[UUID] = set()
         self._moves: Counter[tuple[Move, str]] = Counter()
-        self._work: list[Work] = []
+        self._work: list[tuple[str, Collection[UUID]]] = []
         self._sources: list[UUID] = []
         self._changed: list[UUID] = []
         self._entries: list[tuple[Action, str, dict[str, Any]]] = []
@@ -89,7 +89,7 @@ class MemoryWrite:
         consolidation.add_summaries(self.tx, self.tenant_id, summaries)
         text_bytes = sum(len(summary.text.encode()) for summary in summaries)
         self._counts = self._counts.plus(Counts(active=len(summaries), text_bytes=text_bytes))
-        self.queue([work.EMBED], [summary.memory_id for summary in summaries])
+        self.queue([EMBED], [summary.memory_id for summary in summaries])
 
     def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
         """Lock the states, and keep the current strengths constant while the block changes the memories' rows."""
@@ -174,7 +174,7 @@ class MemoryWrite:
         self.count(NONE.less(aside.counts), {})
         later = embeddings.remove(self.tx, self.tenant_id, aside.ids)
         words.remove(self.tx, self.tenant_id, aside.ids)
-        self.queue([work.EMBED], sorted(later.difference(aside.ids, gone)))
+        self.queue([EMBED], sorted(later.difference(aside.ids, gone)))
         return aside.ids
 
     def measure(self, memory_ids: Sequence[UUID]) -> None:
@@ -197,9 +197,8 @@ class MemoryWrite:
         self._moves.update(moves)
 
     def queue(self, stages: Sequence[str], memory_ids: Collection[UUID]) -> None:
-        """Queue memories for enrichment, as one item per stage."""
-        if memory_ids:
-            self._work.append((" ".join(stages), array_literal([str(memory_id) for memory_id in memory_ids])))
+        """Queue memories for enrichment, as one item per stage; those that the block deletes are left out."""
+        self._work.append((" ".join(stages), memory_ids))
 
     def audit(
         self, action: Action, actor: str = SYSTEM, *, ids: Collection[UUID] = (), details: Details | None = None
@@ -215,7 +214,9 @@ class MemoryWrite:
         counts = self._counts.plus(tenant_counts.measure(tx, tenant_id, left))
         gone = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
         self._moves["hidden", "erasure"] += gone.memories
-        writes.record(tx, tenant_id, counts.less(gone), self._moves, self._work)
+        queued = [(stages, [str(each) for each in ids if each not in self._deleted]) for stages, ids in self._work]
+        work = [(stages, array_literal(ids)) for stages, ids in queued if ids]
+        writes.record(tx, tenant_id, counts.less(gone), self._moves, work)
         for action, actor, entry in self._entries:
             audit.append(tx, tenant_id, action, actor, **entry)
 
