@@ -24,7 +24,7 @@ from app.store.erasure import erasures
 from app.store.memories import events
 from app.store.memories.events import Change
 from app.store.strength import states
-from app.store.tiers import archive
+from app.store.tiers import archive, tiers
 
 _SHOWN: Final = 3
 
@@ -76,7 +76,7 @@ def _bring_back(write: MemoryWrite, merge: Merge, sources: Sequence[UUID]) -> li
     write.delete([merge.summary_id], {("restored", "undo"): len(back), ("deleted", "undo"): 1})
     there = spaces.hold(tx, tenant_id)
     lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back)
-    consolidation.put_back(tx, tenant_id, back)
+    tiers.restore(tx, tenant_id, back, None)
     write.queue([work.EMBED], lacking)
     times = strengths.timeline(tx, tenant_id)
     now = database.now(tx).timestamp()

@@ -67,7 +67,6 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         stored_id = lock(tx, tenant_id, memory_id)
         if changes:
             write.check_free([stored_id])
-        _check_whole(tx, tenant_id, stored_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         restored = _restored(write, stored_id, anew=bool(again))
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
@@ -102,21 +101,17 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
 
 
 def _restored(write: MemoryWrite, stored_id: UUID, *, anew: bool) -> list[UUID]:
-    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again."""
+    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again.
+
+    Raises:
+        Conflict: The memory is in cold storage, so its row is incomplete.
+    """
+    if cold.places(write.tx, write.tenant_id, [stored_id]):
+        raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
     if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
         states.lock(write.tx, write.tenant_id, [stored_id])
         spaces.lock(write.tx, write.tenant_id)
     return restores.restore(write, [stored_id], "edit")
-
-
-def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> None:
-    """Check that a memory's row is complete.
-
-    Raises:
-        Conflict: The memory is in cold storage.
-    """
-    if cold.places(tx, tenant_id, [stored_id]):
-        raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:

@@ -213,17 +213,6 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
-def put_back(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Make memories active again as they were and due for the next sweep; their rows are locked."""
-    driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_PUT_BACK: Final = """
-UPDATE memory_state SET tier = 'active', wanted_tier = 'active', next_due_at = '-infinity'
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
-"""
-
-
 SUMMARISES: Final = "summarises"
 SUPPORTS: Final = "supports"
 
