@@ -13,8 +13,9 @@ from app.domain.privacy.hold import Meant
 from app.services.embedding.embed import embed
 from app.services.enrichment.index import index
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE, HIDE, ErasureOptions
+from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import memories
+from app.services.storage.memory_write import HIDE
 from app.services.tenants import tenants
 from app.services.tiers import expiry
 from app.settings import settings

@@ -11,8 +11,9 @@ import pytest
 from app.dashboard import graph, wording
 from app.dashboard.pages.memory import curve
 from app.services.consolidation import merges
-from app.services.memories import memories, why
+from app.services.memories import why
 from app.services.security import operators
+from app.services.storage import lookup
 from app.services.strength import course
 from app.store.memories.memories import Stored
 from tests.api.caller import Api
@@ -70,7 +71,7 @@ def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:
     api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
     api.post(f"/v1/memories/{memory_id}/touch", json={})
     tenant_id = api.tenant.tenant_id
-    stored = memories.get(tenant_id, UUID(memory_id))
+    stored = lookup.get(tenant_id, UUID(memory_id))
     assert isinstance(stored, Stored)
     drawn = course.draw(tenant_id, stored)
     svg = str(curve(drawn))

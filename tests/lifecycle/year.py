@@ -17,8 +17,8 @@ from app.domain.privacy.parameters import Privacy
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tiers import DECAY_TIERS, Tiers
 from app.services.night.steps import STEPS
-from app.services.tiers import cold_restore, moves, restores
-from app.store.core import database
+from app.services.storage.memory_write import memory_write
+from app.services.tiers import cold_restore, restores
 from app.store.strength import states
 from app.store.tiers import standings
 from tests.lifecycle import reference
@@ -270,13 +270,13 @@ class Lived:
         Memories that a night would have moved there are restored too, as in the reference.
         """
         tenant_id = self.aged.tenant_id
-        with database.tenant(tenant_id) as tx:
+        with memory_write(tenant_id, "state") as write:
+            tx = write.tx
             held = states.lock(tx, tenant_id, ids)
             here = held.only(np.flatnonzero(standings.read(tx, tenant_id, held.ids, Policy().rules).tiers == 0))
             used, era, now = restores.use(tx, tenant_id, here)
             restores.come_back(tx, tenant_id, used, "active", era, now)
-            back = restores.restore(tx, tenant_id, sorted({*ids}.difference(here.ids)))
-            moves.note_restored(tx, tenant_id, back, "archived")
+            back = restores.restore(write, sorted({*ids}.difference(here.ids)), "use")
         cold = sorted({*ids}.difference(here.ids, back))
         for part in (cold[at : at + cold_restore.ROWS] for at in range(0, len(cold), cold_restore.ROWS)):
             assert not cold_restore.restore(tenant_id, part).failed

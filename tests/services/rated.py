@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from app.clients.llm.model_clients import model_clients
-from app.services.memories import memories
-from app.services.memories.memories import Pending
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.store.memories.memories import Stored
 from tests.provider import model
 from tests.provider.server import FakeProvider, provider
@@ -33,7 +33,7 @@ class Rated:
         return ids
 
     def stored(self, memory_id: UUID, tenant: Tenant | None = None) -> Stored:
-        found = memories.get((tenant or self.tenant).tenant_id, memory_id)
+        found = lookup.get((tenant or self.tenant).tenant_id, memory_id)
         assert not isinstance(found, Pending)
         return found
 

@@ -16,7 +16,7 @@ from app.domain.ingest.roles import role_of
 from app.errors import NotFound
 from app.services.consolidation.supersede import Outcome
 from app.services.memories.live import Live
-from app.services.memories.memories import Pending
+from app.services.storage.lookup import Pending
 from app.services.tiers.previews import Move
 from app.store.core.paging import Page
 from app.store.memories.memories import Stored

@@ -21,8 +21,9 @@ from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services.memories import history, live, memories, restoring, why
-from app.services.memories.memories import Pending
 from app.services.memories.why import Explained
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.store.memories.events import Happened
 from app.store.memories.memories import Filters, Stored
 
@@ -86,7 +87,7 @@ def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
     relations.
     """
-    return _shown(caller, memories.get(caller.tenant_id, id_of(memory_id)), as_of)
+    return _shown(caller, lookup.get(caller.tenant_id, id_of(memory_id)), as_of)
 
 
 @router.get("/{memory_id}/history", summary="Get the history of a memory")

@@ -24,9 +24,10 @@ from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import NotFound
 from app.services.enrichment import personal
-from app.services.memories import history, live, memories, restoring, ties, why
-from app.services.memories.memories import Pending
+from app.services.memories import history, live, restoring, ties, why
 from app.services.memories.ties import Tied
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.services.strength import course
 from app.services.strength.course import Drawn
 from app.store.core.paging import page_of
@@ -65,7 +66,7 @@ class Related:
 def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
     """Show a memory, or a notice if it is pending or doesn't exist."""
     try:
-        found = memories.get(viewer.tenant_id, id_of(memory_id))
+        found = lookup.get(viewer.tenant_id, id_of(memory_id))
         if isinstance(found, Pending):
             accepted = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
             return rendering.page(request, viewer, "memory_pending", accepted=accepted, text=visible(found.given.text))

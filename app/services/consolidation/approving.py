@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 from uuid import UUID
 
-from app import failpoints, queues
+from app import queues
 from app.domain.consolidation.records import Group, Summary
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit import Detail
@@ -15,11 +15,11 @@ from app.errors import Conflict, NotFound
 from app.services.consolidation import consolidate, grouping, merging
 from app.services.consolidation.grouping import Plan, Terms
 from app.services.security import audit
+from app.services.storage.memory_write import memory_write
 from app.services.tiers import archive
 from app.store.consolidation import consolidation_runs, merges
 from app.store.consolidation.merges import Merge
 from app.store.core import database
-from app.store.privacy import holds
 
 KIND: Final = "approve"
 CHANGED: Final = "its memories have changed, and fewer than two of them may be merged: reject it"
@@ -49,8 +49,8 @@ def step(job: Job) -> Step:
         return Step(0, {}, finished=True, failure=CHANGED)
     [made] = consolidate.attach_summaries(job.tenant_id, [plan])
     chosen = archive.current_basis(job.tenant_id)
-    with database.tenant(job.tenant_id) as tx:
-        holds.lock_shared(tx, job.tenant_id)
+    with memory_write(job.tenant_id, "tier", "merge.before_commit") as write:
+        tx = write.tx
         terms, group = _terms(tx, merge), _group(tx, job.tenant_id, merge)
         era, [now] = grouping.plan(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
         merge = get_or_404(tx, job.tenant_id, merge_id, lock=True)
@@ -59,16 +59,14 @@ def step(job: Job) -> Step:
         if now is None or not now.is_as(plan):
             return Step(0, job.state, finished=False, notes=("its memories have changed: once more",))
         still = replace(made, plan=now)
-        counts, [summary] = merging.write(tx, job.tenant_id, terms, [still], era, chosen)
+        counts, [summary] = merging.write_groups(write, terms, [still], era, chosen, "approved")
         record = merging.record(merge_id, merge.run_id, merge.created_at, still, summary)
         columns = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in _KEPT}
         merges.change(tx, job.tenant_id, merge_id, columns | {"decided_at": terms.as_of, "decided_by": actor})
         merges.add_lineage(tx, job.tenant_id, merging.lineage([merge_id], [still]))
         consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
-        merging.count(tx, job.tenant_id, [(still, summary)], "approved")
         details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
-        audit.append(tx, job.tenant_id, "memories_merged", actor, ids=now.taken_ids, details=details)
-        failpoints.reach("merge.before_commit")
+        write.audit("memories_merged", actor, ids=now.taken_ids, details=details)
     queues.nudge(queues.EMBED_MEMORIES)
     merging.count_outcomes(counts)
     return Step(len(now.taken), {}, finished=True, counts=dict(counts))

@@ -28,6 +28,7 @@ from app.services.strength import strengths
 from app.store.consolidation import consolidation as rows
 from app.store.consolidation.consolidation import Day, Fact
 from app.store.core import database
+from app.store.erasure import requests
 from app.store.strength import states
 from app.store.strength.states import Held
 from app.store.tiers import standings
@@ -138,7 +139,7 @@ def plan(
     """
     ids = sorted({memory_id for group in groups for memory_id in group.ids})
     if lock:
-        rows.lock(tx, tenant_id, ids)
+        requests.lock_rows(tx, tenant_id, ids)
     held = states.lock(tx, tenant_id, ids) if lock else states.read(tx, tenant_id, ids)
     times = strengths.timeline(tx, tenant_id)
     now = terms.as_of.timestamp()

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from app.domain.consolidation.records import Method, Summary
 from app.services.consolidation import approving
-from app.services.memories import memories
+from app.services.storage import lookup
 from app.store.consolidation import consolidation
 from app.store.consolidation import consolidation_runs as run_rows
 from app.store.consolidation import merges as rows
@@ -79,7 +79,7 @@ def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:
     Raises:
         NotFound: This tenant has no such memory.
     """
-    stored_id = memories.get(tenant_id, memory_id).memory_id
+    stored_id = lookup.get(tenant_id, memory_id).memory_id
     with database.tenant(tenant_id) as tx:
         return stored_id, _shown(tx, tenant_id, rows.of_memory(tx, tenant_id, stored_id))
 

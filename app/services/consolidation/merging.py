@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import add
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -26,23 +25,18 @@ from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.consolidation import grouping
 from app.services.consolidation.grouping import Plan, Terms
 from app.services.enrichment import reminders
-from app.services.security import audit
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.tiers import archive
 from app.services.tiers.bases import Chosen
 from app.store.consolidation import consolidation as rows
 from app.store.consolidation import consolidation_runs, merges
-from app.store.consolidation.consolidation import NewLink, NewSummary
+from app.store.consolidation.consolidation import SUMMARISES, SUPPORTS, NewLink, NewSummary
 from app.store.consolidation.merges import Ancestor, Merge, Part, Status
-from app.store.core import database
-from app.store.enrichment import words, work
-from app.store.memories import events, tenant_counts
+from app.store.enrichment import words
+from app.store.memories import events
 from app.store.memories.events import Change
 from app.store.memories.tenant_counts import Counts
-from app.store.privacy import holds
-from app.store.tiers import tier_moves
 
-SUMMARISES: Final = "summarises"
-SUPPORTS: Final = "supports"
 RELATED: Final = "related"
 KIND: Final = "consolidation"
 LABELS_MOST: Final = 64
@@ -69,8 +63,8 @@ def apply(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], cho
         Counts by name, as in `consolidation_runs`.
     """
     failpoints.reach("merge.before")
-    with database.tenant(tenant_id) as tx:
-        holds.lock_shared(tx, tenant_id)
+    with memory_write(tenant_id, "tier", "merge.before_commit") as write:
+        tx = write.tx
         era, plans = grouping.plan(tx, tenant_id, [each.plan.group for each in made], terms, lock=True)
         still = [
             Made(now, each.summary)
@@ -78,15 +72,15 @@ def apply(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], cho
             if now is not None and now.is_as(each.plan)
         ]
         merge_ids = [uuid4() for _ in still]
-        counts, new = write(tx, tenant_id, terms, still, era, chosen)
+        counts, new = write_groups(write, terms, still, era, chosen)
         each_with = list(zip(merge_ids, still, new, strict=True))
         records = [record(merge_id, run_id, terms.as_of, each, summary) for merge_id, each, summary in each_with]
         merges.add(tx, tenant_id, records, lineage(merge_ids, still))
         consolidation_runs.count(tx, tenant_id, run_id, counts)
-        count(tx, tenant_id, [(each, summary) for _, each, summary in each_with])
         if still:
-            _record_merges(tx, tenant_id, run_id, still, counts)
-        failpoints.reach("merge.before_commit")
+            ids = [memory_id for each in still for memory_id in each.plan.taken_ids]
+            told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
+            write.audit("memories_merged", ids=ids, details={"run": str(run_id), **told})
     failpoints.reach("merge.after_commit")
     count_outcomes(counts)
     return counts
@@ -107,56 +101,37 @@ _METRICS: Final = {
 }
 
 
-def write(
-    tx: database.Transaction,
-    tenant_id: UUID,
-    terms: Terms,
-    made: Sequence[Made],
-    era: Era,
-    chosen: Chosen | None,
+def write_groups(
+    write: MemoryWrite, terms: Terms, made: Sequence[Made], era: Era, chosen: Chosen | None, rule: str = KIND
 ) -> tuple[Counter[str], list[NewSummary | None]]:
-    """Insert summaries and links and archive the sources, all of which are locked.
-
-    The caller then writes the merges' rows, the counts and the audit entry, in this order.
+    """Insert summaries and links and archive the sources, all of which are locked; the caller writes the merges' rows.
 
     Args:
         era: The policy in force at the run's time.
         chosen: PCA basis for archived vectors.
+        rule: Rule under which the archived sources are counted.
 
     Returns:
         Counts as returned by `carry_out`, and each group's summary.
     """
+    tx, tenant_id = write.tx, write.tenant_id
     new = [None if each.summary is None else _new_summary(each.plan, each.summary, terms.as_of, era) for each in made]
     summaries = [summary for summary in new if summary is not None]
     if summaries:
-        rows.add_summaries(tx, tenant_id, summaries)
-        _put_away(tx, tenant_id, [each.plan for each in made if each.summary is not None], terms, era, chosen)
+        write.insert(summaries)
+        _put_away(write, [each.plan for each in made if each.summary is not None], terms, era, chosen, rule)
         ids = [summary.memory_id for summary in summaries]
         reminders.refresh(tx, tenant_id, ids)
         words.index(tx, tenant_id, ids, era.policy.language, era.policy.time_zone)
-        work.add(tx, [work.EMBED], tenant_id, ids)
     rows.add_links(tx, tenant_id, _links(made, new))
     return _counted(made), new
 
 
-def count(
-    tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Made, NewSummary | None]], rule: str = KIND
-) -> None:
-    """Add the written merges to the tenant's counts, under `rule`; call it late in a transaction, as for all counts."""
-    change = Counts()
-    for each, summary in written:
-        if summary is not None:
-            sources = len(each.plan.taken)
-            more = Counts(1 - sources, sources, 0, len(summary.text.encode()))
-            change = Counts(*map(add, change, more))
-    tenant_counts.add(tx, tenant_id, change)
-    tier_moves.add(tx, tenant_id, {("merged", rule): change.archived})
-
-
 def _put_away(
-    tx: database.Transaction, tenant_id: UUID, plans: Sequence[Plan], terms: Terms, era: Era, chosen: Chosen | None
+    write: MemoryWrite, plans: Sequence[Plan], terms: Terms, era: Era, chosen: Chosen | None, rule: str
 ) -> None:
     """Archive the sources in the same way as faded memories."""
+    tx, tenant_id = write.tx, write.tenant_id
     taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken)
     ids = [memory_id for memory_id, _ in taken]
     archive.deindex(tx, tenant_id, ids, era.policy, chosen)
@@ -164,6 +139,7 @@ def _put_away(
     strength = np.array([each for _, each in taken])
     change = Change(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
     events.add(tx, tenant_id, "tier", ids, change)
+    write.count(Counts(-len(ids), len(ids)), {("merged", rule): len(ids)})
 
 
 def _new_summary(plan: Plan, summary: Summary, as_of: datetime, era: Era) -> NewSummary:
@@ -274,11 +250,3 @@ def _counted(made: Sequence[Made]) -> Counter[str]:
         counts["characters_before"] += sum(len(each.plan.facts[place].text) for place in each.plan.taken)
         counts["characters_after"] += len(each.summary.text)
     return counts
-
-
-def _record_merges(
-    tx: database.Transaction, tenant_id: UUID, run_id: UUID, made: Sequence[Made], counts: Counter[str]
-) -> None:
-    ids = [memory_id for each in made for memory_id in each.plan.taken_ids]
-    told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
-    audit.append(tx, tenant_id, "memories_merged", ids=ids, details={"run": str(run_id), **told})

@@ -8,37 +8,33 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from app import failpoints, metrics, queues
 from app.domain.consolidation.records import Form, Source, Summary
 from app.domain.jobs import Job, Step
-from app.domain.privacy.audit import SYSTEM, Action
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.audit import Action
 from app.services.consolidation import chains, summaries
 from app.services.enrichment import reminders
-from app.services.security import audit
+from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
 from app.services.strength.rebase import STEP_SECONDS
 from app.store.consolidation import consolidation, consolidation_runs, merges, supersessions
-from app.store.consolidation.consolidation import SET_ASIDE, Present
+from app.store.consolidation.consolidation import Present
 from app.store.consolidation.merges import Ancestor, Merge
 from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.enrichment import cues, words, work
 from app.store.enrichment.work import NIL
 from app.store.erasure import hidden_memories, requests
-from app.store.erasure.hidden_memories import Hidden
-from app.store.jobs import jobs
-from app.store.memories import memories, tenant_counts
+from app.store.memories import memories
+from app.store.memories.tenant_counts import NONE
 from app.store.privacy import holds
 from app.store.strength import states
 from app.store.tenants import policies
-from app.store.tiers import removal, tier_moves
 
-KIND: Final = "rederive"
+KIND: Final = REDERIVE
 PAGE: Final = 20
 
 
@@ -69,39 +65,6 @@ class _Case:
     def goes(self) -> bool:
         """True if the summary must be deleted: it has no source left, or its text isn't in the active indexes."""
         return not self.present or self.tier not in {"active", "hidden", "aside"}
-
-
-def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID]) -> None:
-    """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
-
-    Call it in the transaction that changes the memories, with their rows locked; the next tick sends the job.
-    """
-    if memory_ids and merges.make_stale(tx, tenant_id, memory_ids):
-        jobs.add(tx, uuid4(), tenant_id, KIND, {}, lone=True)
-
-
-def hide_until_rewritten(
-    tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]
-) -> Hidden:
-    """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
-
-    Args:
-        tx: The tenant's transaction, which has locked the summaries' rows.
-        summary_ids: Summaries that aren't under legal hold.
-        gone: Memories that this transaction is about to delete.
-
-    Returns:
-        The hidden summaries and their counts, which the caller subtracts last. The other summaries have no source left.
-    """
-    left = consolidation.with_sources(tx, tenant_id, summary_ids, gone)
-    source_changed(tx, tenant_id, list(gone))
-    if not left:
-        return Hidden([], tenant_counts.NONE)
-    hidden_now = hidden_memories.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
-    later = embeddings.remove(tx, tenant_id, hidden_now.ids)
-    words.remove(tx, tenant_id, hidden_now.ids)
-    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
-    return hidden_now
 
 
 def step(job: Job) -> Step:
@@ -143,22 +106,20 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
     form = case.merge.action
     summary = None if case.goes or form == "link" else _summary(tenant_id, case, form)
     failpoints.reach("rederive.after_summary")
-    with database.tenant(tenant_id) as tx:
-        holds.lock_shared(tx, tenant_id)
-        requests.lock_shared(tx, tenant_id)
+    with memory_write(tenant_id, "content", "rederive.before_commit") as write:
+        tx = write.tx
         found = merges.get(tx, tenant_id, merge_id)
         if found is None or found.summary_id is None:
             return Counter()
         involved = sorted({found.summary_id, *(each.memory_id for each in case.present)})
-        consolidation.lock(tx, tenant_id, involved)
+        requests.lock_rows(tx, tenant_id, involved)
         states.lock(tx, tenant_id, [found.summary_id])
         now = _read(tx, tenant_id, merge_id)
         if now != case or holds.on(tx, tenant_id, [found.summary_id]):
             return Counter()
-        counts = _write(tx, tenant_id, case, found.summary_id, summary)
+        counts = _write(write, case, found.summary_id, summary)
         if run_id is not None:
             consolidation_runs.count(tx, tenant_id, run_id, counts)
-        failpoints.reach("rederive.before_commit")
     metrics.count("summaries_made", counts["summaries"])
     return counts
 
@@ -191,28 +152,24 @@ def _summary(tenant_id: UUID, case: _Case, form: Form) -> Summary:
     return summaries.summarise(tenant_id, ordered, form, case.merge.level)
 
 
-def _write(
-    tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary | None
-) -> Counter[str]:
-    merge_id, is_seen = case.merge.merge_id, True
-    with tenant_counts.changing(tx, tenant_id, [summary_id]):
-        if case.tier in {"hidden", "aside"}:  # it was hidden because of content that the rewrite removes
-            hidden_memories.unhide(tx, tenant_id, among=[summary_id])
-        if summary is None:
-            removal.remove(tx, tenant_id, [summary_id])
-            merges.change(tx, tenant_id, merge_id, {"is_stale": False})
-        else:
-            _rewrite(tx, tenant_id, case, summary_id, summary)
-            supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
-            chains.restore_for_memory(tx, tenant_id, summary_id)
-            is_seen = not _hidden_by_itself(tx, tenant_id, summary_id)
-    merges.forget(tx, tenant_id, merge_id, case.gone)
+def _write(write: MemoryWrite, case: _Case, summary_id: UUID, summary: Summary | None) -> Counter[str]:
+    tx, tenant_id, merge_id = write.tx, write.tenant_id, case.merge.merge_id
+    write.measure([summary_id])
+    is_hidden = case.tier in {"hidden", "aside"}
+    if is_hidden:  # because of content that the rewrite removes
+        hidden_memories.unhide(tx, tenant_id, among=[summary_id])
     if summary is None:
-        tier_moves.add(tx, tenant_id, {("deleted", "sources_gone"): 1})
-    elif case.tier in {"hidden", "aside"} and is_seen:
-        tier_moves.add(tx, tenant_id, {("restored", "made_again"): 1})
+        write.delete([summary_id], {("deleted", "sources_gone"): 1})
+        merges.change(tx, tenant_id, merge_id, {"is_stale": False})
+    else:
+        _rewrite(write, case, summary_id, summary)
+        supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
+        chains.restore_for_memory(tx, tenant_id, summary_id)
+        if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
+            write.count(NONE, {("restored", "made_again"): 1})
+    merges.forget(tx, tenant_id, merge_id, case.gone)
     action: Action = "memories_deleted" if summary is None else "memories_merged"
-    audit.append(tx, tenant_id, action, SYSTEM, ids=[summary_id], details={"merge": str(merge_id), "again": True})
+    write.audit(action, ids=[summary_id], details={"merge": str(merge_id), "again": True})
     if summary is None:
         return Counter(removed=1)
     return Counter(summaries=1, by_model=int(summary.method == "llm"))
@@ -227,7 +184,8 @@ def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUI
     return bool(found)
 
 
-def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary) -> None:
+def _rewrite(write: MemoryWrite, case: _Case, summary_id: UUID, summary: Summary) -> None:
+    tx, tenant_id = write.tx, write.tenant_id
     policy = policies.current(tx, tenant_id)
     embeddings.remove(tx, tenant_id, [summary_id])
     categories = {label for each in case.present for label in each.categories}
@@ -250,4 +208,4 @@ def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id:
     merges.change(tx, tenant_id, case.merge.merge_id, columns)
     taken = [Ancestor(case.merge.merge_id, each.memory_id, each.text_version, "source") for each in case.present]
     merges.add_lineage(tx, tenant_id, taken)
-    work.add(tx, [work.EMBED], tenant_id, [summary_id])
+    write.queue([work.EMBED], [summary_id])

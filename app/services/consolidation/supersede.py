@@ -14,8 +14,8 @@ from uuid import UUID
 from app.domain.consolidation.supersession import Judged, Pair, Reason, Source, Status, explain, judge
 from app.domain.privacy.audit import SYSTEM
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
-from app.services.memories import memories
 from app.services.security import audit
+from app.services.storage import lookup
 from app.store.consolidation import supersessions as rows
 from app.store.consolidation.supersessions import Relation, Waiting
 from app.store.core import database
@@ -158,7 +158,7 @@ def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
 
 def _missing(tenant_id: UUID, field: str, name: str) -> NotFound | Unavailable:
     try:
-        memories.get(tenant_id, UUID(name))
+        lookup.get(tenant_id, UUID(name))
     except (ValueError, NotFound):
         error = FieldError(field, "names no memory of this tenant", name)
         return NotFound("this tenant has no such memory", errors=[error])
@@ -189,7 +189,7 @@ def page(
     Raises:
         NotFound: This tenant has no such memory.
     """
-    kept = None if memory_id is None else memories.get(tenant_id, memory_id).memory_id
+    kept = None if memory_id is None else lookup.get(tenant_id, memory_id).memory_id
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, status, kept, before, limit)
 

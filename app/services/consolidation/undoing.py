@@ -8,12 +8,11 @@ from uuid import UUID
 
 import numpy as np
 
-from app import failpoints, metrics, queues
+from app import metrics, queues
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import Conflict
 from app.services.consolidation import approving
-from app.services.privacy.holds import check_free
-from app.services.security import audit
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import strengths
 from app.store.consolidation import consolidation, merges
 from app.store.consolidation.consolidation import Present
@@ -21,11 +20,11 @@ from app.store.consolidation.merges import Merge
 from app.store.core import database
 from app.store.embedding import spaces
 from app.store.enrichment import words, work
-from app.store.memories import events, tenant_counts
+from app.store.erasure import requests
+from app.store.memories import events
 from app.store.memories.events import Change
-from app.store.privacy import holds
 from app.store.strength import states
-from app.store.tiers import archive, removal, tier_moves
+from app.store.tiers import archive, tiers
 
 _SHOWN: Final = 3
 
@@ -38,13 +37,13 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         Conflict: The merge isn't done, its sources are deleted or in cold storage, or one of its memories is under
             legal hold.
     """
-    with database.tenant(tenant_id) as tx:
-        holds.lock_shared(tx, tenant_id)
+    with memory_write(tenant_id, "tier", "undo.before_commit") as write:
+        tx = write.tx
         merge = approving.get_or_404(tx, tenant_id, merge_id)
         taken = merges.ancestors(tx, tenant_id, [merge_id])
         sources = [each.memory_id for each in taken if each.part != "kept"]
         involved = sorted({*sources, *([merge.summary_id] if merge.summary_id else [])})
-        consolidation.lock(tx, tenant_id, involved)
+        requests.lock_rows(tx, tenant_id, involved)
         states.lock(tx, tenant_id, involved)
         merge = approving.get_or_404(tx, tenant_id, merge_id, lock=True)
         if merge.status != "done":
@@ -53,14 +52,11 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         if merge.action == "link":
             consolidation.remove_links(tx, tenant_id, sources)
         else:
-            back = _bring_back(tx, tenant_id, merge, sources)
-        summaries = int(merge.action != "link")
-        tier_moves.add(tx, tenant_id, {("restored", "undo"): len(back), ("deleted", "undo"): summaries})
+            back = _bring_back(write, merge, sources)
         undone: dict[str, Any] = {"status": "undone", "is_stale": False}
         decided = {"decided_at": database.now(tx), "decided_by": actor}
         merges.change(tx, tenant_id, merge_id, undone | decided)
-        audit.append(tx, tenant_id, "merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
-        failpoints.reach("undo.before_commit")
+        write.audit("merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
         found = approving.get_or_404(tx, tenant_id, merge_id)
     metrics.count("merges_undone")
     if back:
@@ -68,27 +64,28 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
     return found
 
 
-def _bring_back(tx: database.Transaction, tenant_id: UUID, merge: Merge, sources: Sequence[UUID]) -> list[UUID]:
+def _bring_back(write: MemoryWrite, merge: Merge, sources: Sequence[UUID]) -> list[UUID]:
+    tx, tenant_id = write.tx, write.tenant_id
     present = consolidation.present(tx, tenant_id, sources)
     if merge.summary_id is None or not present:
         raise Conflict("nothing is left of what was merged")
     _check_here(present)
     back = [each.memory_id for each in present if each.tier == "archived"]
-    check_free(tx, tenant_id, [merge.summary_id, *back])
-    with tenant_counts.changing(tx, tenant_id, [merge.summary_id, *back]):
-        removal.remove(tx, tenant_id, [merge.summary_id])
-        there = spaces.hold(tx, tenant_id)
-        lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back)
-        consolidation.put_back(tx, tenant_id, back)
-        work.add(tx, [work.EMBED], tenant_id, lacking)
-        times = strengths.timeline(tx, tenant_id)
-        now = database.now(tx).timestamp()
-        era = times.at(now)
-        words.index(tx, tenant_id, back, era.policy.language, era.policy.time_zone)
-        held = strengths.advance_to_era(states.read(tx, tenant_id, back), times, now)
-        strength = strengths.evaluate(era, held.state, now).strength
-        change = Change(now, DECAY_TIERS.index("archived"), np.zeros(len(held)), strength)
-        events.add(tx, tenant_id, "tier", held.ids, change)
+    write.check_free([merge.summary_id, *back])
+    write.measure([merge.summary_id, *back])
+    write.delete([merge.summary_id], {("restored", "undo"): len(back), ("deleted", "undo"): 1})
+    there = spaces.hold(tx, tenant_id)
+    lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back)
+    tiers.restore(tx, tenant_id, back, None)
+    write.queue([work.EMBED], lacking)
+    times = strengths.timeline(tx, tenant_id)
+    now = database.now(tx).timestamp()
+    era = times.at(now)
+    words.index(tx, tenant_id, back, era.policy.language, era.policy.time_zone)
+    held = strengths.advance_to_era(states.read(tx, tenant_id, back), times, now)
+    strength = strengths.evaluate(era, held.state, now).strength
+    change = Change(now, DECAY_TIERS.index("archived"), np.zeros(len(held)), strength)
+    events.add(tx, tenant_id, "tier", held.ids, change)
     return back
 
 

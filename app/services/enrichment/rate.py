@@ -26,7 +26,8 @@ from app.domain.text.wording import spoken
 from app.errors import ProfileMissing
 from app.services.enrichment.enrichment import KILLED
 from app.services.passing import is_passing
-from app.services.strength import policies, strengths
+from app.services.storage.memory_write import memory_write
+from app.services.strength import policies
 from app.services.tenants import budget
 from app.settings import settings
 from app.store.core import database
@@ -193,8 +194,9 @@ def _rate(turn: Turn, scorer: Scorer, policy: Policy, texts: Sequence[_Text], kn
         budget.spend(
             tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
         )
-    with database.tenant(tenant_id) as tx:
-        with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
+    with memory_write(tenant_id, "state") as write:
+        tx = write.tx
+        with write.update([each.memory_id for each in rated]):
             written = scores.write(tx, tenant_id, scores.LLM, rated)
             cues.write(tx, tenant_id, rated, policy.language)
             _suggest(tx, tenant_id, rated)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app import queues
 from app.domain.salience import Evidence, judge
 from app.domain.strength.suggestions import Content, rule
-from app.services.strength import strengths
+from app.services.storage.memory_write import memory_write
 from app.settings import settings
 from app.store.core import database
 from app.store.embedding import spaces
@@ -47,7 +47,8 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     found = _judged([memory for memory in unjudged if memory.is_open], nearest)
     contents = [Content(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
     suggested = [by_profile(content) for content in contents] if by_profile else []
-    with database.tenant(tenant_id) as tx, strengths.changing(tx, tenant_id, [each.memory_id for each in unjudged]):
+    with memory_write(tenant_id, "state") as write, write.update([each.memory_id for each in unjudged]):
+        tx = write.tx
         written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
         suggestions.write(tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggested)
         if written:

@@ -21,8 +21,9 @@ from app.domain.privacy.clocks import Law
 from app.domain.privacy.hold import IDS_MAX, Meant
 from app.domain.privacy.requests import Request
 from app.errors import Conflict, NotFound, Unavailable
-from app.services.consolidation import chains, rederiving
+from app.services.consolidation import chains
 from app.services.security import audit
+from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.core.paging import Page, Place
@@ -30,7 +31,6 @@ from app.store.embedding import embeddings
 from app.store.enrichment import words, work
 from app.store.enrichment.work import NIL
 from app.store.erasure import hidden_memories, requests
-from app.store.erasure.hidden_memories import Hidden
 from app.store.erasure.requests import Erasure, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
@@ -38,7 +38,6 @@ from app.store.memories.tenant_counts import Counts
 from app.store.privacy import holds, privacy_requests
 from app.store.tiers import tier_moves
 
-HIDE: Final = "hide"
 ERASE: Final = "erase"
 ROWS: Final = 500
 STEP_SECONDS: Final = 2.0
@@ -110,7 +109,7 @@ def create(
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id))
     new = replace(new, hidden=hidden_now)
-    _take_out_later(tx, tenant_id, new.erasure_id)
+    queue_removal(tx, tenant_id, new.erasure_id)
     if logged is not None:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
@@ -205,7 +204,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
     found = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
-    summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
+    summaries = hide_summaries(tx, tenant_id, erasure_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
 
@@ -219,7 +218,7 @@ def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> Non
 def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
     """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
     if merges.stale(tx, tenant_id, NIL, 1):
-        jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
+        jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
     for waiting in requests.open_scopes(tx, tenant_id):
         if waiting.status == "held":
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
@@ -297,7 +296,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         requests.set_fields(tx, tenant_id, erasure_id, **fields)
         back = hidden_memories.unhide(tx, tenant_id, erasure_id)
         chains.restore_for_erasure(tx, tenant_id, erasure_id)
-        gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
+        gone = hide_matching(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden_memories.active_among(tx, tenant_id, back.ids)
         hidden_memories.restore_vectors(tx, tenant_id, active)
         work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
@@ -318,36 +317,3 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
         queues.nudge(task)
     return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
-
-
-def hide_new_matches(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Hide new or changed memories that match open erasures, and the summaries derived from them.
-
-    The transaction must share the erasures' lock and have locked the memories.
-    """
-    gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
-    if gone.memories:
-        apply_counts(tx, tenant_id, tenant_counts.NONE.less(gone))
-
-
-def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
-    """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
-    found, gone = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
-    for erasure_id, ids in found.items():
-        summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
-        hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
-        gone = gone.plus(summaries.counts)
-        _take_out_later(tx, tenant_id, erasure_id)
-    return gone
-
-
-def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
-    """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
-    made_of = merges.summaries_of(tx, tenant_id, sources)
-    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
-    rederiving.source_changed(tx, tenant_id, sources)
-    return summaries
-
-
-def _take_out_later(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
-    jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

@@ -34,6 +34,7 @@ from app.domain.evaluation import self_tests as rule
 from app.domain.evaluation.self_tests import ASKED, FLAGGING, Kind
 from app.domain.jobs import Job, Step
 from app.services.evaluation import testing
+from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase, strengths
 from app.store import self_tests as rows
 from app.store.core import database
@@ -183,8 +184,8 @@ def _record_outcomes(
     tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]
 ) -> list[Outcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
-    with database.tenant(tenant_id) as tx:
-        requests.lock_shared(tx, tenant_id)
+    with memory_write(tenant_id, "content") as write:
+        tx = write.tx
         # Memories deleted or hidden in between have no row to lock.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]

@@ -21,6 +21,7 @@ from app.clients.redis.stream import Entry
 from app.domain.privacy.audit import SYSTEM, Action
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
 from app.services.security import audit
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.store.core import database
 from app.store.core.paging import Page, Place
 from app.store.enrichment import rating_turns, ratings, work
@@ -102,10 +103,11 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
         if unstored is not None:  # otherwise another call was quicker
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
-        with database.tenant(tenant_id) as tx:
-            taken = rows.claim(tx, tenant_id, letter_id)
-            _queue_again(tx, tenant_id, [taken] if taken else [])
-            _audit(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
+        with memory_write(tenant_id, "state") as write:
+            taken = rows.claim(write.tx, tenant_id, letter_id)
+            _queue_again(write, [taken] if taken else [])
+            if taken:
+                write.audit("letters_replayed", actor, ids=[letter_id])
         queues.nudge(_TASKS[letter.stage])
     _log("dead_letters_replayed", tenant_id, 1)
     return letter
@@ -121,11 +123,12 @@ def replay_many(
         Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable; nothing was replayed.
     """
     wanted, before = _meant(tenant_id, stage, reason, before)
-    with database.tenant(tenant_id) as tx:
-        taken = rows.take_some(tx, tenant_id, wanted, LETTERS_A_CALL)
-        _queue_again(tx, tenant_id, list(taken.values()))
-        unstored = rows.some_of_drain(tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
-        _audit(tx, tenant_id, "letters_replayed", actor, taken)
+    with memory_write(tenant_id, "state") as write:
+        taken = rows.take_some(write.tx, tenant_id, wanted, LETTERS_A_CALL)
+        _queue_again(write, list(taken.values()))
+        unstored = rows.some_of_drain(write.tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
+        if taken:
+            write.audit("letters_replayed", actor, ids=taken)
     for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
         queues.nudge(task)
     try:
@@ -210,17 +213,17 @@ def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str
         audit.append(tx, tenant_id, action, actor, ids=letter_ids)
 
 
-def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:
+def _queue_again(write: MemoryWrite, taken: Sequence[tuple[str, list[UUID]]]) -> None:
     """Queue memories for their stages again."""
     by_stage: dict[str, set[UUID]] = {}
     for stage, memory_ids in taken:
         by_stage.setdefault(stage, set()).update(memory_ids)
     for stage, wanted in by_stage.items():
         if stage == ratings.STAGE:
-            ratings.ask_again(tx, tenant_id, list(wanted))
-            rating_turns.add(tx, tenant_id)
+            ratings.ask_again(write.tx, write.tenant_id, list(wanted))
+            rating_turns.add(write.tx, write.tenant_id)
         else:
-            work.add(tx, [stage], tenant_id, list(wanted))
+            write.queue([stage], wanted)
 
 
 def _meant(tenant_id: UUID, stage: str | None, reason: str, before: datetime | None) -> tuple[Wanted, datetime]:

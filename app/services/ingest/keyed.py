@@ -21,12 +21,10 @@ from app.domain.ingest.ids import first_seq, memory_uuids
 from app.domain.ingest.memory import Kind
 from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
-from app.services.consolidation import rederiving, supersede
+from app.services.consolidation import supersede
 from app.services.embedding import spaces
 from app.services.enrichment import corrections, personal, texts
-from app.services.erasure import requests as erasing
-from app.services.security import audit
-from app.services.strength import strengths
+from app.services.storage.memory_write import memory_write
 from app.services.tiers import cold_restore, restores
 from app.store.consolidation import supersessions
 from app.store.core import database
@@ -35,14 +33,14 @@ from app.store.embedding import embeddings
 from app.store.embedding import spaces as rows
 from app.store.embedding.embeddings import Texts
 from app.store.enrichment import cues, words, work
-from app.store.erasure import requests, tombstones
+from app.store.erasure import tombstones
 from app.store.ingest import arrivals
-from app.store.memories import memories, tenant_counts
+from app.store.memories import memories
 from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
 from app.store.privacy import holds
 from app.store.strength import states
 from app.store.tenants import policies
-from app.store.tiers import cold, tier_moves, tiers
+from app.store.tiers import cold, tiers
 
 _KEPT: Final = ("salience", "multiplier")
 """Fields preserved when an update omits them."""
@@ -67,10 +65,9 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     by_base = {arrival.base: arrival for arrival in careful}
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
         _settle(tenant_id)
-    with database.tenant(tenant_id) as tx:
-        holds.lock_shared(tx, tenant_id)
+    with memory_write(tenant_id, "content") as write:
+        tx = write.tx
         fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
-        requests.lock_shared(tx, tenant_id)
         given = _drop_erased(
             tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
         )
@@ -88,16 +85,16 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         # If the update changes the memory's thread, its former neighbours are reindexed too.
         former = words.neighbours(tx, tenant_id, reworded)
         later = embeddings.remove(tx, tenant_id, reworded)
-        before = tenant_counts.measure(tx, tenant_id, list(known))
-        with strengths.changing(tx, tenant_id, list(known)):
+        write.measure(list(known))
+        with write.update(list(known)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
             memories.set_kinds(tx, tenant_id, _kinds(latest, written.aliases))
             updated = list(written.changed & known.keys())
             tiers.look_again(tx, tenant_id, updated)
         thawed = list(cold.places(tx, tenant_id, updated))
-        cold_restore.come_back(tx, tenant_id, thawed)
+        cold_restore.come_back(write, thawed, "edit", actor=None)
         later |= embeddings.remove(tx, tenant_id, reworded)
-        back = restores.restore(tx, tenant_id, updated)
+        back = restores.restore(write, updated, "edit", actor=None)
         _reindex(tx, tenant_id, reworded, former)
         cold_restore.discard(tx, tenant_id, thawed)
         _alias(tx, tenant_id, latest, overtaken, written.aliases)
@@ -111,16 +108,16 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         corrections.renew(tx, tenant_id, updated)
         superseded = supersede.record_statements(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
-        work.add(tx, [work.INDEX], tenant_id, list(new))
-        rederiving.source_changed(tx, tenant_id, updated)
-        work.add(tx, [work.SCORE], tenant_id, list(written.changed))
-        work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
-        tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, list({*known, *new})).less(before))
-        tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
-        erasing.hide_new_matches(tx, tenant_id, list(written.changed))
-        supersede.audit_superseded(tx, tenant_id, superseded, "caller")
+        write.measure_inserted(new)
+        write.queue([work.INDEX], new)
+        write.queue([work.SCORE], written.changed)
+        write.queue([work.EMBED], {*new, *reworded, *later} - embedded)
+        write.sources_changed(updated)
+        write.changed(list(written.changed))
+        if superseded:
+            write.audit("memories_superseded", ids=superseded, details={"source": "caller"})
         if thawed or back:
-            audit.append(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
+            write.audit("memories_restored", ids=[*thawed, *back])
     return len(written.changed)
 
 

@@ -25,6 +25,7 @@ from app.services.jobs import jobs, precedence
 from app.services.night import night
 from app.services.passing import is_passing
 from app.services.privacy import exporting, exports, holds
+from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
 from app.services.tiers import archive, cold, cold_restore, compaction, expiry, removals, sweep
 from app.settings import settings
@@ -64,7 +65,7 @@ KINDS: dict[str, Kind] = {
     cold.KIND: Kind(cold.step),
     cold_restore.KIND: Kind(cold_restore.step),
     compaction.KIND: Kind(compaction.step),
-    requests.HIDE: Kind(requests.run_hide_slice),
+    HIDE: Kind(requests.run_hide_slice),
     requests.ERASE: Kind(execution.run_slice),
     expiry.KIND: Kind(expiry.step),
     exports.KIND: Kind(exporting.step),

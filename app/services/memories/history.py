@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from app.services.memories import memories
-from app.services.memories.memories import Pending
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.store.core import database
 from app.store.core.paging import Page, page_of
 from app.store.memories import events
@@ -19,7 +19,7 @@ def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | No
     Raises:
         NotFound: This tenant has no such memory.
     """
-    found = memories.get(tenant_id, memory_id)
+    found = lookup.get(tenant_id, memory_id)
     if isinstance(found, Pending):
         accepted_at = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
         accepted = [Happened(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from app.domain.strength.links import LINKS_A_MEMORY, NewLink
 from app.errors import FieldError, Invalid, NotFound, Unavailable
-from app.services.memories import memories
+from app.services.storage import lookup
 from app.store.core import database
 from app.store.core.paging import Page
 from app.store.memories import links as rows
@@ -76,7 +76,7 @@ def _meant(tenant_id: UUID, wanted: Wanted) -> Wanted:
     """Replace ids in the filter with those under which the memories are stored; queued memories have no links yet."""
 
     def kept(end: UUID | None) -> UUID | None:
-        return None if end is None else memories.get(tenant_id, end).memory_id
+        return None if end is None else lookup.get(tenant_id, end).memory_id
 
     return replace(wanted, memory_id=kept(wanted.memory_id), from_id=kept(wanted.from_id), to_id=kept(wanted.to_id))
 
@@ -103,7 +103,7 @@ def _field(given: Sequence[NewLink], place: int) -> str:
 def _missing(tenant_id: UUID, field: str, memory_id: UUID) -> NotFound | Unavailable:
     """Return the error for a memory that isn't stored: still in the ingest queue, or unknown."""
     try:
-        memories.get(tenant_id, memory_id)
+        lookup.get(tenant_id, memory_id)
     except NotFound:
         error = FieldError(field, "names no memory of this tenant", str(memory_id))
         return NotFound("this tenant has no such memory", errors=[error])

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from app import queues
-from app.clients.redis.stream import backlog
-from app.domain.ingest.bodies import decode
-from app.domain.ingest.envelope import Envelope
-from app.domain.ingest.ids import place_of
-from app.domain.ingest.memory import KINDS, MemoryIn, MemoryPatch
+from app.domain.ingest.memory import KINDS, MemoryPatch
 from app.domain.privacy.audit import SYSTEM
-from app.errors import Conflict, EbbingError, NotFound, Unavailable
-from app.services.consolidation import rederiving
+from app.errors import Conflict, NotFound
 from app.services.enrichment import corrections, personal, texts
 from app.services.erasure import requests as erasing
-from app.services.privacy.holds import check_free
+from app.services.storage.lookup import lock, stored_only
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import policies, strengths
-from app.services.tiers import moves, restores
+from app.services.tiers import restores
 from app.store.consolidation import supersessions
 from app.store.core import database
 from app.store.core.paging import Page
 from app.store.embedding import embeddings, spaces
 from app.store.enrichment import cues, words, work
-from app.store.erasure import requests
 from app.store.ingest import arrivals
-from app.store.memories import memories, tenant_counts
+from app.store.memories import memories
 from app.store.memories.memories import Filters, Stored
-from app.store.privacy import holds
 from app.store.strength import memory_strength, states
 from app.store.tiers import cold, tiers
-
-
-class Missing(Exception):
-    """Raised within `stored_only` when the memory isn't stored."""
-
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
@@ -50,32 +36,6 @@ PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
 
 DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
 """Fields of a source that its summary depends on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A memory that was accepted but isn't stored yet."""
-
-    memory_id: UUID
-    given: MemoryIn
-    accepted_ms: int
-
-
-def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
-    """Return a memory by its id or an alias, including one that is still in the ingest queue.
-
-    Raises:
-        NotFound: This tenant has no such memory.
-    """
-    stored = _stored(tenant_id, memory_id)
-    if stored is not None:
-        return stored
-    pending = _pending(tenant_id, memory_id)
-    # It may have been stored between the two queries.
-    found = pending or _stored(tenant_id, memory_id)
-    if found is None:
-        raise NotFound("this tenant has no such memory")
-    return found
 
 
 def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[Stored]:
@@ -103,15 +63,17 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
-    with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = _lock_free(tx, tenant_id, memory_id) if changes else lock(tx, tenant_id, memory_id)
-        _check_whole(tx, tenant_id, stored_id)
+    with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content" if changes else "state") as write:
+        tx = write.tx
+        stored_id = lock(tx, tenant_id, memory_id)
+        if changes:
+            write.check_free([stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
-        restored = _restored(tx, tenant_id, stored_id, anew=bool(again))
+        restored = _restored(write, stored_id, anew=bool(again))
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
-        before = tenant_counts.measure(tx, tenant_id, [stored_id]) if "text" in changes else None
-        with strengths.changing(tx, tenant_id, [stored_id]):
+        write.measure([stored_id] if "text" in changes else [])
+        with write.update([stored_id]):
             if changes:
                 memories.edit(tx, tenant_id, stored_id, changes)
             if state := _state(given):
@@ -124,17 +86,14 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])
-            work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
+            write.queue([work.EMBED], [stored_id, *later])
         corrections.renew(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
-            work.add(tx, [work.SCORE], tenant_id, [stored_id])
-        rederiving.source_changed(tx, tenant_id, [stored_id] if DERIVED_FIELDS & changes.keys() else [])
-        if before is not None:
-            tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, [stored_id]).less(before))
-        moves.note_restored(tx, tenant_id, restored, "archived", rule="edit")
+            write.queue([work.SCORE], [stored_id])
+        write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
+        write.changed([stored_id] if changes else [])
         edited = memories.get(tx, tenant_id, stored_id)
-        erasing.hide_new_matches(tx, tenant_id, [stored_id] if changes else [])
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:
@@ -142,22 +101,18 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     return edited
 
 
-def _restored(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, *, anew: bool) -> list[UUID]:
-    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again."""
-    if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
-        states.lock(tx, tenant_id, [stored_id])
-        spaces.lock(tx, tenant_id)
-    return restores.restore(tx, tenant_id, [stored_id])
-
-
-def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> None:
-    """Check that a memory's row is complete.
+def _restored(write: MemoryWrite, stored_id: UUID, *, anew: bool) -> list[UUID]:
+    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again.
 
     Raises:
-        Conflict: The memory is in cold storage.
+        Conflict: The memory is in cold storage, so its row is incomplete.
     """
-    if cold.places(tx, tenant_id, [stored_id]):
+    if cold.places(write.tx, write.tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
+    if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
+        states.lock(write.tx, write.tenant_id, [stored_id])
+        spaces.lock(write.tx, write.tenant_id)
+    return restores.restore(write, [stored_id], "edit")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
@@ -168,79 +123,17 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
         Unavailable: It is still in the ingest queue.
         Conflict: It is under a legal hold.
     """
-    with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = _lock_free(tx, tenant_id, memory_id)
-        erasing.delete(tx, tenant_id, stored_id, actor)
+    with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
+        stored_id = lock(write.tx, tenant_id, memory_id)
+        write.check_free([stored_id])
+        erasing.delete(write.tx, tenant_id, stored_id, actor)
     queues.nudge(queues.EMBED_MEMORIES)
-
-
-@contextmanager
-def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
-    """Convert `Missing` into the error for the caller: still in the ingest queue, or unknown.
-
-    Raises:
-        NotFound: `Missing` was raised inside, and this tenant has no such memory.
-        Unavailable: `Missing` was raised inside, and the memory is still in the ingest queue.
-    """
-    try:
-        yield
-    except Missing:
-        # The transaction has ended: the queue must not be queried within one.
-        if backlog().find(tenant_id, memory_id) is not None:
-            raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
-        raise NotFound("this tenant has no such memory") from None
 
 
 def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:
     """Return whether a request's memories are stored and have passed every enrichment stage that search needs."""
     with database.tenant(tenant_id) as tx:
         return arrivals.is_stored(tx, tenant_id, base) and not work.any_waiting(tx, tenant_id, memory_ids)
-
-
-def _stored(tenant_id: UUID, memory_id: UUID) -> Stored | None:
-    with database.tenant(tenant_id) as tx:
-        return memories.get(tx, tenant_id, memories.resolve(tx, tenant_id, memory_id))
-
-
-def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
-    envelope = backlog().find(tenant_id, memory_id)
-    if envelope is None or place_of(memory_id) >= envelope.memories:
-        return None
-    given = _given(envelope)
-    if not given:
-        return None
-    with database.tenant(tenant_id) as tx:
-        coming = requests.coming(tx, tenant_id)
-    found = given[place_of(memory_id)]
-    return None if coming.concerns([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
-
-
-def _given(envelope: Envelope) -> list[MemoryIn]:
-    try:
-        return [] if envelope.form == "touches" else decode(envelope.body, envelope.form, dimensions=None)
-    except EbbingError:
-        return []  # the drain will write a dead letter
-
-
-def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Lock a memory's row and return its stored id; for use within `stored_only`.
-
-    Raises:
-        Missing: The memory isn't stored.
-    """
-    stored_id = memories.resolve(tx, tenant_id, memory_id)
-    if not memories.lock(tx, tenant_id, stored_id):
-        raise Missing
-    return stored_id
-
-
-def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Lock a memory's row and return its stored id, after checking that no legal hold covers it."""
-    holds.lock_shared(tx, tenant_id)
-    requests.lock_shared(tx, tenant_id)
-    stored_id = lock(tx, tenant_id, memory_id)
-    check_free(tx, tenant_id, [stored_id])
-    return stored_id
 
 
 def _state(given: dict[str, Any]) -> dict[str, Any]:

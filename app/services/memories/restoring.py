@@ -7,10 +7,10 @@ from uuid import UUID
 
 from app import queues
 from app.services.jobs import jobs
-from app.services.memories import memories
-from app.services.memories.memories import Pending
-from app.services.tiers import cold_restore, moves, restores
-from app.store.core import database
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
+from app.services.storage.memory_write import memory_write
+from app.services.tiers import cold_restore, restores
 from app.store.memories.memories import Stored
 
 
@@ -39,16 +39,15 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
     Raises:
         NotFound: This tenant has no such memory.
     """
-    found = memories.get(tenant_id, memory_id)
+    found = lookup.get(tenant_id, memory_id)
     if isinstance(found, Pending) or found.tier == "active":
         return Asked(found)
-    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = memories.lock(tx, tenant_id, memory_id)
-        back = restores.restore(tx, tenant_id, [stored_id])
-        moves.note_restored(tx, tenant_id, back, "archived", rule="hand", actor=actor)
+    with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
+        stored_id = lookup.lock(write.tx, tenant_id, memory_id)
+        back = restores.restore(write, [stored_id], "hand", actor)
     if back:
         queues.nudge(queues.EMBED_MEMORIES)
-    found = memories.get(tenant_id, stored_id)
+    found = lookup.get(tenant_id, stored_id)
     if isinstance(found, Pending) or found.tier != "cold":
         return Asked(found)
     parameters = cold_restore.parameters([found.memory_id], rule="hand")

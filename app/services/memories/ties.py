@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from app.services.consolidation.merging import SUMMARISES, SUPPORTS
 from app.store.consolidation import consolidation, merges, supersessions
+from app.store.consolidation.consolidation import SUMMARISES, SUPPORTS
 from app.store.core import database
 from app.store.enrichment import corrections
 from app.store.memories import links

@@ -19,8 +19,8 @@ from app.domain.tiers.why import Case
 from app.errors import Unavailable
 from app.services.consolidation import supersede
 from app.services.consolidation.supersede import Outcome
-from app.services.memories import memories
-from app.services.memories.memories import Missing, Pending
+from app.services.storage import lookup
+from app.services.storage.lookup import Missing, Pending
 from app.services.strength import strengths
 from app.store.core import database
 from app.store.enrichment import corrections
@@ -88,10 +88,10 @@ def explain(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> 
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the ingest queue.
     """
-    found = memories.get(tenant_id, memory_id)
+    found = lookup.get(tenant_id, memory_id)
     if isinstance(found, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
-    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+    with lookup.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, [found.memory_id])
         if not held.ids:
             raise Missing

@@ -17,8 +17,9 @@ from app.domain.privacy.detection import detect
 from app.domain.privacy.erasure import Named, digest
 from app.errors import Unavailable
 from app.services.memories import memories
-from app.services.memories.memories import Pending
 from app.services.security import audit
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.store.core import database
 from app.store.erasure import tombstones
 from app.store.privacy import anonymous
@@ -49,7 +50,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
         Unavailable: The memory is still in the queue.
         Conflict: The memory is under a legal hold or in cold storage.
     """
-    found = memories.get(tenant_id, memory_id)
+    found = lookup.get(tenant_id, memory_id)
     if isinstance(found, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
     inferred = (found.inferred or {}).get("entities") or ()

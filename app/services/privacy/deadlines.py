@@ -19,22 +19,6 @@ NEAR_DAYS: Final = 7
 log = structlog.get_logger(__name__)
 
 
-def check_segment_rewrites(tenant_id: UUID) -> tuple[str, ...]:
-    """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
-
-    Returns:
-        A line for the job's log if segments are overdue.
-    """
-    with database.tenant(tenant_id) as tx:
-        now = database.now(tx)
-        deadlines.note_rewritten(tx, tenant_id, now)
-        late = deadlines.late(tx, tenant_id, now)
-    if late.since is None:
-        return ()
-    log.error("segments_late", tenant=str(tenant_id), erasures=late.erasures, since=late.since.isoformat())
-    return (f"segments of {late.erasures} erasures should be rewritten by now, the first since {late.since:%Y-%m-%d}",)
-
-
 def next_deadlines(tenant_id: UUID) -> Due:
     """Return the tenant's open requests that are due within `NEAR_DAYS` or overdue."""
     with database.tenant(tenant_id) as tx:

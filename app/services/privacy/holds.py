@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -26,7 +25,6 @@ from app.store.privacy.holds import Counts, Hold
 KIND: Final = "release"
 ROWS: Final = 5000
 STEP_SECONDS: Final = 2.0
-_SHOWN: Final = 3
 
 
 def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
@@ -120,20 +118,6 @@ def step(job: Job) -> Step:
         done += looked_at
     state: dict[str, Any] = {} if after is None else {"after": str(after)}
     return Step(done, state, finished=after is None)
-
-
-def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Refuse to touch memories under a legal hold. The transaction must share the holds' lock.
-
-    Raises:
-        Conflict: Some memories are held; the message names the holds.
-    """
-    held = rows.on(tx, tenant_id, memory_ids)
-    if held:
-        holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
-        named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
-        more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
-        raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
 
 
 def audit_hold(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:

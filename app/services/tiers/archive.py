@@ -22,6 +22,7 @@ from app.domain.policy.policy import Policy
 from app.domain.tiers import reduction
 from app.domain.tiers.lifecycle import Decision, Standing
 from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import bases, moves, previews, sweep
 from app.services.tiers.bases import Chosen
@@ -98,11 +99,10 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
         reduced but could be later.
     """
     failpoints.reach("archive.before")
-    with database.tenant(tenant_id) as tx:
-        due = moves.claim_due(tx, tenant_id, "active", limit, as_of)
-        whole = deindex(tx, tenant_id, due.held.ids, due.era.policy, chosen) if due.held.ids else 0
-        moves.record(tx, tenant_id, due, _TIER)
-        failpoints.reach("archive.before_commit")
+    with memory_write(tenant_id, "tier", "archive.before_commit") as write:
+        due = moves.claim_due(write, "active", limit, as_of)
+        whole = deindex(write.tx, tenant_id, due.held.ids, due.era.policy, chosen) if due.held.ids else 0
+        moves.record(write, due, _TIER)
     failpoints.reach("archive.after_commit")
     moved = len(due.held)
     metrics.count("archived_memories", moved)

@@ -28,6 +28,7 @@ from app.domain.tiers.segment import Sealed, Segment
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.security import key_store
 from app.services.security.key_store import Owners
+from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import moves, previews, sweep
 from app.services.tiers.previews import Preview, Tiers, Work
@@ -84,11 +85,11 @@ def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RE
         Misconfigured: The master key is missing or has changed.
     """
     store = cold_store()
-    with database.tenant(tenant_id) as tx:
-        due = moves.claim_due(tx, tenant_id, SOURCE, limit, as_of)
+    with memory_write(tenant_id, "tier") as write:
+        due = moves.claim_due(write, SOURCE, limit, as_of)
         # Memories that have expired or are to be erased must not be copied first.
         fading = due.only(np.flatnonzero(due.decision.rules == _DECAY))
-        contents = _fitting(cold.contents(tx, tenant_id, fading.held.ids))
+        contents = _fitting(cold.contents(write.tx, tenant_id, fading.held.ids))
     if not contents:
         return 0, 0
     written = _sealed(tenant_id, contents)
@@ -153,8 +154,9 @@ def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> 
     Returns:
         The number of memories moved.
     """
-    with database.tenant(tenant_id) as tx:
-        due = moves.retake(tx, tenant_id, list(written.contents), SOURCE, as_of)
+    with memory_write(tenant_id, "tier", "cold.before_commit") as write:
+        tx = write.tx
+        due = moves.retake(write, list(written.contents), SOURCE, as_of)
         kept = keys.owners(tx, tenant_id, list(written.owners), held=True)
         now = cold.contents(tx, tenant_id, due.held.ids)
         owner_of = {key_id: wrapped.owner for key_id, wrapped in written.keys.items()}
@@ -175,8 +177,7 @@ def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> 
             texts = {each: abridged(written.contents[each].text) for each in moved.held.ids}
             _cut_down(tx, tenant_id, texts)
             more = sum(len(text.encode()) - len(written.contents[each].text.encode()) for each, text in texts.items())
-            moves.record(tx, tenant_id, moved, "cold", text_bytes=more)
-        failpoints.reach("cold.before_commit")
+            moves.record(write, moved, "cold", text_bytes=more)
     failpoints.reach("cold.after_commit")
     metrics.count("cold_moved", len(places))
     return len(places)

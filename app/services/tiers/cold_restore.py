@@ -19,16 +19,17 @@ from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain.ingest.decoding import prepared
 from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import SYSTEM
 from app.domain.tiers import sealing, segment
 from app.domain.tiers.segment import Damaged
 from app.services.jobs import jobs
-from app.services.security import audit, key_store
+from app.services.security import key_store
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.tiers import restores
 from app.store.core import database
 from app.store.enrichment import work
-from app.store.memories import tenant_counts
 from app.store.strength import states
-from app.store.tiers import cold, tier_moves
+from app.store.tiers import cold
 from app.store.tiers import key_store as keys
 from app.store.tiers.cold import Place
 
@@ -205,35 +206,37 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
     """Fill the rows of memories whose records haven't moved since they were fetched. Return those memories."""
     if not bodies:
         return []
-    with database.tenant(tenant_id) as tx:
+    with memory_write(tenant_id, "state", "restore.before_commit") as write:
+        tx = write.tx
         locked = cold.lock(tx, tenant_id, list(bodies), wait=True)
         states.lock(tx, tenant_id, locked)
         now = cold.places(tx, tenant_id, locked, locked=True)
         back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
         if back:
-            with tenant_counts.changing(tx, tenant_id, back):
-                cold.refill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
-                come_back(tx, tenant_id, back)
-                discard(tx, tenant_id, back)
-            tier_moves.add(tx, tenant_id, {("restored", rule): len(back)})
-            audit.append(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
-        failpoints.reach("restore.before_commit")
+            write.measure(back)
+            cold.refill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
+            come_back(write, back, rule)
+            discard(tx, tenant_id, back)
     failpoints.reach("restore.after_commit")
     return back
 
 
-def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
     """Make cold memories with complete rows active again, and count it as a use; the caller discards their records.
 
     Args:
-        tx: The tenant's transaction, which has locked the rows of the memories.
+        write: A transaction that has locked the rows of the memories and measures them.
         memory_ids: Cold memories.
+        rule: The reason, as in `MemoryWrite.restored`.
+        actor: As in `MemoryWrite.restored`.
     """
     if not memory_ids:
         return
+    tx, tenant_id = write.tx, write.tenant_id
     used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
     restores.come_back(tx, tenant_id, used, "cold", era, now)
-    work.add(tx, work.SEARCHED_BY, tenant_id, used.ids)
+    write.queue(work.SEARCHED_BY, used.ids)
+    write.restored(memory_ids, "cold", rule, actor)
 
 
 def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

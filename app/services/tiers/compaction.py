@@ -21,7 +21,6 @@ from app.clients.cold_store import StoreFailed, cold_store
 from app.domain.jobs import Job, Step
 from app.domain.tiers import segment
 from app.domain.tiers.segment import Damaged, Sealed, Segment
-from app.services.privacy.deadlines import check_segment_rewrites
 from app.services.tiers import cold as moving
 from app.services.tiers.cold import SegmentLost
 from app.store.core import database
@@ -91,7 +90,7 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     named = [f"{memory_id}: {why}" for memory_id, why in list(checked.lost.items())[:NAMED_MAX]]
     more = [f"and {len(checked.lost) - NAMED_MAX} more"] if len(checked.lost) > NAMED_MAX else []
     counts.update(orphans=checked.orphans, lost=len(checked.lost))
-    late = check_segment_rewrites(tenant_id)
+    late = _check_segment_rewrites(tenant_id)
     return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more, *late))
 
 
@@ -231,3 +230,19 @@ def _memories_of(tenant_id: UUID, wrong: Mapping[UUID, str]) -> dict[UUID, str]:
     with database.tenant(tenant_id) as tx:
         places = cold.places_in(tx, tenant_id, list(wrong), segment.RECORDS_MAX * len(wrong))
     return {memory_id: wrong[place.segment_id] for memory_id, place in places.items()}
+
+
+def _check_segment_rewrites(tenant_id: UUID) -> tuple[str, ...]:
+    """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
+
+    Returns:
+        A line for the job's log if segments are overdue.
+    """
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        deadlines.note_rewritten(tx, tenant_id, now)
+        late = deadlines.late(tx, tenant_id, now)
+    if late.since is None:
+        return ()
+    log.error("segments_late", tenant=str(tenant_id), erasures=late.erasures, since=late.since.isoformat())
+    return (f"segments of {late.erasures} erasures should be rewritten by now, the first since {late.since:%Y-%m-%d}",)

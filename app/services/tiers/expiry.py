@@ -15,14 +15,13 @@ from uuid import UUID
 
 import numpy as np
 
-from app import failpoints, metrics, queues
+from app import metrics, queues
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit import Detail
 from app.domain.privacy.parameters import KNOWN
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
 from app.domain.tiers.lifecycle import DELETED, EXPIRY, Decision, Standing
-from app.services.consolidation import rederiving
-from app.services.security import audit
+from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import expiring_summaries, moves, previews, sweep
 from app.services.tiers.moves import Due
@@ -30,9 +29,8 @@ from app.services.tiers.previews import Preview, Tiers, Work
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.enrichment.work import NIL
-from app.store.memories import tenant_counts
 from app.store.strength.states import Held
-from app.store.tiers import expiring, removal, tier_moves
+from app.store.tiers import expiring
 
 KIND: Final = "expire"
 ROWS: Final = 500
@@ -54,26 +52,21 @@ def expire(
             and
         the last id of this slice, None for the last slice.
     """
-    with database.tenant(tenant_id) as tx:
-        due, following = moves.take_expired(tx, tenant_id, after, limit, as_of)
+    with memory_write(tenant_id, "tier", "expire.before_commit") as write:
+        tx = write.tx
+        due, following = moves.take_expired(write, after, limit, as_of)
         gone = due.held.ids
         if not gone:
             return Counter(), following
         made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
         free = moves.judge(tx, tenant_id, made, as_of) if made else None
         summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
-        aside = rederiving.hide_until_rewritten(tx, tenant_id, summaries, gone)
-        again = set(aside.ids)
+        again = set(write.set_aside(summaries, gone))
         summaries = [memory_id for memory_id in summaries if memory_id not in again]
         every = sorted([*gone, *summaries])
-        with tenant_counts.changing(tx, tenant_id, every):
-            for start in range(0, len(every), removal.MOST):
-                removal.remove(tx, tenant_id, every[start : start + removal.MOST])
-        tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(aside.counts))
         risky = int(due.standing.expiry.by_risk.sum())
-        tier_moves.add(
-            tx,
-            tenant_id,
+        write.delete(
+            every,
             {
                 ("expired", "category"): len(gone) - risky,
                 ("expired", "risk"): risky,
@@ -81,8 +74,7 @@ def expire(
                 ("hidden", "source_expired"): len(again),
             },
         )
-        audit.append(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
-        failpoints.reach("expire.before_commit")
+        write.audit("memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
     metrics.count("expired_memories", len(every))
     counts = Counter({"deleted": len(every), "summaries": len(summaries)})
     return counts + Counter(again=len(again)), following
@@ -159,12 +151,12 @@ def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     """Count the expired memories without deleting them, so that operators are notified first."""
     moment, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
     while True:
-        with database.tenant(tenant_id) as tx:
-            due, following = moves.take_expired(tx, tenant_id, after, ROWS, moment)
+        with memory_write(tenant_id, "tier") as write:
+            due, following = moves.take_expired(write, after, ROWS, moment)
             count += len(due.held)
             if following is None and count:
-                expiring.note_expiry(tx, tenant_id, count)
-                audit.append(tx, tenant_id, "expiry_noticed", details={"memories": count})
+                expiring.note_expiry(write.tx, tenant_id, count)
+                write.audit("expiry_noticed", details={"memories": count})
         if following is None:
             notes = (NOTICE.format(count=count),) if count else ()
             return Step(0, state, finished=True, counts={"noticed": count} if count else {}, notes=notes)

@@ -17,19 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from app.domain.dynamics.timeline import Era
-from app.domain.privacy.audit import SYSTEM, Detail
+from app.domain.privacy.audit import Detail
 from app.domain.tiers.lifecycle import EXPIRY, RULES, Decision, Standing
 from app.domain.tiers.tiers import DECAY_TIERS, Seen
-from app.services.security import audit
+from app.services.storage.memory_write import MemoryWrite
 from app.services.strength import strengths
 from app.store.core import database
-from app.store.memories import events, tenant_counts
+from app.store.memories import events
 from app.store.memories.events import Change
 from app.store.memories.tenant_counts import Counts
-from app.store.privacy import holds
 from app.store.strength import states
 from app.store.strength.states import Held, Looks
-from app.store.tiers import cold, expiring, standings, tier_moves, tiers
+from app.store.tiers import cold, expiring, standings
 from app.store.tiers.tier_moves import Move
 
 
@@ -68,27 +67,27 @@ class Due:
         )
 
 
-def claim_due(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_of: datetime | None = None) -> Due:
+def claim_due(write: MemoryWrite, source: str, limit: int, as_of: datetime | None = None) -> Due:
     """Lock memories marked for a lower tier and repeat the decision; release those that may remain.
 
     Memories locked by other transactions are skipped.
 
     Args:
+        write: A transaction of level `tier`.
         source: Their current tier, one of `DECAY_TIERS`.
         as_of: Reference time; None for now.
     """
-    holds.lock_shared(tx, tenant_id)
+    tx, tenant_id = write.tx, write.tenant_id
     return _decided(tx, tenant_id, states.lock_unmoved(tx, tenant_id, source, limit), as_of)
 
 
-def take_expired(
-    tx: database.Transaction, tenant_id: UUID, after: UUID, limit: int, as_of: datetime | None = None
-) -> tuple[Due, UUID | None]:
+def take_expired(write: MemoryWrite, after: UUID, limit: int, as_of: datetime | None = None) -> tuple[Due, UUID | None]:
     """Lock memories marked for deletion in any tier, and return those that have expired; the marks of others remain.
 
     Memories locked by other transactions are skipped.
 
     Args:
+        write: A transaction of level `tier`.
         after: Last id of the previous page.
         limit: Maximum number of memories to examine.
         as_of: Reference time; None for now.
@@ -96,9 +95,8 @@ def take_expired(
     Returns:
         The expired memories, and the last id of this page; None for the last page.
     """
-    holds.lock_shared(tx, tenant_id)
-    held = expiring.lock(tx, tenant_id, after, limit)
-    due = _judged(tx, tenant_id, held, as_of)
+    held = expiring.lock(write.tx, write.tenant_id, after, limit)
+    due = _judged(write.tx, write.tenant_id, held, as_of)
     return due.only(np.flatnonzero(due.decision.rules == EXPIRY)), held.ids[-1] if len(held) == limit else None
 
 
@@ -108,19 +106,18 @@ def judge(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
     return _judged(tx, tenant_id, states.lock(tx, tenant_id, there), as_of)
 
 
-def retake(
-    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None
-) -> Due:
+def retake(write: MemoryWrite, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None) -> Due:
     """Repeat the decision on memories taken by an earlier transaction, and also lock their rows in `memories`.
 
     Memories that have left the tier or are locked by other transactions are omitted.
 
     Args:
+        write: A transaction of level `tier`.
         memory_ids: The memories taken.
         source: The tier that they were in.
         as_of: Reference time of the earlier decision.
     """
-    holds.lock_shared(tx, tenant_id)
+    tx, tenant_id = write.tx, write.tenant_id
     free = cold.lock(tx, tenant_id, memory_ids, wait=False)
     due = _decided(tx, tenant_id, states.lock(tx, tenant_id, free), as_of)
     return due.only(np.flatnonzero(due.standing.tiers == DECAY_TIERS.index(source)))
@@ -165,13 +162,11 @@ def _reset_due_tier(tx: database.Transaction, tenant_id: UUID, staying: Due) -> 
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
-def record(
-    tx: database.Transaction, tenant_id: UUID, moved: Due, target: Literal["archived", "cold"], text_bytes: int = 0
-) -> None:
-    """Record that memories have moved to another tier: in their histories, the tenant's counts and the audit log.
+def record(write: MemoryWrite, moved: Due, target: Literal["archived", "cold"], text_bytes: int = 0) -> None:
+    """Record that memories have moved to another tier, also in their histories and in the audit log.
 
     Args:
-        tx: The tenant's transaction, which must take no other locks afterwards.
+        write: A transaction that has locked the rows.
         moved: Memories from one or several tiers.
         target: Their new tier.
         text_bytes: Change of the size of their texts in the database; negative if text was removed.
@@ -179,46 +174,16 @@ def record(
     if not moved.held.ids:
         return
     place = DECAY_TIERS.index(target)
-    tiers.write(tx, tenant_id, moved.held.ids, target)
-    change = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
-    events.add(tx, tenant_id, "tier", moved.held.ids, change)
+    event = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
+    events.add(write.tx, write.tenant_id, "tier", moved.held.ids, event)
     sources = {tier: int(np.sum(moved.standing.tiers == DECAY_TIERS.index(tier))) for tier in DECAY_TIERS}
     fewer = Counts(sources["active"], sources["archived"], sources["cold"])
-    more = Counts(**{target: len(moved.held)}) if target in Counts._fields else Counts()
-    tenant_counts.add(tx, tenant_id, more.less(fewer)._replace(text_bytes=text_bytes))
-    tier_moves.add(tx, tenant_id, by_rule(target, moved.decision))
+    more = Counts(**{target: len(moved.held)}, text_bytes=text_bytes)
+    write.move(moved.held.ids, target, more.less(fewer), by_rule(target, moved.decision))
     details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
-    audit.append(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)
+    write.audit("tier_moved", ids=moved.held.ids, details=details)
 
 
 def by_rule(move: Move, decision: Decision) -> Counter[tuple[Move, str]]:
     """Return the number of moved memories by deciding rule."""
     return Counter((move, RULES[rule]) for rule in decision.rules.tolist())
-
-
-def note_restored(
-    tx: database.Transaction,
-    tenant_id: UUID,
-    memory_ids: Sequence[UUID],
-    source: str,
-    *,
-    text_bytes: int = 0,
-    rule: str = "use",
-    actor: str = SYSTEM,
-) -> None:
-    """Record that memories are active again in the tenant's counts and the audit log.
-
-    Args:
-        tx: The tenant's transaction, which must take no other locks afterwards.
-        memory_ids: Memories that weren't active.
-        source: Their former tier, `archived` or `cold`.
-        text_bytes: Increase of the size of their texts in the database.
-        rule: The reason, a fixed word: `use`, `edit` or `hand`.
-        actor: Id of the requesting key; `SYSTEM` if they were used.
-    """
-    if memory_ids:
-        count = len(memory_ids)
-        change = Counts(**{source: -count})._replace(active=count, text_bytes=text_bytes)
-        tenant_counts.add(tx, tenant_id, change)
-        tier_moves.add(tx, tenant_id, {("restored", rule): count})
-        audit.append(tx, tenant_id, "memories_restored", actor, ids=memory_ids, details={"from": source})

@@ -17,13 +17,12 @@ from app import failpoints, queues
 from app.domain.jobs import Job, Step
 from app.domain.tiers.lifecycle import DELETED
 from app.domain.tiers.tiers import DECAY_TIERS
-from app.services.security import audit
+from app.services.storage.memory_write import memory_write
 from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tiers import moves, previews
 from app.services.tiers.previews import Preview, Work
 from app.store.core import database
-from app.store.memories import tenant_counts
-from app.store.tiers import removal, tier_moves
+from app.store.tiers import removal
 
 KIND: Final = "delete"
 SOURCE: Final = "cold"
@@ -40,16 +39,13 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
     Returns:
         The number of memories examined, and the count of `deleted` ones.
     """
-    with database.tenant(tenant_id) as tx:
-        due = moves.claim_due(tx, tenant_id, SOURCE, limit, as_of)
+    with memory_write(tenant_id, "tier", "delete.before_commit") as write:
+        due = moves.claim_due(write, SOURCE, limit, as_of)
         gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
         if gone.held.ids:
-            with tenant_counts.changing(tx, tenant_id, gone.held.ids):
-                removal.remove(tx, tenant_id, gone.held.ids)
-            tier_moves.add(tx, tenant_id, moves.by_rule("deleted", gone.decision))
+            write.delete(gone.held.ids, moves.by_rule("deleted", gone.decision))
             failpoints.reach("delete.before_audit")
-            audit.append(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
-        failpoints.reach("delete.before_commit")
+            write.audit("memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
     failpoints.reach("delete.after_commit")
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
 

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from app import failpoints
 from app.domain.dynamics.state import Event, Row, choose
 from app.domain.dynamics.timeline import Era
+from app.domain.privacy.audit import SYSTEM
 from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.storage.memory_write import MemoryWrite
 from app.services.strength import strengths
-from app.services.tiers import moves
 from app.store.core import database
 from app.store.embedding import spaces
 from app.store.enrichment import words, work
@@ -29,24 +30,24 @@ STRENGTH: Final = 0.45
 """Minimum strength of a restored memory; a weaker one would be archived again after its grace period."""
 
 
-def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+def restore(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> list[UUID]:
     """Restore the archived ones among these memories, which counts as a use; others aren't changed.
 
     Locks all of their states in id order. Call this after anything that locks rows of `memories`, and before anything
     that locks embedding spaces or words. Restored memories are searchable by words at once, and by meaning once they
-    are embedded again: nudge `queues.EMBED_MEMORIES` after the commit. The caller updates the tenant's counts and the
-    audit log, last.
+    are embedded again: nudge `queues.EMBED_MEMORIES` after the commit. See `MemoryWrite.restored` for the arguments.
 
     Returns:
         The restored memories, in id order.
     """
-    locked = states.lock(tx, tenant_id, memory_ids)
-    archived = set(archive.among(tx, tenant_id, locked.ids))  # after locking, so that they can't be moved
+    locked = states.lock(write.tx, write.tenant_id, memory_ids)
+    archived = set(archive.among(write.tx, write.tenant_id, locked.ids))  # after locking, so that they can't be moved
     if not archived:
         return []
     locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
-    used, era, now = use(tx, tenant_id, locked)
-    _put_back(tx, tenant_id, used, np.arange(len(used)), era, now)
+    used, era, now = use(write.tx, write.tenant_id, locked)
+    _put_back(write, used, np.arange(len(used)), era, now)
+    write.restored(used.ids, "archived", rule, actor)
     return used.ids
 
 
@@ -61,15 +62,11 @@ def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, 
     return used, era, now
 
 
-def restore_used(
-    tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
-) -> Held:
+def restore_used(write: MemoryWrite, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float) -> Held:
     """Restore the archived ones among memories whose use has been written.
 
-    The transaction must take no other locks afterwards.
-
     Args:
-        tx: The tenant's transaction, which has locked the rows.
+        write: A transaction that has locked the rows.
         used: Memories after the use, in this era.
         rows: Indices of the memories that were used; the others aren't changed.
         era: The era at `now`.
@@ -78,14 +75,15 @@ def restore_used(
     Returns:
         All of `used`, with the new strength of restored memories.
     """
-    after, back = _put_back(tx, tenant_id, used, rows, era, now)
-    moves.note_restored(tx, tenant_id, back, "archived")
+    after, back = _put_back(write, used, rows, era, now)
+    write.restored(back, "archived", "use")
     return after
 
 
 def _put_back(
-    tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
+    write: MemoryWrite, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
 ) -> tuple[Held, list[UUID]]:
+    tx, tenant_id = write.tx, write.tenant_id
     archived = set(archive.among(tx, tenant_id, [used.ids[row] for row in rows]))
     places = np.array([row for row in rows if used.ids[row] in archived], np.intp)
     if not places.size:
@@ -94,7 +92,7 @@ def _put_back(
     there = spaces.hold(tx, tenant_id)
     lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back.ids)
     lifted = come_back(tx, tenant_id, back, "archived", era, now)
-    work.add(tx, [work.EMBED], tenant_id, lacking)
+    write.queue([work.EMBED], lacking)
     words.index(tx, tenant_id, back.ids, era.policy.language, era.policy.time_zone)
     failpoints.reach("restore.before_commit")
     columns = {field.name: getattr(used.state, field.name).copy() for field in fields(used.state)}

@@ -21,8 +21,9 @@ from app.domain.ingest.ids import RANDOM_BYTES, new_base
 from app.domain.ingest.touch import Touches, Use, encode, touches_of_search
 from app.domain.strength.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.errors import BacklogFull, Unavailable
-from app.services.memories import memories
 from app.services.search import search_records
+from app.services.storage import lookup
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import associates, promotion, strengths
 from app.services.tiers import cold_restore, restores
 from app.store.core import database
@@ -101,11 +102,11 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
     Envelopes are applied in the given order, the uses of each in order of time. Unknown ids are ignored.
     """
     by_base = {each.base: each for each in touched}
-    with database.tenant(tenant_id) as tx:
-        fresh = arrivals.note_fresh(tx, tenant_id, dict.fromkeys(by_base, 0))
-        done = _reinforce(tx, tenant_id, [each for base, each in by_base.items() if base in fresh])
+    with memory_write(tenant_id, "state") as write:
+        fresh = arrivals.note_fresh(write.tx, tenant_id, dict.fromkeys(by_base, 0))
+        done = _reinforce(write, [each for base, each in by_base.items() if base in fresh])
         used = {done.known_as.get(use.id, use.id) for each in touched for use in each.touches.uses}
-        frozen = list(cold.places(tx, tenant_id, list(used)))
+        frozen = list(cold.places(write.tx, tenant_id, list(used)))
     if frozen:
         cold_restore.start(tenant_id, frozen)
     _attach(tenant_id, done, [each for each in by_base.values() if each.base in fresh])
@@ -135,12 +136,12 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
         Unavailable: The memory is still in the queue.
     """
     touched = [Touched(b"", np.inf, touches)]
-    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        done = _reinforce(tx, tenant_id, touched)
+    with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
+        done = _reinforce(write, touched)
         stored_id = done.known_as.get(memory_id, memory_id)
         if stored_id not in done.before.ids:
-            raise memories.Missing
-        frozen = list(cold.places(tx, tenant_id, [stored_id]))
+            raise lookup.Missing
+        frozen = list(cold.places(write.tx, tenant_id, [stored_id]))
     if frozen:
         cold_restore.start(tenant_id, frozen)
     _attach(tenant_id, done, touched)
@@ -172,7 +173,8 @@ def _attach(tenant_id: UUID, done: _Done, touched: Sequence[Touched]) -> None:
     search_records.attach_uses(tenant_id, used)
 
 
-def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:
+def _reinforce(write: MemoryWrite, touched: Sequence[Touched]) -> _Done:
+    tx, tenant_id = write.tx, write.tenant_id
     given = {use.id for each in touched for use in each.touches.uses}
     known_as = store.aliases(tx, tenant_id, given)
     stored = {known_as.get(memory_id, memory_id) for memory_id in given}
@@ -195,7 +197,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[places]
     strengths.write_uses(tx, tenant_id, after.only(places), era, now, crossed)
     promotion.flag(tx, tenant_id, after.only(np.unique(uses.rows)), era, now)
-    after = restores.restore_used(tx, tenant_id, after, np.unique(uses.rows[~done.late]), era, now)
+    after = restores.restore_used(write, after, np.unique(uses.rows[~done.late]), era, now)
     counts = {
         "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
         "refractory_uses": len(told) - len(uses),

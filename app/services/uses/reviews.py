@@ -21,7 +21,8 @@ from app.domain.search.request import SearchResult
 from app.domain.strength import review
 from app.domain.tiers.tiers import Seen
 from app.errors import Conflict
-from app.services.memories import memories
+from app.services.storage import lookup
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import promotion, strengths
 from app.services.tiers import restores
 from app.store.core import database
@@ -154,10 +155,11 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
         Unavailable: The memory is still in the queue.
         Conflict: A later review with another result is known.
     """
-    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+    with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
+        tx = write.tx
         locked = states.lock(tx, tenant_id, [rows.resolve(tx, tenant_id, memory_id)])
         if not locked.ids:
-            raise memories.Missing
+            raise lookup.Missing
         now = database.now(tx)
         seconds = now.timestamp()
         times = strengths.timeline(tx, tenant_id)
@@ -174,7 +176,7 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
         reviews.write(tx, tenant_id, held.ids[0], reviewed)
         after = strength
         if result == "passed":
-            after = _reinforce(tx, tenant_id, held, era, moment.timestamp(), seconds)
+            after = _reinforce(write, held, era, moment.timestamp(), seconds)
         kind: EventKind = "review_passed" if result == "passed" else "review_failed"
         events.add(tx, tenant_id, kind, held.ids, Change(moment.timestamp(), strength, after, after))
         return Outcome(held.ids[0], strength, after, importance, reviewed, changed=True)
@@ -293,10 +295,11 @@ def _next_review(
     return Reviewed(moment + timedelta(days=interval), interval, moment, count, result == "failed")
 
 
-def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
+def _reinforce(write: MemoryWrite, held: Held, era: Era, at: float, now: float) -> float:
     """Apply a passed review as a use, which restores an archived memory. Return the strength afterwards."""
+    tx, tenant_id = write.tx, write.tenant_id
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
     promotion.flag(tx, tenant_id, used, era, now)
-    used = restores.restore_used(tx, tenant_id, used, np.arange(len(used)), era, now)
+    used = restores.restore_used(write, used, np.arange(len(used)), era, now)
     return float(era.dynamics.strength(used.state, now)[0])

@@ -213,15 +213,8 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
-def put_back(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Make memories active again as they were and due for the next sweep; their rows are locked."""
-    driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_PUT_BACK: Final = """
-UPDATE memory_state SET tier = 'active', wanted_tier = 'active', next_due_at = '-infinity'
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
-"""
+SUMMARISES: Final = "summarises"
+SUPPORTS: Final = "supports"
 
 
 class NewLink(NamedTuple):
@@ -263,16 +256,6 @@ def remove_links(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) ->
 _REMOVE_LINKS: Final = """
 DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND other_id = ANY (%(ids)s)
   AND source = 'consolidation'
-"""
-
-
-def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Lock memories' rows in id order, including deleted ones."""
-    driver(tx).execute(_LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_LOCK: Final = """
-SELECT FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id FOR UPDATE
 """
 
 

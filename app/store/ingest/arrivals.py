@@ -16,7 +16,8 @@ from sqlalchemy import Connection, text
 from app.domain.ingest.ids import array_literal, memory_uuids
 from app.store.core.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, Terms, pack
 from app.store.enrichment.work import STAGES
-from app.store.memories.tenant_counts import ADD, Counts
+from app.store.memories import writes
+from app.store.memories.tenant_counts import Counts
 
 # Number of memories per item of enrichment work: small enough for one batch of an embedder.
 WORK_ITEM_MEMORIES = 1000
@@ -57,8 +58,8 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
     stored = sum(len(arrival.memories) for arrival in storing)
-    counted = {"tenant": tenant_id, **Counts(active=stored, text_bytes=text_bytes)._asdict()}
-    connection.execute(_END, counted | {"items": list(_work_items(storing)), "stages": list(STAGES)})
+    work = [(" ".join(STAGES), ids) for ids in _work_items(storing)]
+    writes.record(tx, tenant_id, Counts(active=stored, text_bytes=text_bytes), {}, work)
     return stored
 
 
@@ -77,15 +78,6 @@ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
   (SELECT version FROM policy), (SELECT from_occurred FROM policy)
 FROM fresh
 """
-
-# One statement saves a round trip to the server.
-_END = f"""
-WITH counted AS ({ADD})
-INSERT INTO tenant_work (stage, tenant_id, memory_ids)
-SELECT stage, %(tenant)s, ids
-FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%(items)s::text[]) AS item OFFSET 0) AS items
-CROSS JOIN unnest(%(stages)s::text[]) AS stage
-"""  # noqa: S608 - built from constants
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:

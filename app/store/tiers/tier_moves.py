@@ -32,15 +32,21 @@ class Day(NamedTuple):
 
 
 def add(tx: Connection, tenant_id: UUID, counted: Counted) -> None:
-    """Add a transaction's moves to the counters, in a fixed row order to avoid deadlocks."""
+    """Add a transaction's moves to the counters."""
+    if values := ordered(counted):
+        driver(tx).execute(ADD, {"tenant": tenant_id, **values})
+
+
+def ordered(counted: Counted) -> dict[str, list[str] | list[int]]:
+    """Return the parameters of `ADD`, in a fixed row order to avoid deadlocks; none if nothing was moved."""
     found = sorted((move, rule, memories) for (move, rule), memories in counted.items() if memories)
-    if found:
-        moves, rules, memories = zip(*found, strict=True)
-        values = {"tenant": tenant_id, "moves": list(moves), "rules": list(rules), "memories": list(memories)}
-        driver(tx).execute(_ADD, values)
+    if not found:
+        return {}
+    moves, rules, memories = zip(*found, strict=True)
+    return {"moves": list(moves), "rules": list(rules), "memories": list(memories)}
 
 
-_ADD: Final = """
+ADD: Final = """
 INSERT INTO tier_moves AS known (tenant_id, day, move, rule, memories)
 SELECT %(tenant)s, CAST(now() AT TIME ZONE 'UTC' AS date), move, rule, memories
 FROM unnest(%(moves)s::text[], %(rules)s::text[], %(memories)s::bigint[]) AS given (move, rule, memories)

@@ -29,14 +29,18 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
-def restore(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: float) -> None:
-    """Make memories active again as of a time in seconds since 1970; their rows are locked."""
+def restore(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: float | None) -> None:
+    """Make memories active again and due for the next sweep; their rows are locked.
+
+    Args:
+        at: Time of the restore in seconds since 1970; None to leave the time of their last restore.
+    """
     driver(tx).execute(_RESTORE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
 
 
 _RESTORE: Final = """
-UPDATE memory_state SET tier = 'active', wanted_tier = 'active', restored_at = to_timestamp(%(at)s),
-  next_due_at = '-infinity'
+UPDATE memory_state SET tier = 'active', wanted_tier = 'active',
+  restored_at = coalesce(to_timestamp(%(at)s::float8), restored_at), next_due_at = '-infinity'
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 

@@ -13,7 +13,8 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.services.memories import live, memories
 from app.services.memories.live import Live
-from app.services.memories.memories import Pending
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
 from tests.services.past import age
@@ -22,7 +23,7 @@ PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
 
 def seen(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> Live:
-    found = memories.get(tenant.tenant_id, memory_id)
+    found = lookup.get(tenant.tenant_id, memory_id)
     assert not isinstance(found, Pending)
     return live.live_numbers(tenant.tenant_id, [found], as_of)[memory_id]
 
@@ -101,7 +102,7 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     set_policy(service, tenant, 2, Policy(forgetting=Forgetting(profile="cmm")), change)
     new, _ = known(service, tenant, days=2)
     service.rows("UPDATE memory_state SET policy_version = 2 WHERE memory_id = %s", new)
-    rows = [found for one in (old, new) if not isinstance(found := memories.get(tenant.tenant_id, one), Pending)]
+    rows = [found for one in (old, new) if not isinstance(found := lookup.get(tenant.tenant_id, one), Pending)]
     looked = live.live_numbers(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
     assert looked[new].numbers.strength == 1
     assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)

@@ -11,8 +11,9 @@ from app.domain.consolidation.parameters import Consolidation
 from app.domain.policy.policy import Policy
 from app.domain.privacy.hold import Meant
 from app.services.consolidation import consolidate, undoing
-from app.services.memories import counts, memories
+from app.services.memories import counts
 from app.services.privacy import holds
+from app.services.storage import lookup
 from app.store.core import database
 from app.store.memories.memories import Stored
 from tests.service import Service
@@ -29,7 +30,7 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     assert done["merged"] == len(ids) - 1
     assert sorted(alike.tiers(ids)) == ["active"] + ["archived"] * (len(ids) - 1)
     [summary_id] = alike.summaries()
-    found = memories.get(alike.tenant_id, summary_id)
+    found = lookup.get(alike.tenant_id, summary_id)
     assert isinstance(found, Stored)
     assert found.made_by == "consolidation"
     assert (found.subject, found.thread, found.tags, found.categories) == ("ann", "t", ["sea"], ["casual"])

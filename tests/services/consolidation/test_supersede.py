@@ -23,6 +23,7 @@ from app.services.privacy import holds
 from app.services.recall import recall
 from app.services.search.search import search
 from app.services.security import audit
+from app.services.storage import lookup
 from app.services.uses import reviews
 from app.store.consolidation import supersessions as rows
 from app.store.core import database
@@ -99,7 +100,7 @@ def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
 
     assert (listed(None), listed(True), listed(False)) == ([oslo, rome], [rome], [oslo])
     looked = live.live_numbers(told.tenant_id, memories.page(told.tenant_id, Filters(), None, 9))
-    newer = memories.get(told.tenant_id, oslo)
+    newer = lookup.get(told.tenant_id, oslo)
     assert looked[rome].around.valid_to == newer.created_at  # type: ignore[union-attr]  # it is stored
     assert looked[oslo].around.supersedes == [rome]
     assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "the older memory is unchanged"

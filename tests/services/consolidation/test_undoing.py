@@ -20,6 +20,7 @@ from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import counts, memories
 from app.services.privacy import holds
+from app.services.storage import lookup
 from tests.service import Service
 from tests.services import attic
 from tests.services.alike import LIKE, Alike, alike
@@ -140,7 +141,7 @@ def test_what_was_deleted_is_in_no_summary(alike: Alike) -> None:
         memories.delete(alike.tenant_id, memory_id)
     alike.rederive()
     with pytest.raises(NotFound):
-        memories.get(alike.tenant_id, summary_id)
+        lookup.get(alike.tenant_id, summary_id)
     erased(alike.tenant_id)
     assert not alike.summaries()
     assert alike.merges()[0][1] == "gone"
@@ -248,11 +249,11 @@ def test_an_erased_source_leaves_its_summary_which_says_nothing_of_it(alike: Ali
     said = text_of(alike, gone)
     asked = requests.request(alike.tenant_id, ErasureOptions(Meant(memory_ids=[gone]), "gdpr", 0), "key")
     with pytest.raises(NotFound):
-        memories.get(alike.tenant_id, summary_id)
+        lookup.get(alike.tenant_id, summary_id)
     worked(alike.service)
     assert requests.get(alike.tenant_id, asked.erasure_id).status == "verified"
     assert alike.summaries() == [summary_id]
-    assert memories.get(alike.tenant_id, summary_id).memory_id == summary_id
+    assert lookup.get(alike.tenant_id, summary_id).memory_id == summary_id
     assert said not in text_of(alike, summary_id)
     assert alike.service.rows("SELECT FROM lineage WHERE memory_id = %s", gone) == []
     assert not any(counts.recount(alike.tenant_id))

@@ -17,6 +17,7 @@ from app.services.embedding import embed as embedding
 from app.services.embedding.windows import embed_texts
 from app.services.memories import memories
 from app.services.search.search import gather, search
+from app.services.storage.memory_write import memory_write
 from app.services.tiers import restores
 from app.store.core import database
 from app.store.erasure import residue
@@ -124,8 +125,8 @@ def test_an_archived_memory_has_no_windows_until_it_comes_back(service: Service,
     attic.fade(service, ids)
     attic.archive_all(tenant.tenant_id)
     assert windows(service, ids[0]) == []
-    with database.tenant(tenant.tenant_id) as tx:
-        assert set(restores.restore(tx, tenant.tenant_id, ids)) == set(ids)
+    with memory_write(tenant.tenant_id, "state") as write:
+        assert set(restores.restore(write, ids, "use")) == set(ids)
     assert service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'embed'") == [([ids[0]],)]
     service.work()
     assert windows(service, ids[0]) == [tuple(span) for span in divide(essay(last=FACT))]

@@ -14,6 +14,7 @@ from app.services.enrichment import enrichment
 from app.services.enrichment import score as scoring
 from app.services.ingest import ingest
 from app.services.memories import memories
+from app.services.storage import lookup
 from app.store.memories.memories import Stored
 from tests.service import Service, Tenant
 from tests.services.grave import erased
@@ -28,7 +29,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def stored(tenant: Tenant, memory_id: UUID) -> Stored:
-    found = memories.get(tenant.tenant_id, memory_id)
+    found = lookup.get(tenant.tenant_id, memory_id)
     assert isinstance(found, Stored)
     return found
 

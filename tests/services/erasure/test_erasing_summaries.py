@@ -18,6 +18,7 @@ from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import counts, memories
 from app.services.privacy import holds
+from app.services.storage import lookup
 from tests.service import Service
 from tests.services.alike import LIKE, Alike
 from tests.services.grave import worked
@@ -43,7 +44,7 @@ class Made(Alike):
 
     def is_seen(self, memory_id: UUID) -> bool:
         try:
-            memories.get(self.tenant_id, memory_id)
+            lookup.get(self.tenant_id, memory_id)
         except NotFound:
             return False
         return True

@@ -18,6 +18,7 @@ from app.services.memories import counts, memories
 from app.services.privacy import holds
 from app.services.search import search
 from app.services.security import audit
+from app.services.storage import lookup
 from app.store.core import database
 from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
@@ -80,7 +81,7 @@ def test_what_is_to_be_erased_is_hidden_at_once(house: Household) -> None:
     assert not any("Ann" in text for text in house.found("Ann gooseberries Wroclaw"))
     for hidden in (house.ids[0], house.ids[2]):
         with pytest.raises(NotFound):
-            memories.get(house.tenant_id, hidden)
+            lookup.get(house.tenant_id, hidden)
     assert house.drift() == tenant_counts.NONE
 
 
@@ -116,7 +117,7 @@ def test_a_memory_whose_external_id_was_taken_comes_back_without_it(house: House
     house.service.send(house.tenant_id, {"text": "A new home", "external_id": "home"})
     house.service.work()
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
-    assert memories.get(house.tenant_id, house.ids[2]).external_id is None  # type: ignore[union-attr]
+    assert lookup.get(house.tenant_id, house.ids[2]).external_id is None  # type: ignore[union-attr]
     assert {"A new home", "Ann moved to Wroclaw"} <= set(house.listed())
 
 
@@ -214,7 +215,7 @@ def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: 
     [late, other] = house.service.send(house.tenant_id, {"text": "Ann again", "subject": "ann"}, "a heron stood there")
     for lost in (late, house.ids[0]):
         with pytest.raises(NotFound):
-            memories.get(house.tenant_id, lost)
+            lookup.get(house.tenant_id, lost)
     house.service.work()
     assert "a heron stood there" in house.listed()
     assert "Ann again" not in house.listed()
@@ -223,7 +224,7 @@ def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: 
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert {"Ann again", "Ann likes gooseberries"} <= set(house.listed())
-    assert memories.get(house.tenant_id, other).memory_id == other
+    assert lookup.get(house.tenant_id, other).memory_id == other
 
 
 @pytest.mark.acceptance(10)

@@ -11,6 +11,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.errors import NotFound
 from app.services.erasure import requests
 from app.services.memories import memories
+from app.services.storage import lookup
 from app.services.tiers import ladder
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasures import PEOPLE, Household, house
@@ -68,7 +69,7 @@ def test_what_is_edited_to_be_about_somebody_who_is_being_erased_is_hidden(house
     assert house.listed() == [PEOPLE[3]["text"]]
     assert house.found("laughed") == []
     with pytest.raises(NotFound):
-        memories.get(house.tenant_id, house.ids[1])
+        lookup.get(house.tenant_id, house.ids[1])
     assert house.drift() == tenant_counts.NONE
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()

@@ -17,6 +17,7 @@ from app.services.enrichment import enrichment
 from app.services.ingest import ingest
 from app.services.memories import memories
 from app.services.search.search import search
+from app.services.storage import lookup
 from app.store.memories.memories import Stored
 from tests.service import Service, Tenant
 
@@ -31,7 +32,7 @@ def keyed(text: str, external_id: str = "k", **more: Any) -> dict[str, Any]:
 
 
 def stored(tenant: Tenant, memory_id: UUID) -> Stored:
-    found = memories.get(tenant.tenant_id, memory_id)
+    found = lookup.get(tenant.tenant_id, memory_id)
     assert isinstance(found, Stored)
     return found
 
@@ -158,7 +159,7 @@ def test_after_a_delete_the_external_id_is_free_again(service: Service, tenant: 
     assert ingest.drain() == 1
     assert stored(tenant, second).memory_id == second
     with pytest.raises(NotFound):
-        memories.get(tenant.tenant_id, first)
+        lookup.get(tenant.tenant_id, first)
 
 
 def test_an_alias_of_a_deleted_memory_names_nothing(service: Service, tenant: Tenant) -> None:
@@ -168,7 +169,7 @@ def test_an_alias_of_a_deleted_memory_names_nothing(service: Service, tenant: Te
     memories.delete(tenant.tenant_id, alias)
     for memory_id in (first, alias):
         with pytest.raises(NotFound):
-            memories.get(tenant.tenant_id, memory_id)
+            lookup.get(tenant.tenant_id, memory_id)
         with pytest.raises(NotFound):
             memories.edit(tenant.tenant_id, memory_id, MemoryPatch(text="x"))
 

@@ -13,6 +13,7 @@ from app.domain.policy.policy import Policy
 from app.services.ingest import ingest
 from app.services.memories import counts, memories
 from app.services.monitoring import stats
+from app.services.storage.memory_write import memory_write
 from app.services.tenants import quota
 from app.services.tiers import moves
 from app.store.core import database
@@ -80,22 +81,22 @@ def test_moves_are_counted_and_audited_once_a_batch(service: Service, monkeypatc
     ids = aged.remember(-25, -26, -100)
     assert counts.recount(aged.tenant_id).active == 3  # these rows were inserted behind the service's back
     nights.swept(aged.tenant_id)
-    with database.tenant(aged.tenant_id) as tx:
-        due = moves.claim_due(tx, aged.tenant_id, "active", 10)
-        moves.record(tx, aged.tenant_id, due, "archived")
+    with memory_write(aged.tenant_id, "tier") as write:
+        due = moves.claim_due(write, "active", 10)
+        moves.record(write, due, "archived")
     assert sorted(due.held.ids) == sorted(ids)
-    with database.tenant(aged.tenant_id) as tx:
-        due = moves.claim_due(tx, aged.tenant_id, "archived", 10)
-        moves.record(tx, aged.tenant_id, due, "cold", text_bytes=0)
+    with memory_write(aged.tenant_id, "tier") as write:
+        due = moves.claim_due(write, "archived", 10)
+        moves.record(write, due, "cold", text_bytes=0)
     found = service.rows("SELECT actor, items, details FROM audit WHERE action = 'tier_moved' ORDER BY seq")
     assert found == [
         ("system", 3, {"to": "archived", "from_active": 3}),
         ("system", 1, {"to": "cold", "from_archived": 1}),
     ]
     assert kept(aged.tenant_id)[:3] == (0, 2, 1)
-    with database.tenant(aged.tenant_id) as tx:
-        tiers.write(tx, aged.tenant_id, due.held.ids, "active")
-        moves.note_restored(tx, aged.tenant_id, due.held.ids, "cold", actor="key1")
+    with memory_write(aged.tenant_id, "state") as write:
+        tiers.write(write.tx, aged.tenant_id, due.held.ids, "active")
+        write.restored(due.held.ids, "cold", "hand", "key1")
     found = service.rows("SELECT actor, items, details FROM audit WHERE action = 'memories_restored'")
     assert found == [("key1", 1, {"from": "cold"})]
     assert kept(aged.tenant_id)[:3] == (1, 2, 0)

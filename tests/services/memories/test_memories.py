@@ -15,8 +15,9 @@ from app.domain.search.request import SearchRequest
 from app.errors import NotFound, Unavailable
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.memories.memories import Pending
 from app.services.search.search import search
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
 from app.store.memories.memories import Filters, Stored
 from tests.service import Service, Tenant
 
@@ -29,7 +30,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def stored(tenant: Tenant, memory_id: UUID) -> Stored:
-    found = memories.get(tenant.tenant_id, memory_id)
+    found = lookup.get(tenant.tenant_id, memory_id)
     assert isinstance(found, Stored)
     return found
 
@@ -40,7 +41,7 @@ def listed(tenant: Tenant, limit: int = 500, **filters: Any) -> list[str]:
 
 def test_a_memory_is_pending_stored_indexed_embedded(service: Service, tenant: Tenant) -> None:
     [first, second] = service.send(tenant.tenant_id, "one", "two")
-    waiting = memories.get(tenant.tenant_id, second)
+    waiting = lookup.get(tenant.tenant_id, second)
     assert isinstance(waiting, Pending)
     assert waiting.given.text == "two"
     ingest.drain()
@@ -54,7 +55,7 @@ def test_an_id_past_the_batch_is_nobodys(service: Service, tenant: Tenant) -> No
     neighbour = UUID(int=memory_id.int + 1)
     for _ in ("pending", "stored"):
         with pytest.raises(NotFound):
-            memories.get(tenant.tenant_id, neighbour)
+            lookup.get(tenant.tenant_id, neighbour)
         ingest.drain()
 
 
@@ -62,7 +63,7 @@ def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -
     other = service.tenant()
     [memory_id] = service.send(tenant.tenant_id, "mine")
     for _ in ("pending", "stored"):
-        for call in (memories.get, memories.delete):
+        for call in (lookup.get, memories.delete):
             with pytest.raises(NotFound):
                 call(other.tenant_id, memory_id)
         with pytest.raises(NotFound):
@@ -75,7 +76,7 @@ def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -
 def test_what_waits_unreadably_isnt_shown(service: Service, tenant: Tenant) -> None:
     service.post(tenant.tenant_id, b"no JSON", base=uuid4().bytes[:14] + b"\0\0")
     with pytest.raises(NotFound):
-        memories.get(tenant.tenant_id, uuid4())
+        lookup.get(tenant.tenant_id, uuid4())
 
 
 def test_a_pending_memory_cant_be_changed_yet(service: Service, tenant: Tenant) -> None:
@@ -199,7 +200,7 @@ def test_a_deleted_memory_is_gone_from_every_look(service: Service, tenant: Tena
     for query in ("unicorn", "zebra", "horse animals"):
         assert gone not in [found.id for found in search(tenant.tenant_id, SearchRequest(query))]
     assert [found.id for found in search(tenant.tenant_id, SearchRequest("zebra"))] == [kept]
-    for call in (memories.get, memories.delete):
+    for call in (lookup.get, memories.delete):
         with pytest.raises(NotFound):
             call(tenant.tenant_id, gone)
     with pytest.raises(NotFound):

@@ -10,8 +10,9 @@ from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.errors import NotFound
 from app.services.jobs import jobs
-from app.services.memories import counts, memories, restoring
+from app.services.memories import counts, restoring
 from app.services.privacy import holds
+from app.services.storage import lookup
 from app.services.tiers import cold_restore, removals
 from app.store.memories.tenant_counts import Counts
 from tests.services import nights
@@ -41,7 +42,7 @@ def test_what_is_cold_comes_back_by_a_job_even_if_it_is_held(chilled: Chilled) -
     assert job.kind == cold_restore.KIND
     step = cold_restore.step(Job(job.job_id, chilled.tenant_id, job.kind, job.parameters, {}, None, 0))
     assert step.counts == {"restored": 1, "failed": 0}
-    assert memories.get(chilled.tenant_id, memory_id).tier == "active"  # type: ignore[union-attr]
+    assert lookup.get(chilled.tenant_id, memory_id).tier == "active"  # type: ignore[union-attr]
 
 
 def test_nobodys_memory_is_not_brought_back(chilled: Chilled) -> None:

@@ -17,6 +17,8 @@ from app.domain.privacy.hold import Meant, NewHold, parse_scope
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services.memories import memories, why
 from app.services.privacy import holds
+from app.services.storage import lookup
+from app.services.storage.memory_write import memory_write
 from app.services.tiers import moves
 from app.store.core import database
 from app.store.privacy import holds as rows
@@ -104,8 +106,8 @@ def test_a_hold_counts_for_what_was_to_be_moved_already(aged: Aged) -> None:
     nights.swept(aged.tenant_id)
     assert aged.tiers() == ["archived", "archived"]
     placed(aged, memory_ids=[held])
-    with database.tenant(aged.tenant_id) as tx:
-        assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
+    with memory_write(aged.tenant_id, "tier") as write:
+        assert moves.claim_due(write, "active", 10).held.ids == [other]
 
 
 def test_of_two_holds_the_second_still_holds(aged: Aged) -> None:
@@ -199,16 +201,16 @@ def test_what_comes_for_a_held_memory_becomes_one_of_its_own(service: Service) -
     place(tenant_id, memory_ids=[first])
     [same] = service.send(tenant_id, {"text": "old", "external_id": "k"})
     service.work()
-    assert memories.get(tenant_id, same).memory_id == first
+    assert lookup.get(tenant_id, same).memory_id == first
     second, other = service.send(tenant_id, {"text": "new", "external_id": "k"}, {"text": "freed", "external_id": "f"})
     service.work()
-    assert memories.get(tenant_id, first).text == "old"  # type: ignore[union-attr]
-    found = memories.get(tenant_id, second)
+    assert lookup.get(tenant_id, first).text == "old"  # type: ignore[union-attr]
+    found = lookup.get(tenant_id, second)
     assert (found.memory_id, found.text, found.external_id) == (second, "new", "k")  # type: ignore[union-attr]
-    assert memories.get(tenant_id, other).memory_id == free
+    assert lookup.get(tenant_id, other).memory_id == free
     [third] = service.send(tenant_id, {"text": "newer", "external_id": "k"})
     service.work()
-    assert memories.get(tenant_id, third).memory_id == second
+    assert lookup.get(tenant_id, third).memory_id == second
 
 
 def test_a_hold_waits_for_what_is_being_removed(service: Service) -> None:
@@ -232,8 +234,8 @@ def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:
     nights.swept(aged.tenant_id)
     with database.tenant(aged.tenant_id) as editor:
         editor.execute(text("SELECT FROM memories WHERE memory_id = :id FOR UPDATE"), {"id": edited})
-        with database.tenant(aged.tenant_id) as tx:
-            assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
+        with memory_write(aged.tenant_id, "tier") as write:
+            assert moves.claim_due(write, "active", 10).held.ids == [other]
             assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "the mover took no lock on it"
 
 

@@ -20,6 +20,7 @@ from app.services.memories import memories
 from app.services.privacy import anonymising, holds
 from app.services.recall import recall
 from app.services.search.search import search
+from app.services.storage import lookup
 from app.store import self_tests
 from app.store.consolidation import consolidation
 from app.store.core import database
@@ -47,7 +48,7 @@ def tenant(service: Service) -> Tenant:
 
 
 def stored(tenant: Tenant, memory_id: UUID) -> Stored:
-    found = memories.get(tenant.tenant_id, memory_id)
+    found = lookup.get(tenant.tenant_id, memory_id)
     assert isinstance(found, Stored)
     return found
 

@@ -12,7 +12,8 @@ from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.ingest.touch import Touches, Use
 from app.domain.policy.policy import Policy
 from app.domain.strength.course import Course
-from app.services.memories import live, memories, restoring
+from app.services.memories import live, restoring
+from app.services.storage import lookup
 from app.services.strength import course
 from app.services.tiers import sweep
 from app.services.uses import reinforce, reviews
@@ -51,7 +52,7 @@ class Life:
 
     @property
     def stored(self) -> Stored:
-        found = memories.get(self._aged.tenant_id, self.memory_id)
+        found = lookup.get(self._aged.tenant_id, self.memory_id)
         assert isinstance(found, Stored)
         return found
 

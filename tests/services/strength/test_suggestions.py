@@ -15,6 +15,7 @@ from app.services.enrichment import enrichment, rate
 from app.services.enrichment import score as scoring
 from app.services.ingest import ingest
 from app.services.memories import memories
+from app.services.storage import lookup
 from tests.service import Service, Tenant
 from tests.services.rated import Rated, rated
 
@@ -75,7 +76,7 @@ def test_mnemex_weighs_content_and_paces_categories_where_it_is_asked_to(service
     kept = Kept(service, MNEMEX)
     ids = kept.send(SECRET, DECISION, PLAIN, {"text": PLAIN, "categories": ["ephemeral"]})
     assert kept.get("multiplier, pace", *ids) == [(2, 1), (1.5, 1), (1, 1), (1, 2)]
-    assert memories.get(kept.tenant.tenant_id, ids[0]).multiplier == 2  # type: ignore[union-attr]
+    assert lookup.get(kept.tenant.tenant_id, ids[0]).multiplier == 2  # type: ignore[union-attr]
     assert (kept.events("multiplier"), kept.events("pace")) == ([], []), "a first score isn't a change"
 
 
@@ -176,7 +177,7 @@ def test_cmm_takes_its_classes_for_salience(service: Service) -> None:
     [again, new] = kept.send(PLAIN, "Quantum chromodynamics describes gluons.")
     assert kept.get("salience", order, hello, again, new) == [1, 0.25, 0.5, 0.75]
     assert set(kept.get("salience_source", order, first)) == {"heuristic"}
-    found = memories.get(kept.tenant.tenant_id, hello)
+    found = lookup.get(kept.tenant.tenant_id, hello)
     assert sum(found.criteria.values()) / 40 < 0.2, "the criteria are those of the rules"  # type: ignore[union-attr]
 
 

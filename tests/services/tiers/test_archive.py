@@ -16,6 +16,7 @@ from app.services.enrichment import index
 from app.services.ingest import ingest
 from app.services.memories import memories
 from app.services.search.search import find, search
+from app.services.storage import lookup
 from app.services.tiers import archive, bases
 from tests.service import Service, Tenant
 from tests.services import attic
@@ -46,7 +47,7 @@ def test_what_has_faded_is_archived_and_leaves_the_active_indexes(service: Servi
     left = counted(service)
     assert left[""] == 1
     assert "kettl" not in left
-    assert memories.get(tenant.tenant_id, kettle).text == KETTLE  # type: ignore[union-attr]
+    assert lookup.get(tenant.tenant_id, kettle).text == KETTLE  # type: ignore[union-attr]
     [(before, after)] = service.rows("SELECT before, after FROM memory_events WHERE kind = 'tier'")
     assert (before, after) == (0, 1)
 

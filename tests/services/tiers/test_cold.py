@@ -18,6 +18,7 @@ from app.services.jobs import jobs, runner
 from app.services.memories import links, memories
 from app.services.monitoring import doctor
 from app.services.security import key_store
+from app.services.storage import lookup
 from app.services.tiers import cold, cold_restore
 from app.services.uses import reinforce
 from app.services.uses.reinforce import Touched
@@ -37,7 +38,7 @@ def test_a_cold_memory_keeps_its_first_sentences_and_what_it_is_found_by(chilled
     assert abridged.startswith("The first sentence is short.")
     assert len(abridged) <= 1024
     assert abridged.endswith(".")
-    stored = memories.get(chilled.tenant_id, long)
+    stored = lookup.get(chilled.tenant_id, long)
     assert (stored.tier, stored.tags, stored.subject) == ("cold", ["trip"], "ann")  # type: ignore[union-attr]
     assert chilled.segments() == [("written", 2, 2)]
     assert len(chilled.objects()) == 1

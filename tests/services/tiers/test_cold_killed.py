@@ -32,8 +32,8 @@ import obstore, zstandard
 from uuid import UUID
 from cryptography.hazmat.primitives.ciphers import aead
 from app.services.consolidation import consolidate, rederiving, undoing
-from app.services.tiers import archive, cold, cold_restore, compaction, moves, removals, restores
-from app.store.core import database
+from app.services.storage.memory_write import memory_write
+from app.services.tiers import archive, cold, cold_restore, compaction, removals, restores
 
 def work(what, tenant, *ids):
     if what == "move":
@@ -46,8 +46,8 @@ def work(what, tenant, *ids):
     elif what == "archive":
         archive.move(UUID(tenant), None, None)
     elif what == "use":
-        with database.tenant(UUID(tenant)) as tx:
-            moves.note_restored(tx, UUID(tenant), restores.restore(tx, UUID(tenant), list(map(UUID, ids))), "archived")
+        with memory_write(UUID(tenant), "state") as write:
+            restores.restore(write, list(map(UUID, ids)), "use")
     elif what == "merge":
         state = {}
         while not (step := consolidate.carry_on(UUID(tenant), None, state, 0, by_hand=True)).finished:

@@ -23,6 +23,7 @@ from app.services.consolidation import rederiving
 from app.services.enrichment import index
 from app.services.memories import counts, memories, why
 from app.services.privacy import categories, holds
+from app.services.storage import lookup
 from app.services.tiers import archive, expiry, sweep
 from app.services.tiers.previews import Move
 from app.store.core import database
@@ -321,11 +322,11 @@ def test_a_summary_of_what_expired_is_hidden_and_made_again_of_what_remains(aged
     [(details,)] = aged.service.rows("SELECT details FROM audit WHERE action = 'memories_expired'")
     assert (details["summaries"], details["made_again"]) == (0, 1)
     with pytest.raises(NotFound):
-        memories.get(aged.tenant_id, summary)
+        lookup.get(aged.tenant_id, summary)
     assert aged.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", summary) == 0
     assert aged.service.one("SELECT kind FROM jobs") == rederiving.KIND
     assert rederived(aged)["summaries"] == 1
-    shown = memories.get(aged.tenant_id, summary)
+    shown = lookup.get(aged.tenant_id, summary)
     assert isinstance(shown, Stored)
     assert "4711" not in shown.text
     assert "garden" in shown.text
@@ -365,7 +366,7 @@ def test_a_held_summary_stays_as_it_is(aged: Aged) -> None:
     assert run(aged) == {"deleted": 1}
     assert left(aged) == {other, summary}
     assert rederived(aged) == {}
-    assert "4711" in memories.get(aged.tenant_id, summary).text  # type: ignore[union-attr]
+    assert "4711" in lookup.get(aged.tenant_id, summary).text  # type: ignore[union-attr]
 
 
 @pytest.mark.acceptance(20)

@@ -14,8 +14,8 @@ from app.domain.privacy.hold import Meant
 from app.errors import NotFound
 from app.services.enrichment import enrichment
 from app.services.jobs import jobs
-from app.services.memories import memories
 from app.services.privacy import holds
+from app.services.storage import lookup
 from app.services.tiers import removals
 from app.store.core import database
 from app.store.tiers import removal
@@ -169,7 +169,7 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
     assert list(rows_with(service, *needles[:2])) == []
     for lost in (gone, alias):
         with pytest.raises(NotFound):
-            memories.get(tenant_id, lost)
+            lookup.get(tenant_id, lost)
     assert service.rows("SELECT memory_ids FROM dead_letters") == [([before],)]
     keys = service.one("SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s", tenant_id)
     assert keys == 0, "copies of the record are unreadable"

@@ -15,9 +15,9 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.services.ingest import ingest
 from app.services.memories import memories
+from app.services.storage.memory_write import memory_write
 from app.services.tiers import restores
 from app.services.uses import reinforce, reviews
-from app.store.core import database
 from tests.service import Service, Tenant
 from tests.services import attic
 from tests.services.attic import archive_all, fade, found, remember, tiers
@@ -56,9 +56,9 @@ def by_rewording(service: Service, tenant: Tenant, memory_id: UUID) -> None:
 
 
 def by_asking(service: Service, tenant: Tenant, memory_id: UUID) -> None:
-    with database.tenant(tenant.tenant_id) as tx:
-        assert restores.restore(tx, tenant.tenant_id, [memory_id]) == [memory_id]
-        assert restores.restore(tx, tenant.tenant_id, [memory_id]) == []
+    with memory_write(tenant.tenant_id, "state") as write:
+        assert restores.restore(write, [memory_id], "use") == [memory_id]
+        assert restores.restore(write, [memory_id], "use") == []
 
 
 @pytest.mark.parametrize("way", [by_touch, by_observation, by_review, by_edit, by_rewording, by_asking])
@@ -143,9 +143,9 @@ def test_killed_before_its_commit_it_stays_in_the_archive_and_can_be_used_again(
     kettle, boat = archived(service, tenant)
     code = (
         "import sys; from uuid import UUID\n"
-        "from app.services.tiers import restores; from app.store.core import database\n"
+        "from app.services.storage.memory_write import memory_write; from app.services.tiers import restores\n"
         "tenant, memory = map(UUID, sys.argv[1:])\n"
-        "with database.tenant(tenant) as tx: restores.restore(tx, tenant, [memory])"
+        "with memory_write(tenant, 'state') as write: restores.restore(write, [memory], 'use')"
     )
     environment = {**os.environ, "EBBING_FAILPOINTS": "restore.before_commit"}
     command = [sys.executable, "-c", code, str(tenant.tenant_id), str(kettle)]

@@ -14,6 +14,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.ingest.touch import Touches, Use
 from app.domain.strength.links import NewLink
 from app.services.memories import links, live, memories
+from app.services.storage import lookup
 from app.services.strength import strengths
 from app.services.tiers import sweep
 from app.services.uses import reinforce, reviews
@@ -149,7 +150,7 @@ def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
 ) -> None:
     shop = shop_of(service, policy())
     [memory_id] = shop.stored("x", age_days=30)
-    stored = memories.get(shop.tenant_id, memory_id)
+    stored = lookup.get(shop.tenant_id, memory_id)
     assert isinstance(stored, Stored)
     before = live.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
     real_read = states.read

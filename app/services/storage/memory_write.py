@@ -1,0 +1,274 @@
+"""The unit of work in which memories are written: it takes the locks first, and records what the writes entail last.
+
+The block of `memory_write` reads, decides, and writes rows through the store. It tells the unit of work which memories
+it inserts, updates, moves and deletes. On leaving, the unit marks summaries of changed sources as stale, hides memories
+that match an open erasure by now, queues enrichment work, adds to the tenant's counts and to its counters of tier
+moves, and appends to the audit log. If the block raises an error, nothing is written.
+
+Transactions that only derive columns of a state anew (sweep, rebase, index stage) entail none of this.
+
+Lock order (decision 0043). A transaction may skip steps, but never goes back. Within a step, rows are locked by id.
+
+1. the legal holds' advisory lock, then the erasures' (both shared, by `memory_write`; exclusive to place a hold or to
+   start, cancel or execute an erasure)
+2. ledger rows of envelopes
+3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is decided
+6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
+10. on leaving: stale merges and summaries to hide, then counts, then counters of tier moves, then the audit chain
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Literal
+from uuid import UUID, uuid4
+
+from app import failpoints
+from app.domain.ingest.ids import array_literal
+from app.domain.privacy.audit import SYSTEM, Action, Detail
+from app.domain.privacy.hold import Meant
+from app.errors import Conflict
+from app.services.security import audit
+from app.services.strength import strengths
+from app.store.consolidation import consolidation, hidden_supersessions, merges
+from app.store.consolidation.consolidation import SET_ASIDE, NewSummary
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import words
+from app.store.enrichment.work import EMBED
+from app.store.erasure import hidden_memories
+from app.store.erasure.hidden_memories import Hidden
+from app.store.jobs import jobs
+from app.store.memories import tenant_counts, writes
+from app.store.memories.tenant_counts import NONE, Counts
+from app.store.privacy import holds
+from app.store.tiers import removal, tiers
+from app.store.tiers.tier_moves import Counted, Move
+
+REDERIVE: Final = "rederive"
+"""Kind of the job that rewrites stale summaries."""
+HIDE: Final = "hide"
+"""Kind of the job that removes an erasure's hidden memories from the indexes."""
+_SHOWN: Final = 3
+
+Details = Mapping[str, Detail]
+Level = Literal["state", "tier", "content"]
+"""The most that a transaction changes, which decides its first locks.
+
+`state`: strength, salience, and restores, which nothing forbids. `tier`: also moves to a lower tier, merges and
+deletions, which legal holds forbid: locks the holds. `content`: also texts and labels, which open erasures may match:
+locks the holds and the erasures.
+"""
+
+
+class MemoryWrite:
+    """What a transaction does to memories, and what it must record because of it.
+
+    Attributes:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+    """
+
+    def __init__(self, tx: database.Transaction, tenant_id: UUID) -> None:
+        """Begin with nothing to record."""
+        self.tx: Final = tx
+        self.tenant_id: Final = tenant_id
+        self._counts = NONE
+        self._measured: set[UUID] = set()
+        self._deleted: set[UUID] = set()
+        self._moves: Counter[tuple[Move, str]] = Counter()
+        self._work: list[tuple[str, Collection[UUID]]] = []
+        self._sources: list[UUID] = []
+        self._changed: list[UUID] = []
+        self._entries: list[tuple[Action, str, dict[str, Any]]] = []
+
+    def insert(self, summaries: Sequence[NewSummary]) -> None:
+        """Insert summaries as active memories, and queue them for embedding."""
+        consolidation.add_summaries(self.tx, self.tenant_id, summaries)
+        text_bytes = sum(len(summary.text.encode()) for summary in summaries)
+        self._counts = self._counts.plus(Counts(active=len(summaries), text_bytes=text_bytes))
+        self.queue([EMBED], [summary.memory_id for summary in summaries])
+
+    def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
+        """Lock the states, and keep the current strengths constant while the block changes the memories' rows."""
+        return strengths.changing(self.tx, self.tenant_id, memory_ids)
+
+    def check_free(self, memory_ids: Sequence[UUID]) -> None:
+        """Refuse to touch memories under a legal hold; only at levels `tier` and `content`.
+
+        Raises:
+            Conflict: Some memories are held; the message names the holds.
+        """
+        held = holds.on(self.tx, self.tenant_id, memory_ids)
+        if held:
+            holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
+            named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
+            more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
+            raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
+
+    def changed(self, memory_ids: Sequence[UUID]) -> None:
+        """Have new or changed memories hidden if they match an open erasure; only at level `content`."""
+        self._changed += memory_ids
+
+    def sources_changed(self, memory_ids: Sequence[UUID]) -> None:
+        """Have the summaries of changed memories rewritten."""
+        self._sources += memory_ids
+
+    def move(self, memory_ids: Sequence[UUID], target: Move, change: Counts, rules: Counted) -> None:
+        """Move locked memories to a lower tier.
+
+        Args:
+            memory_ids: At least one memory.
+            target: The new tier, `archived` or `cold`.
+            change: Change of the tenant's counts.
+            rules: The number of memories by move and deciding rule.
+        """
+        tiers.write(self.tx, self.tenant_id, memory_ids, target)
+        self.count(change, rules)
+
+    def restored(self, memory_ids: Sequence[UUID], source: str, rule: str, actor: str | None = SYSTEM) -> None:
+        """Count memories that the block has made active again, and append an audit entry.
+
+        Args:
+            memory_ids: The memories; none do nothing.
+            source: Their former tier.
+            rule: The reason, a fixed word: `use`, `edit`, `hand`.
+            actor: Id of the requesting key; `SYSTEM` if they were used; None if the block appends its own audit entry.
+        """
+        if memory_ids:
+            count = sum(memory_id not in self._measured for memory_id in memory_ids)
+            self.count(Counts(**{source: -count})._replace(active=count), {("restored", rule): len(memory_ids)})
+            if actor is not None:
+                self.audit("memories_restored", actor, ids=memory_ids, details={"from": source})
+
+    def delete(self, memory_ids: Sequence[UUID], rules: Counted) -> None:
+        """Permanently delete locked memories, in slices, with all their data.
+
+        Args:
+            memory_ids: Memories of which none is under a legal hold; none do nothing.
+            rules: The number of memories by move and rule.
+        """
+        self.measure(memory_ids)
+        self._deleted.update(memory_ids)
+        self.count(NONE, rules)
+        for start in range(0, len(memory_ids), removal.MOST):
+            removal.remove(self.tx, self.tenant_id, memory_ids[start : start + removal.MOST])
+
+    def set_aside(self, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> list[UUID]:
+        """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
+
+        Args:
+            summary_ids: Locked summaries that aren't under legal hold.
+            gone: Memories that the block is about to delete.
+
+        Returns:
+            The hidden summaries. The other summaries have no source left.
+        """
+        left = consolidation.with_sources(self.tx, self.tenant_id, summary_ids, gone)
+        refresh_summaries(self.tx, self.tenant_id, gone)
+        if not left:
+            return []
+        aside = hidden_memories.hide(self.tx, self.tenant_id, SET_ASIDE, Meant(memory_ids=left))
+        self.count(NONE.less(aside.counts), {})
+        later = embeddings.remove(self.tx, self.tenant_id, aside.ids)
+        words.remove(self.tx, self.tenant_id, aside.ids)
+        self.queue([EMBED], sorted(later.difference(aside.ids, gone)))
+        return aside.ids
+
+    def measure(self, memory_ids: Sequence[UUID]) -> None:
+        """Count the difference that the rest of the block makes to these memories: their tiers, texts and existence.
+
+        Call it before writing them if the block can't state the difference; memories that don't exist yet count as
+        inserted. Later calls for the same memory have no effect.
+        """
+        new = [memory_id for memory_id in memory_ids if memory_id not in self._measured]
+        self._counts = self._counts.less(tenant_counts.measure(self.tx, self.tenant_id, new))
+        self._measured.update(new)
+
+    def measure_inserted(self, memory_ids: Collection[UUID]) -> None:
+        """Count memories that the block has inserted."""
+        self._measured.update(memory_ids)
+
+    def count(self, change: Counts, moves: Counted) -> None:
+        """Add to the tenant's counts and to its counters of tier moves, for a difference that the block knows."""
+        self._counts = self._counts.plus(change)
+        self._moves.update(moves)
+
+    def queue(self, stages: Sequence[str], memory_ids: Collection[UUID]) -> None:
+        """Queue memories for enrichment, as one item per stage; those that the block deletes are left out."""
+        self._work.append((" ".join(stages), memory_ids))
+
+    def audit(
+        self, action: Action, actor: str = SYSTEM, *, ids: Collection[UUID] = (), details: Details | None = None
+    ) -> None:
+        """Append an entry to the audit log on leaving, after the entries of earlier calls."""
+        self._entries.append((action, actor, {"ids": ids, "details": details}))
+
+    def finish(self) -> None:
+        """Write everything that was recorded, in the lock order."""
+        tx, tenant_id = self.tx, self.tenant_id
+        refresh_summaries(tx, tenant_id, self._sources)
+        left = sorted(self._measured - self._deleted)
+        counts = self._counts.plus(tenant_counts.measure(tx, tenant_id, left))
+        gone = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
+        self._moves["hidden", "erasure"] += gone.memories
+        queued = [(stages, [str(each) for each in ids if each not in self._deleted]) for stages, ids in self._work]
+        work = [(stages, array_literal(ids)) for stages, ids in queued if ids]
+        writes.record(tx, tenant_id, counts.less(gone), self._moves, work)
+        for action, actor, entry in self._entries:
+            audit.append(tx, tenant_id, action, actor, **entry)
+
+
+@contextmanager
+def memory_write(tenant_id: UUID, level: Level, failpoint: str | None = None) -> Iterator[MemoryWrite]:
+    """Open a transaction that writes memories; commit at the end, roll back on an error.
+
+    Args:
+        level: The most that the block changes.
+        failpoint: Name of the failpoint to reach before the commit.
+    """
+    with database.tenant(tenant_id) as tx:
+        if level == "content":
+            writes.lock_holds_and_erasures(tx, tenant_id)
+        elif level == "tier":
+            holds.lock_shared(tx, tenant_id)
+        write = MemoryWrite(tx, tenant_id)
+        yield write
+        write.finish()
+        if failpoint is not None:
+            failpoints.reach(failpoint)
+
+
+def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Sequence[UUID]) -> None:
+    """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
+
+    Call it in the transaction that changes the memories, with their rows locked; the next tick sends the job.
+    """
+    if source_ids and merges.make_stale(tx, tenant_id, source_ids):
+        jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
+
+
+def hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, source_ids: Sequence[UUID]) -> Hidden:
+    """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
+    made_of = merges.summaries_of(tx, tenant_id, source_ids)
+    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    refresh_summaries(tx, tenant_id, source_ids)
+    return summaries
+
+
+def hide_matching(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
+    """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
+    found, gone = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
+    for erasure_id, ids in found.items():
+        summaries = hide_summaries(tx, tenant_id, erasure_id, ids)
+        hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
+        gone = gone.plus(summaries.counts)
+        queue_removal(tx, tenant_id, erasure_id)
+    return gone
+
+
+def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
+    """Create the job that removes an erasure's hidden memories from the indexes."""
+    jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)
