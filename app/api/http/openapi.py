@@ -20,7 +20,7 @@ from app.api.memories.reviews import Review
 from app.api.memories.search_replays import FitRequest, ReplayRequest
 from app.domain.consolidation.supersession import NewSupersession
 from app.domain.ingest.bodies import LeftOut, Messages, Skipped
-from app.domain.ingest.memory import MemoryIn, MemoryPatch
+from app.domain.ingest.memory import PATCH, MemoryIn
 from app.domain.ingest.touch import Observation, OneTouch
 from app.domain.privacy.erasure import NewErasure
 from app.domain.privacy.export import NewExport
@@ -30,7 +30,7 @@ from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.search.request import SearchRequest, SearchResult
 
 _BODIES = {
-    ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
+    ("/v1/memories/{memory_id}", "patch"): PATCH,
     ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
     ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ARRAY, Column, DateTime, MetaData, Text, Uuid, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from app.domain.ingest.fields import Field
 
 metadata = MetaData()
 
@@ -22,3 +25,16 @@ def tenant() -> Column[Any]:
 def labels(name: str) -> Column[Any]:
     """Return a column with an array of words, empty by default."""
     return Column(name, ARRAY(Text), nullable=False, server_default=text("'{}'"))
+
+
+def declared(field: Field) -> Column[Any]:
+    """Return the column of a declared field of a memory."""
+    match field.value_type:
+        case "labels":
+            return labels(field.name)
+        case "moment":
+            return moment(field.name)
+        case "json":
+            return Column(field.name, JSONB)
+        case _:
+            return Column(field.name, Text, nullable=not field.is_required)
