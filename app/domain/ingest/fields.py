@@ -95,7 +95,6 @@ def declared(shape: type[msgspec.Struct]) -> tuple[Field, ...]:
         if get_origin(hint) is Annotated and isinstance(hint.__metadata__[-1], Column):
             column = hint.__metadata__[-1]
         fields.append(Field(each.name, column, hint, plain[each.name], each.default))
-    assert all(each.default_factory is NODEFAULT for each in msgspec.structs.fields(shape))  # noqa: S101
     return tuple(fields)
 
 

@@ -95,14 +95,13 @@ COLD: Final = tuple(field for field in COLUMNS if field.column.is_cold)
 
 MemoryPatch = dict[str, Any]
 """The new values of an edit by field; omitted fields are unchanged, None clears a field."""
+_EDIT: Final = "The fields of a memory that an edit may change; omitted fields are unchanged, null clears a field."
 PATCH: Final = msgspec.defstruct(
     "MemoryPatch",
     [(field.name, field.edited, msgspec.UNSET) for field in FIELDS if field.column.is_editable],
     forbid_unknown_fields=True,
     frozen=True,
-    namespace={
-        "__doc__": "The fields of a memory that an edit may change; omitted fields are unchanged, null clears a field."
-    },
+    namespace={"__doc__": _EDIT},
 )
 """The JSON form of an edit."""
 

@@ -44,6 +44,10 @@ _FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "externa
 _FIELDS: Final = {field.name: field for field in FIELDS if field.column.table}
 GIVEN: Final = tuple(dict.fromkeys((*_FIRST, *_FIELDS)))
 """The fields of a line of the portable export."""
+_DESCRIPTION: Final = """A memory as submitted: a line of the portable export, which `POST /v1/memories` accepts.
+
+    Attributes:
+        occurred_at: When it happened, or when it was accepted if that wasn't given."""
 _Given = msgspec.defstruct(
     "Given",
     [
@@ -53,13 +57,7 @@ _Given = msgspec.defstruct(
     ],
     forbid_unknown_fields=True,
     frozen=True,
-    namespace={
-        "__doc__": """A memory as submitted: a line of the portable export, which `POST /v1/memories` accepts.
-
-    Attributes:
-        occurred_at: When it happened, or when it was accepted if that wasn't given.
-    """
-    },
+    namespace={"__doc__": _DESCRIPTION},
 )
 
 

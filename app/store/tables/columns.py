@@ -29,12 +29,7 @@ def labels(name: str) -> Column[Any]:
 
 def declared(field: Field) -> Column[Any]:
     """Return the column of a declared field of a memory."""
-    match field.value_type:
-        case "labels":
-            return labels(field.name)
-        case "moment":
-            return moment(field.name)
-        case "json":
-            return Column(field.name, JSONB)
-        case _:
-            return Column(field.name, Text, nullable=not field.is_required)
+    if field.value_type == "labels":
+        return labels(field.name)
+    types = {"json": JSONB(), "moment": DateTime(timezone=True)}
+    return Column(field.name, types.get(field.value_type, Text()), nullable=not field.is_required)
