@@ -45,7 +45,7 @@ _LOOKS: Final = 3
 log = structlog.get_logger(__name__)
 
 
-# Records of before a field was declared lack it.
+# Records that are older than a field lack it.
 _Body: Final = prepared(
     msgspec.defstruct(
         "_Body",
