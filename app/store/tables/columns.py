@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Column, DateTime, MetaData, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
 
 from app.domain.ingest.fields import Field
 
@@ -31,5 +32,5 @@ def declared(field: Field) -> Column[Any]:
     """Return the column of a declared field of a memory."""
     if field.value_type == "labels":
         return labels(field.name)
-    types = {"json": JSONB(), "moment": DateTime(timezone=True)}
+    types: dict[str, TypeEngine[Any]] = {"json": JSONB(), "moment": DateTime(timezone=True)}
     return Column(field.name, types.get(field.value_type, Text()), nullable=not field.is_required)
