@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -12,6 +12,7 @@ from fastapi import Response
 
 from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
+from app.domain.ingest.memory import COLUMNS, MemoryIn
 from app.domain.ingest.roles import role_of
 from app.errors import NotFound
 from app.services.consolidation.supersede import Outcome
@@ -65,23 +66,26 @@ def memories(found: Page[Stored], live: Mapping[UUID, Live]) -> Response:
     return page("memories", found, lambda row: _stored(row, live.get(row.memory_id)), ID)
 
 
+_FIRST: Final = ("text", "subject", "thread", "speaker", "role", "external_id")
+"""The first fields of a memory; all others but `occurred_at` follow in the order of their declaration."""
+_FIELDS: Final = (
+    *dict.fromkeys((*_FIRST, *(field.name for field in COLUMNS if field.name != "occurred_at"))),
+    "occurred_at",
+)
+
+
+def _given(memory_id: UUID, given: MemoryIn, created_at: datetime) -> dict[str, Any]:
+    return (
+        {"id": memory_id}
+        | {name: getattr(given, name) for name in _FIELDS}
+        | {"role": role_of(given.role, given.speaker), "metadata": given.metadata or {}}
+        | {"created_at": created_at, "valid_from": created_at}
+    )
+
+
 def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
     return {
-        "id": row.memory_id,
-        "text": row.text,
-        "subject": row.subject,
-        "thread": row.thread,
-        "speaker": row.speaker,
-        "role": role_of(row.role, row.speaker),
-        "external_id": row.external_id,
-        "kind": row.kind,
-        "tags": row.tags,
-        "categories": row.categories,
-        "entities": row.entities,
-        "metadata": row.metadata or {},
-        "occurred_at": row.occurred_at,
-        "created_at": row.created_at,
-        "valid_from": row.created_at,
+        **_given(row.memory_id, row, row.created_at),
         "updated_at": row.updated_at,
         "accessed_at": row.accessed_at if row.access_count else None,
         "access_count": row.access_count,
@@ -100,24 +104,9 @@ def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
 
 def _pending(waiting: Pending) -> dict[str, Any]:
     given = waiting.given
-    accepted_at = datetime.fromtimestamp(waiting.accepted_ms / 1000, UTC)
     source = None if given.salience is None else "caller"
     return {
-        "id": waiting.memory_id,
-        "text": given.text,
-        "subject": given.subject,
-        "thread": given.thread,
-        "speaker": given.speaker,
-        "role": role_of(given.role, given.speaker),
-        "external_id": given.external_id,
-        "kind": given.kind,
-        "tags": given.tags,
-        "categories": given.categories,
-        "entities": given.entities,
-        "metadata": given.metadata or {},
-        "occurred_at": given.occurred_at,
-        "created_at": accepted_at,
-        "valid_from": accepted_at,
+        **_given(waiting.memory_id, given, datetime.fromtimestamp(waiting.accepted_ms / 1000, UTC)),
         "updated_at": None,
         "accessed_at": None,
         "access_count": 0,

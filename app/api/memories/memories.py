@@ -15,7 +15,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import HISTORY, ID, PAGE_MAX
 from app.api.http.request_body import DATED, raw_body
-from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, Kind, MemoryPatch, decode_patch
+from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
@@ -115,7 +115,7 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
-def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(MemoryPatch))]) -> Response:
+def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(PATCH))]) -> Response:
     """Change the given fields; null clears a field. The next search reflects the edit, including neighbours' context.
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.

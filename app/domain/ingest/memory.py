@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from app.domain.ingest import decoding
+from app.domain.ingest import decoding, fields
+from app.domain.ingest.fields import Column
 from app.domain.ingest.roles import ROLES, Role
 from app.errors import FieldError, Invalid
 
@@ -32,8 +33,12 @@ _Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=LABELS_MAX)]
 Labels = Annotated[tuple[Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_Salience = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
+_Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
 
 
+# The declaration of a memory's fields: the table, COPY, statements, edits, responses and exports follow from it.
 class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """A memory as submitted. Only `text` is required.
 
@@ -59,22 +64,22 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
             asked for them.
     """
 
-    text: _Text
+    text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
     subject: Name | None = None
-    thread: Name | None = None
-    speaker: Name | None = None
+    thread: Annotated[Name | None, Column(is_enriched=True)] = None
+    speaker: Annotated[Name | None, Column(is_enriched=True)] = None
     kind: Kind | None = None
-    occurred_at: Moment | None = None
+    occurred_at: Annotated[Moment | None, Column(is_enriched=True)] = None
     tags: Labels = ()
     categories: Labels = ()
-    entities: Labels = ()
-    metadata: dict[str, Any] | None = None
-    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
-    external_id: Name | None = None
-    supersedes: Name | _Names = ()
-    role: Role | None = None
+    entities: Annotated[Labels, Column(is_cold=True)] = ()
+    metadata: Annotated[dict[str, Any] | None, Column(is_clearable=False, is_cold=True)] = None
+    salience: Annotated[_Salience | None, Column("memory_state")] = None
+    multiplier: Annotated[_Multiplier | None, Column("memory_state", is_clearable=False)] = None
+    embedding: Annotated[_Vector | None, Column(None)] = None
+    external_id: Annotated[Name | None, Column(is_key=True)] = None
+    supersedes: Annotated[Name | _Names, Column(None)] = ()
+    role: Annotated[Role | None, Column(is_enriched=True)] = None
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -82,25 +87,26 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         return tuple(dict.fromkeys((self.supersedes,) if isinstance(self.supersedes, str) else self.supersedes))
 
 
-class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The fields of a memory that an edit may change; omitted fields are unchanged, null clears a field."""
+FIELDS: Final = fields.declared(MemoryIn)
+COLUMNS: Final = tuple(field for field in FIELDS if field.column.table == "memories")
+CONTENT: Final = tuple(field for field in COLUMNS if not field.column.is_key)
+"""The columns that an edit or an upsert may change."""
+COLD: Final = tuple(field for field in COLUMNS if field.column.is_cold)
 
-    text: _Text | msgspec.UnsetType = msgspec.UNSET
-    subject: Name | msgspec.UnsetType | None = msgspec.UNSET
-    thread: Name | msgspec.UnsetType | None = msgspec.UNSET
-    speaker: Name | msgspec.UnsetType | None = msgspec.UNSET
-    kind: Kind | msgspec.UnsetType | None = msgspec.UNSET
-    occurred_at: Moment | msgspec.UnsetType | None = msgspec.UNSET
-    tags: Labels | msgspec.UnsetType = msgspec.UNSET
-    categories: Labels | msgspec.UnsetType = msgspec.UNSET
-    entities: Labels | msgspec.UnsetType = msgspec.UNSET
-    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType | None = msgspec.UNSET
-    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
-    role: Role | msgspec.UnsetType | None = msgspec.UNSET
+MemoryPatch = dict[str, Any]
+"""The new values of an edit by field; omitted fields are unchanged, None clears a field."""
+_EDIT: Final = "The fields of a memory that an edit may change; omitted fields are unchanged, null clears a field."
+PATCH: Final = msgspec.defstruct(
+    "MemoryPatch",
+    [(field.name, field.edited, msgspec.UNSET) for field in FIELDS if field.column.is_editable],
+    forbid_unknown_fields=True,
+    frozen=True,
+    namespace={"__doc__": _EDIT},
+)
+"""The JSON form of an edit."""
 
 
-_patch = msgspec.json.Decoder(MemoryPatch)
+_patch: msgspec.json.Decoder[Any] = msgspec.json.Decoder(PATCH)
 
 
 def decode_patch(body: bytes) -> MemoryPatch:
@@ -116,10 +122,10 @@ def decode_patch(body: bytes) -> MemoryPatch:
         check_moment(patch.occurred_at, "occurred_at")
     if isinstance(patch.text, str) and patch.text.isspace():
         raise Invalid(errors=[FieldError("text", "is blank")])
-    return patch
+    return {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not msgspec.UNSET}
 
 
-def check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
+def check_closely(memory: Any, place: int | None, dimensions: int | None) -> None:
     """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL can't store it), nesting depth, vectors.
 
     Raises:

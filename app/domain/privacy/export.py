@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from app.domain.ingest.memory import NAME_MAX_CHARACTERS, Kind
-from app.domain.ingest.roles import Role
+from app.domain.ingest.memory import COLD, FIELDS, NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.hold import REASON_MAX_CHARACTERS
 
@@ -40,37 +39,49 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)] | None = None
 
 
-class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A memory as submitted: a line of the portable export, which `POST /v1/memories` accepts.
+_FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "external_id")
+"""The first fields of a line; the others follow in the order of their declaration."""
+_FIELDS: Final = {field.name: field for field in FIELDS if field.column.table}
+GIVEN: Final = tuple(dict.fromkeys((*_FIRST, *_FIELDS)))
+"""The fields of a line of the portable export."""
+_DESCRIPTION: Final = """A memory as submitted: a line of the portable export, which `POST /v1/memories` accepts.
 
     Attributes:
-        occurred_at: When it happened, or when it was accepted if that wasn't given.
-    """
+        occurred_at: When it happened, or when it was accepted if that wasn't given."""
+_Given = msgspec.defstruct(
+    "Given",
+    [
+        ("text", str),
+        ("occurred_at", datetime),
+        *((name, _FIELDS[name].plain, _FIELDS[name].default) for name in GIVEN if name not in ("text", "occurred_at")),
+    ],
+    forbid_unknown_fields=True,
+    frozen=True,
+    namespace={"__doc__": _DESCRIPTION},
+)
 
-    text: str
-    occurred_at: datetime
-    subject: str | None = None
-    thread: str | None = None
-    speaker: str | None = None
-    external_id: str | None = None
-    kind: Kind | None = None
-    tags: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    entities: tuple[str, ...] = ()
-    metadata: dict[str, Any] | None = None
-    salience: float | None = None
-    multiplier: float | None = None
-    role: Role | None = None
+
+def in_record(record: str) -> dict[str, Any]:
+    """Return the fields of a memory in its record in cold storage; JSON objects remain as they were written."""
+    found = msgspec.json.decode(record, type=dict[str, msgspec.Raw])
+    return {
+        field.name: raw if field.value_type == "json" and raw != _NULL else msgspec.json.decode(raw)
+        for field in COLD
+        if (raw := found.get(field.name)) is not None
+    }
+
+
+_NULL: Final = msgspec.Raw(b"null")
 
 
 def given_line(fields: Mapping[str, Any]) -> bytes:
-    """Return a line of the portable export from the fields of `Given`, without empty fields."""
+    """Return a line of the portable export from the fields in `GIVEN`, without empty fields."""
     return msgspec.json.encode({name: value for name, value in fields.items() if value not in (None, [], ())})
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a line of the portable export."""
-    shape: dict[str, Any] = msgspec.json.schema(Given)["$defs"]["Given"]
+    shape: dict[str, Any] = msgspec.json.schema(_Given)["$defs"]["Given"]
     title = "A memory as it was given to Ebbing"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": title}
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from app.domain.ingest.memory import COLUMNS
+
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}"
     "h1{font-size:1.5rem}article{border-top:1px solid #ccc;padding:1rem 0}"
@@ -17,6 +19,11 @@ _LEAD: Final = {
     "access": "Everything that is held on this person, with what was worked out about it.",
     "portable": "What was given about this person, to be taken elsewhere.",
 }
+
+_FIRST: Final = ("thread", "speaker", "role", "kind", "external_id")
+_ELSEWHERE: Final = frozenset({"text", "subject", "occurred_at", "metadata"})
+_LABELS: Final = (*dict.fromkeys((*_FIRST, *(field.name for field in COLUMNS if field.name not in _ELSEWHERE))),)
+"""The fields listed below a memory's text."""
 
 
 def head(kind: str, subject: str, made_at: str) -> str:
@@ -66,9 +73,8 @@ def foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> s
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: memory.get(name) for name in ("thread", "speaker", "role", "kind", "external_id")}
-    lists = {name: ", ".join(memory.get(name) or ()) for name in ("tags", "categories", "entities")}
-    return shown | lists
+    found = {name: memory.get(name) for name in _LABELS}
+    return {name: ", ".join(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def _article(text: str, shown: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.touch import Use
@@ -82,22 +82,12 @@ def _explained(parts: signals.Parts, factors: dict[str, Floats], place: int) -> 
 def _result(
     found: Candidate, score: float, vitals: Vitals, place: int, explained: dict[str, Any] | None
 ) -> SearchResult:
+    fields: dict[str, Any] = {name: getattr(found, name) for name in _ALIKE}
+    fields |= {"supersedes": found.supersedes or [], "superseded_by": found.superseded_by or []}
     return SearchResult(
-        id=found.memory_id,
-        text=found.text,
-        score=score,
-        strength=float(vitals.strength[place]),
-        tier=found.tier,
-        subject=found.subject,
-        thread=found.thread,
-        speaker=found.speaker,
-        external_id=found.external_id,
-        kind=found.kind,
-        tags=found.tags,
-        occurred_at=found.occurred_at,
-        created_at=found.created_at,
-        explain=explained,
-        supersedes=found.supersedes or [],
-        superseded_by=found.superseded_by or [],
-        role=found.role,
+        id=found.memory_id, score=score, strength=float(vitals.strength[place]), explain=explained, **fields
     )
+
+
+_ALIKE: Final = tuple(name for name in Candidate.__slots__ if name in SearchResult.__struct_fields__)
+"""The fields of a candidate that its result repeats."""

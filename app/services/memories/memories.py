@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from app import queues
 from app.domain.ingest.memory import KINDS, MemoryPatch
 from app.domain.privacy.audit import SYSTEM
@@ -47,7 +45,7 @@ def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) 
         return memories.page(tx, tenant_id, wanted, older_than, limit, state)
 
 
-def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
+def edit(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> Stored:
     """Edit a memory; an archived memory becomes active again. Its words and its neighbours' are reindexed on return.
 
     If the edited memory now matches an open erasure it is hidden, but still returned to this caller. Vectors that
@@ -60,7 +58,6 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         Conflict: It is under a legal hold, and a field outside `STATE_FIELDS` is to change; or it is in cold storage,
             so its row is incomplete.
     """
-    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content" if changes else "state") as write:

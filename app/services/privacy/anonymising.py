@@ -10,7 +10,7 @@ import os
 from typing import Final
 from uuid import UUID
 
-from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.memory import COLUMNS
 from app.domain.ingest.roles import name_of, role_of
 from app.domain.privacy.anonymising import Anonymous, Span, anonymised
 from app.domain.privacy.detection import detect
@@ -25,10 +25,8 @@ from app.store.erasure import tombstones
 from app.store.privacy import anonymous
 
 NO_GROUND: Final = "none was given"
-
-
-class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
-    external_id: None = None
+_RETAINED: Final = frozenset({"text", "kind", "categories", "occurred_at", "role"})
+"""Fields that identify nobody, except for the text, which is redacted; all others are cleared."""
 
 
 def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> Anonymous:
@@ -57,10 +55,9 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     names = [name for name in (found.subject, name_of(found.speaker), *found.entities, *inferred) if name]
     spans = [Span(each.start, each.end, each.kind) for each in detect(found.text)]
     done = anonymised(found.text, spans, names)
-    emptied = {"subject": None, "speaker": None, "thread": None, "metadata": None, "entities": (), "tags": ()}
+    emptied = {field.name: field.default for field in COLUMNS if field.name not in _RETAINED}
     role = role_of(found.role, found.speaker)
-    patch = _Emptied(text=done.text, role=role, **emptied)  # type: ignore[arg-type]  # by name
-    memories.edit(tenant_id, found.memory_id, patch)
+    memories.edit(tenant_id, found.memory_id, emptied | {"text": done.text, "role": role})
     with database.tenant(tenant_id) as tx:
         anonymous.forget(tx, tenant_id, found.memory_id)
         named: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}

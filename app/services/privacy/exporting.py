@@ -23,12 +23,11 @@ from app.clients.cold_store import cold_store
 from app.clients.redis import pending
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.bodies import decode
-from app.domain.ingest.decoding import prepared
 from app.domain.ingest.envelope import Envelope, Malformed, unpack
 from app.domain.ingest.ids import memory_uuids
 from app.domain.ingest.memory import MemoryIn
 from app.domain.jobs import Job, Step
-from app.domain.privacy.export import Given, bound_to, given_line, parts
+from app.domain.privacy.export import GIVEN, bound_to, given_line, in_record, parts
 from app.domain.tiers import sealing, why
 from app.domain.tiers.lifecycle import RULES
 from app.domain.tiers.tiers import DECAY_TIERS
@@ -298,30 +297,14 @@ def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
     """Read memories as callers sent them; for unreadable cold memories, only the fields left in their rows."""
     with database.tenant(tenant_id) as tx:
         ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
-        said = holdings.given_by(tx, tenant_id, ids)
+        given = holdings.given_by(tx, tenant_id, ids)
         fetch = _thawed(tx, tenant_id, ids)
     bodies, damaged = fetch()
-    lines = []
-    for each in said:
-        fields = {name: value for name, value in each._asdict().items() if name != "memory_id"}
-        if each.metadata is not None:
-            fields["metadata"] = msgspec.Raw(each.metadata.encode())
-        body = bodies.get(each.memory_id)
-        if body is not None:
-            cut = msgspec.json.decode(body, type=_Body)
-            fields |= {"text": cut.text, "entities": cut.entities}
-            fields["metadata"] = None if bytes(cut.metadata) == b"null" else cut.metadata
-        lines.append(given_line(fields))
+    lines = [
+        given_line(fields | (in_record(bodies[memory_id]) if memory_id in bodies else {}))
+        for memory_id, fields in given.items()
+    ]
     return Read(lines, str(ids[-1]) if len(ids) == ROWS else None, {"damaged": len(damaged)})
-
-
-@prepared
-class _Body(msgspec.Struct, frozen=True):
-    """The fields of a cold record that the portable export contains."""
-
-    text: str
-    entities: list[str]
-    metadata: msgspec.Raw
 
 
 def _given_pending(tenant_id: UUID, subject: str, after: Any) -> Read:
@@ -339,7 +322,7 @@ def _given_lines(envelopes: Iterable[Envelope], subject: str) -> list[bytes]:
     for envelope in envelopes:
         accepted_at = datetime.fromtimestamp(envelope.accepted_ms / 1000, UTC)
         for _, memory in _about(envelope, subject):
-            fields = {name: getattr(memory, name) for name in Given.__struct_fields__}
+            fields = {name: getattr(memory, name) for name in GIVEN}
             lines.append(given_line(fields | {"occurred_at": memory.occurred_at or accepted_at}))
     return lines
 

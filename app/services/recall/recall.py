@@ -273,22 +273,9 @@ def _explained(judged: _Judged, place: int) -> dict[str, Any]:
 def _recalled(
     result: SearchResult, relevance: float, shown: str, *, due: bool, explain: dict[str, Any] | None
 ) -> Recalled:
-    return Recalled(
-        id=result.id,
-        text=result.text,
-        highlight=shown,
-        relevance=relevance,
-        strength=result.strength,
-        due_for_review=due,
-        tier=result.tier,
-        subject=result.subject,
-        thread=result.thread,
-        speaker=result.speaker,
-        external_id=result.external_id,
-        kind=result.kind,
-        tags=result.tags,
-        occurred_at=result.occurred_at,
-        created_at=result.created_at,
-        role=result.role,
-        explain=explain,
-    )
+    fields: dict[str, Any] = {name: getattr(result, name) for name in _ALIKE}
+    return Recalled(**fields | {"highlight": shown, "relevance": relevance, "due_for_review": due, "explain": explain})
+
+
+_ALIKE: Final = tuple(name for name in Recalled.__struct_fields__ if name in SearchResult.__struct_fields__)
+"""The fields of a search result that a recalled memory repeats."""

@@ -18,6 +18,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain.ingest.decoding import prepared
+from app.domain.ingest.memory import COLD
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit import SYSTEM
 from app.domain.tiers import sealing, segment
@@ -45,14 +46,16 @@ _LOOKS: Final = 3
 log = structlog.get_logger(__name__)
 
 
-@prepared
-class _Body(msgspec.Struct, frozen=True):
-    """Required fields of a record."""
-
-    text: str
-    entities: list[str]
-    metadata: dict[str, Any] | None
-    links: list[dict[str, Any]]
+# Records that are older than a field lack it.
+_Body: Final = prepared(
+    msgspec.defstruct(
+        "_Body",
+        [("text", str), ("links", list[dict[str, Any]])]
+        + [(field.name, field.plain, field.default) for field in COLD if not field.is_required],
+        frozen=True,
+    )
+)
+"""The form of a record."""
 
 
 @dataclass(frozen=True, slots=True)

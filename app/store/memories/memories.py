@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, TextClause, func, text, update
+from sqlalchemy import Connection, Dialect, Row, RowMapping, TextClause, func, text, update
+from sqlalchemy.dialects import postgresql
 
-from app.domain.ingest.memory import KINDS, Kind, MemoryIn
+from app.domain.ingest.memory import COLUMNS, CONTENT, KINDS, Kind, MemoryIn
 from app.domain.ingest.roles import Role
 from app.store import tables
 from app.store.core.paging import Page, page_of
 
-# Editing one of these fields changes the indexed words or the vector of the memory or its neighbours.
-ENRICHED_FIELDS = frozenset({"text", "speaker", "role", "thread", "occurred_at"})
+_DECLARED: Final = [field.name for field in COLUMNS]
+_CONTENT: Final = [field.name for field in CONTENT]
+_ENRICHED: Final = [field.name for field in CONTENT if field.column.is_enriched]
+ENRICHED_FIELDS: Final = frozenset(_ENRICHED)
+"""A change of one of these fields changes the indexed words or the vector of the memory or its neighbours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A memory with its current state.
+class Stored(MemoryIn, frozen=True, kw_only=True):
+    """A memory with its current state; `embedding` and `supersedes` aren't read.
 
     Attributes:
         indexed: The full-text index covers the current text version.
@@ -34,21 +37,9 @@ class Stored:
     """
 
     memory_id: UUID
-    text: str
-    subject: str | None
-    thread: str | None
-    speaker: str | None
-    external_id: str | None
-    kind: str | None
-    tags: list[str]
-    categories: list[str]
-    entities: list[str]
-    metadata: dict[str, Any] | None
-    occurred_at: datetime | None
     created_at: datetime
     updated_at: datetime | None
     tier: str
-    salience: float | None
     salience_source: str | None
     multiplier: float
     access_count: int
@@ -61,7 +52,6 @@ class Stored:
     promoted_at: datetime | None
     promoted_for: str | None
     made_by: str
-    role: Role | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +76,15 @@ class Filters:
         return self.strength_above is not None or self.strength_below is not None
 
 
-_COLUMNS = """
-  memory.memory_id, memory.text, memory.subject, memory.thread, memory.speaker, memory.external_id, memory.kind,
-  memory.tags, memory.categories, memory.entities, memory.metadata, memory.occurred_at, memory.created_at,
-  memory.updated_at, state.tier, state.salience, state.salience_source, state.multiplier, state.access_count,
-  state.accessed_at,
+def _names(fields: Iterable[str], row: str = "") -> str:
+    """Return columns in the order of these fields, optionally of a named row."""
+    return ", ".join(f"{row}{name}" for name in fields)
+
+
+_COLUMNS = f"""
+  memory.memory_id, {_names(_DECLARED, "memory.")}, memory.created_at, memory.updated_at, memory.made_by,
+  state.tier, state.salience, state.salience_source, state.multiplier, state.access_count, state.accessed_at,
+  state.cross_domain_count, state.promoted_at, state.promoted_for,
   EXISTS (
     SELECT FROM memory_words AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
       AND known.text_version = memory.text_version
@@ -104,16 +98,15 @@ _COLUMNS = """
     'personal', score.personal) END AS criteria,
   CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object(
     'kind', CASE WHEN memory.kind IS NULL THEN score.inferred_kind END,
-    'entities', CASE WHEN memory.entities = '{}' THEN score.inferred_entities ELSE '{}' END,
+    'entities', CASE WHEN memory.entities = '{{}}' THEN score.inferred_entities ELSE '{{}}' END,
     'topics', score.inferred_topics, 'cues', score.inferred_cues,
-    'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
-    'sensitivity', score.sensitivity) END AS inferred,
-  state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by, memory.role
+    'categories', CASE WHEN memory.categories = '{{}}' THEN score.inferred_categories ELSE '{{}}' END,
+    'sensitivity', score.sensitivity) END AS inferred
 FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
   AND score.text_version = memory.text_version
 JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = memory.memory_id
-"""
+"""  # noqa: S608 - constants only
 
 _GET = text(f"""
 SELECT {_COLUMNS}
@@ -145,8 +138,13 @@ ORDER BY"""
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
     """Return a memory by its id, or None if it doesn't exist or was deleted."""
-    row = tx.execute(_GET, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
-    return None if row is None else Stored(*row)
+    row = tx.execute(_GET, {"tenant": tenant_id, "memory_id": memory_id}).mappings().one_or_none()
+    return None if row is None else _stored(row)
+
+
+def _stored(row: RowMapping) -> Stored:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Stored(**values)
 
 
 def page(
@@ -164,7 +162,7 @@ def page(
         "limit": limit,
         **{name: getattr(wanted, name) for name in wanted.__slots__},
     }
-    rows = [Stored(*row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values)]
+    rows = [_stored(row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values).mappings()]
     return page_of(rows, limit, lambda row: row.memory_id)
 
 
@@ -245,11 +243,11 @@ def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) 
     return {row.memory_id: row for row in tx.execute(_LOCK_EXTERNAL, values)}
 
 
-_LOCK_EXTERNAL = text("""
-SELECT memory_id, external_id, text, speaker, role, thread, occurred_at FROM memories
+_LOCK_EXTERNAL = text(f"""
+SELECT memory_id, external_id, {_names(_ENRICHED)} FROM memories
 WHERE tenant_id = :tenant AND external_id = ANY (CAST(:external_ids AS text[])) AND deleted_at IS NULL
 ORDER BY memory_id FOR UPDATE
-""")
+""")  # noqa: S608 - constants only
 
 
 def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Written:
@@ -270,34 +268,32 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Writte
     return Written(versions, {row.memory_id for row in written if row.is_changed}, aliases)
 
 
-_UPSERT = text("""
+def _changes(fields: Iterable[str], row: str = "excluded") -> str:
+    """Return an SQL condition that `known` differs from another row in one of these fields."""
+    return f"({_names(fields, 'known.')}) IS DISTINCT FROM ({_names(fields, f'{row}.')})"
+
+
+CONTENT_CHANGES: Final = _changes(_CONTENT, "given")
+_DIALECT: Final[Dialect] = postgresql.dialect()  # type: ignore[no-untyped-call]
+_TYPES: Final = ", ".join(
+    f"{name} {tables.memories.c[name].type.compile(_DIALECT)}"
+    for name in ("memory_id", "seq", "created_at", *_DECLARED)
+)
+_UPSERT = text(f"""
 WITH given AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-    memory_id uuid, seq bigint, subject text, thread text, speaker text, external_id text, kind text, text text,
-    tags text[], categories text[], entities text[], metadata jsonb, occurred_at timestamptz,
-    created_at timestamptz, role text, salience real, multiplier real, place smallint)
+    {_TYPES}, salience real, multiplier real, kind_number smallint)
 ), policy AS (
   SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
   WHERE tenant_id = :tenant AND effective_at <= now() ORDER BY version DESC LIMIT 1
 ), written AS (
-  INSERT INTO memories AS known (
-    tenant_id, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
-    metadata, occurred_at, created_at, role)
-  SELECT :tenant, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
-    metadata, occurred_at, least(created_at, now()), role
+  INSERT INTO memories AS known (tenant_id, memory_id, seq, created_at, {_names(_DECLARED)})
+  SELECT :tenant, memory_id, seq, least(created_at, now()), {_names(_DECLARED)}
   FROM given ORDER BY memory_id
   ON CONFLICT (tenant_id, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL DO UPDATE
-  SET subject = excluded.subject, thread = excluded.thread, speaker = excluded.speaker, kind = excluded.kind,
-    text = excluded.text, tags = excluded.tags, categories = excluded.categories, entities = excluded.entities,
-    metadata = excluded.metadata, occurred_at = excluded.occurred_at, role = excluded.role,
-    text_version = known.text_version + CAST((known.text, known.speaker, known.role, known.thread, known.occurred_at)
-      IS DISTINCT FROM (excluded.text, excluded.speaker, excluded.role, excluded.thread, excluded.occurred_at)
-      AS integer),
-    updated_at = now()
-  WHERE (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
-      known.entities, known.metadata, known.occurred_at, known.role)
-    IS DISTINCT FROM (excluded.subject, excluded.thread, excluded.speaker, excluded.kind, excluded.text,
-      excluded.tags, excluded.categories, excluded.entities, excluded.metadata, excluded.occurred_at, excluded.role)
+  SET {", ".join(f"{name} = excluded.{name}" for name in _CONTENT)},
+    text_version = known.text_version + CAST({_changes(_ENRICHED)} AS integer), updated_at = now()
+  WHERE {_changes(_CONTENT)}
   RETURNING known.memory_id, known.external_id, known.text_version
 ), settled AS (
   SELECT memory_id, external_id, text_version, true AS is_changed FROM written
@@ -312,7 +308,7 @@ WITH given AS MATERIALIZED (
   INSERT INTO memory_state AS known (
     tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at, anchored_at,
     policy_version)
-  SELECT :tenant, settled.memory_id, coalesce(given.place, 0), given.salience,
+  SELECT :tenant, settled.memory_id, coalesce(given.kind_number, 0), given.salience,
     CASE WHEN given.salience IS NOT NULL THEN 'caller' END, coalesce(given.multiplier, 1), began.at, began.at,
     began.at, coalesce(policy.version, 0)
   FROM given LEFT JOIN policy ON true
@@ -330,7 +326,7 @@ WITH given AS MATERIALIZED (
     OR (excluded.multiplier <> known.multiplier AND known.memory_id IN (SELECT memory_id FROM weighed))
 )
 SELECT memory_id, external_id, text_version, is_changed FROM settled
-""")
+""")  # noqa: S608 - constants only
 
 
 def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
@@ -365,25 +361,16 @@ ON CONFLICT DO NOTHING
 def as_json(row: NewMemory) -> dict[str, object]:
     """Convert a row to the JSON form that the upsert statement reads."""
     given = row.given
-    return {
+    fields = {name: getattr(given, name) for name in _DECLARED}
+    # PostgreSQL rejects 16-hour offsets.
+    fields |= {name: value.astimezone(UTC) for name, value in fields.items() if isinstance(value, datetime)}
+    return fields | {
         "memory_id": row.memory_id,
         "seq": row.seq,
-        "subject": given.subject,
-        "thread": given.thread,
-        "speaker": given.speaker,
-        "external_id": given.external_id,
-        "kind": given.kind,
-        "text": given.text,
-        "tags": given.tags,
-        "categories": given.categories,
-        "entities": given.entities,
-        "metadata": given.metadata,
-        "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # PostgreSQL rejects 16-hour offsets
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
-        "role": given.role,
         "salience": _real(given.salience),
         "multiplier": _real(given.multiplier),
-        "place": None if given.kind is None else KINDS.index(given.kind),
+        "kind_number": None if given.kind is None else KINDS.index(given.kind),
     }
 
 

@@ -7,8 +7,12 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+from psycopg.rows import dict_row
 from sqlalchemy import Connection, text
 
+from app.domain.ingest.memory import COLUMNS
+from app.domain.privacy.export import GIVEN
 from app.store.core.packed import Uuids, driver
 from app.store.privacy.holds import HOLDS
 from app.store.tiers import removal
@@ -129,44 +133,31 @@ ORDER BY wanted.id
 """.encode()  # noqa: S608 - constants only
 
 
-class Said(NamedTuple):
-    """A memory as its caller gave it, in columns; `metadata` is JSON."""
-
-    memory_id: UUID
-    text: str
-    occurred_at: datetime
-    subject: str | None
-    thread: str | None
-    speaker: str | None
-    external_id: str | None
-    kind: Any
-    tags: list[str]
-    categories: list[str]
-    entities: list[str]
-    metadata: str | None
-    salience: float | None
-    multiplier: float | None
-    role: Any
+def given_by(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    """Return the fields of these memories as they were given, in id order; JSON objects as PostgreSQL writes them."""
+    with driver(tx).cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(_GIVEN_BY, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    for row in rows:
+        row |= {name: msgspec.Raw(row[name].encode()) for name in _JSON if row[name] is not None}
+    return {row.pop("id"): row for row in rows}
 
 
-def given_by(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
-    """Return these memories as they were given, in id order."""
-    rows = driver(tx).execute(_SAID, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [Said(*row) for row in rows]
-
-
-_SAID: Final = """
-SELECT memory.memory_id, text, coalesce(occurred_at, memory.created_at), subject, thread, speaker, external_id,
-  memory.kind, tags, categories, entities, metadata::text,
-  CASE WHEN salience_source = 'caller' THEN state.salience::text::float8 END,
-  CASE WHEN multiplier <> 1 THEN multiplier::text::float8 END, role
+_JSON: Final = [field.name for field in COLUMNS if field.value_type == "json"]
+_AS_GIVEN: Final = {
+    "occurred_at": "coalesce(occurred_at, memory.created_at)",
+    "salience": "CASE WHEN salience_source = 'caller' THEN state.salience::text::float8 END",
+    "multiplier": "CASE WHEN multiplier <> 1 THEN multiplier::text::float8 END",
+    **{name: f"{name}::text" for name in _JSON},
+}
+_GIVEN_BY: Final = f"""
+SELECT id, {", ".join(f"{_AS_GIVEN.get(name, f'memory.{name}')} AS {name}" for name in GIVEN)}
 FROM unnest(%(ids)s) AS id
 CROSS JOIN LATERAL (SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS memory
 CROSS JOIN LATERAL (
   SELECT salience, salience_source, multiplier FROM memory_state
   WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS state
 ORDER BY id
-"""
+""".encode()  # noqa: S608 - constants only
 
 
 def history(

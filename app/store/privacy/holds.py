@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, text
 from app.domain.privacy.hold import Meant
 from app.store.core.packed import Uuids, driver
 from app.store.core.paging import Latest, Page, Place
-from app.store.memories.memories import NewMemory, as_json
+from app.store.memories.memories import CONTENT_CHANGES, NewMemory, as_json
 
 HOLDS: Final = """hold.released_at IS NULL
       AND (hold.memory_ids IS NULL OR memory.memory_id = ANY (hold.memory_ids))
@@ -208,19 +208,13 @@ def unname(tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequenc
     return list(tx.execute(_UNNAME, {"tenant": tenant_id, "ids": list(held), "rows": rows}).scalars())
 
 
-_UNNAME: Final = text("""
+_UNNAME: Final = text(f"""
 UPDATE memories AS known SET external_id = NULL
-FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-  subject text, thread text, speaker text, external_id text, kind text, text text, tags text[], categories text[],
-  entities text[], metadata jsonb, occurred_at timestamptz, role text)
+FROM jsonb_populate_recordset(CAST(NULL AS memories), CAST(:rows AS jsonb)) AS given
 WHERE known.tenant_id = :tenant AND known.memory_id = ANY (CAST(:ids AS uuid[]))
-  AND known.external_id = given.external_id
-  AND (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
-      known.entities, known.metadata, known.occurred_at, known.role)
-    IS DISTINCT FROM (given.subject, given.thread, given.speaker, given.kind, given.text, given.tags,
-      given.categories, given.entities, given.metadata, given.occurred_at, given.role)
+  AND known.external_id = given.external_id AND {CONTENT_CHANGES}
 RETURNING known.memory_id
-""")
+""")  # noqa: S608 - constants only
 
 
 def conditions(meant: Meant) -> str:

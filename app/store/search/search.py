@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from app.domain.ingest.memory import COLUMNS
 from app.domain.search import modes
 from app.domain.search.candidates import Candidate
 from app.domain.search.ranking import Ranking
@@ -31,7 +32,9 @@ __all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
 
 CANDIDATES: Final = 200
 CANDIDATES_OF_MANY: Final = 150
-_COLUMNS: Final = len(fields(Candidate))
+_CANDIDATE: Final = [field.name for field in fields(Candidate)]
+_COLUMNS: Final = len(_CANDIDATE)
+_SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
 
 # Nested loops, which the planner prefers without statistics of a new tenant, took seconds. Sequential scans are
 # disabled so that a search's duration doesn't depend on other tenants' data.
@@ -179,7 +182,7 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
     ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
-def _related(request: SearchRequest, values: dict[str, Any]) -> str:
+def _related(request: SearchRequest, values: dict[str, Any]) -> dict[str, str]:
     """Return the columns of superseded and superseding memories; without any supersession nothing is looked up.
 
     Superseding memories are NULL unless the request includes superseded memories.
@@ -188,7 +191,10 @@ def _related(request: SearchRequest, values: dict[str, Any]) -> str:
     newer = older.replace("superseded_id", "memory_id", 1)
     some = f"CASE WHEN (SELECT EXISTS ({older})) THEN"
     by_others = f"{some} ARRAY({newer} AND superseded_id = top.memory_id) END" if request.superseded else "NULL"
-    return f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END, {by_others}"
+    return {
+        "supersedes": f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END",
+        "superseded_by": by_others,
+    }
 
 
 def _before(ranking: Ranking) -> str:
@@ -202,15 +208,17 @@ def _before(ranking: Ranking) -> str:
     ORDER BY turn.seq DESC LIMIT 1)"""
 
 
-def _statement(parts: str, found: str, related: str, before: str) -> str:
+def _statement(parts: str, found: str, related: dict[str, str], before: str) -> str:
     """Build the statement that returns the best memories by base score.
 
     Args:
         parts: WITH clauses.
         found: Name of the last clause.
-        related: Columns of superseded and superseding memories.
+        related: Columns of superseded and superseding memories, by field.
         before: Column of the preceding turn.
     """
+    own = {name: f"top.{name}" for name in ("memory_id", "words", "relevance", "cosine")}
+    own |= related | {"before_id": before}
     return f"""
 WITH {parts},
   most AS MATERIALIZED (
@@ -227,12 +235,10 @@ WITH {parts},
            words * CAST(%(words_weight)s AS float8) + relevance * CAST(%(relevance_weight)s AS float8) AS score
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
-SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, is_embedded, record,
+SELECT {", ".join(own.get(name, name) for name in _CANDIDATE)}, record,
        {circumstances.CLOCK}, {circumstances.MARK}, {corrections.ANY}
 FROM top CROSS JOIN LATERAL (
-  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq,
-    {roles.EFFECTIVE} AS role
+  SELECT {", ".join(_SHOWN)}, created_at, seq, {roles.EFFECTIVE} AS role
   FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (

@@ -21,9 +21,10 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB, REAL, TSVECTOR
+from sqlalchemy.dialects.postgresql import REAL, TSVECTOR
 
-from app.store.tables.columns import labels, metadata, moment, tenant
+from app.domain.ingest.memory import COLUMNS
+from app.store.tables.columns import declared, labels, metadata, moment, tenant
 
 envelopes = Table(
     "envelopes",
@@ -40,23 +41,12 @@ memories = Table(
     tenant(),
     Column("memory_id", Uuid, primary_key=True),
     Column("seq", BigInteger, nullable=False),
-    Column("subject", Text),
-    Column("thread", Text),
-    Column("speaker", Text),
-    Column("external_id", Text),
-    Column("kind", Text),
-    Column("text", Text, nullable=False),
+    *map(declared, COLUMNS),
     Column("text_version", Integer, nullable=False, server_default=text("1")),
-    labels("tags"),
-    labels("categories"),
-    labels("entities"),
-    Column("metadata", JSONB),
-    moment("occurred_at"),
     moment("created_at", needed=True),
     moment("updated_at"),
     moment("deleted_at"),
     Column("made_by", Text, nullable=False, server_default=text("'caller'")),
-    Column("role", Text),
     Column("says_change", Boolean, nullable=False, server_default=text("false")),
     Index(
         "memories_external",

@@ -1,7 +1,7 @@
 """Manage cold storage: the manifest of segments, each memory's location, and truncating or refilling its row.
 
-PostgreSQL creates a record's content as JSON and receives it back unchanged: text, entities, metadata, and the outgoing
-links.
+PostgreSQL creates a record's content as JSON and receives it back unchanged: the fields declared as
+cold, and the outgoing links.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from app.domain.ingest.memory import COLD
 from app.domain.tiers.segment import Entry
 from app.store.core.packed import Uuids, driver
 
@@ -80,16 +81,17 @@ def contents(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dic
     return {memory_id: Content(*rest) for memory_id, *rest in rows}
 
 
-_CONTENTS: Final = """
+_COLD: Final = [field.name for field in COLD]
+_CONTENTS: Final = f"""
 SELECT memory_id, subject, text_version, text, jsonb_build_object(
-  'text', text, 'entities', entities, 'metadata', metadata, 'links', (
+  {", ".join(f"'{name}', {name}" for name in _COLD)}, 'links', (
     SELECT coalesce(jsonb_agg(to_jsonb(link) - 'tenant_id' - 'memory_id' ORDER BY other_id, kind), '[]')
     FROM links AS link
     WHERE link.tenant_id = %(tenant)s AND link.memory_id = memory.memory_id AND link.source <> 'correction'))::text
 FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory
-"""
+""".encode()  # noqa: S608 - constants only
 
 
 def truncate(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
@@ -100,11 +102,11 @@ def truncate(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
 
 
 # The ids appear twice: for a tenant without statistics the planner would scan all of its memories for each.
-_CUT_DOWN: Final = """
-UPDATE memories AS memory SET text = given.text, entities = '{}', metadata = NULL
+_CUT_DOWN: Final = f"""
+UPDATE memories AS memory SET text = given.text, {", ".join(f"{name} = DEFAULT" for name in _COLD if name != "text")}
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
-"""
+""".encode()  # noqa: S608 - constants only
 # A link from a detected correction is detected again on return, if both texts are unchanged.
 _CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
@@ -129,12 +131,13 @@ def refill(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
     driver(tx).execute(_FILL_LINKS, values)
 
 
-_FILL: Final = """
-UPDATE memories AS memory SET text = body->>'text', metadata = nullif(body->'metadata', 'null'),
-  entities = ARRAY(SELECT jsonb_array_elements_text(body->'entities'))
+# Columns that a record doesn't have keep their values.
+_FILL: Final = f"""
+UPDATE memories AS memory SET ({", ".join(_COLD)}) = (
+  SELECT {", ".join(_COLD)} FROM jsonb_populate_record(memory, body))
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
-"""
+""".encode()  # noqa: S608 - constants only
 _FILL_LINKS: Final = """
 INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source, created_at)
 SELECT %(tenant)s, given.memory_id, link.other_id, link.kind, link.weight, link.source, link.created_at

@@ -391,9 +391,7 @@ def test_whatever_bytes_come_are_read_or_refused(body: bytes) -> None:
 
 
 def test_a_patch_tells_left_out_from_null() -> None:
-    patch = decode_patch(b'{"subject":null,"tags":[]}')
-    assert (patch.subject, patch.tags) == (None, ())
-    assert patch.text is msgspec.UNSET
+    assert decode_patch(b'{"subject":null,"tags":[]}') == {"subject": None, "tags": ()}
 
 
 @pytest.mark.parametrize(

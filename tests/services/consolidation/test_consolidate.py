@@ -33,7 +33,7 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     found = lookup.get(alike.tenant_id, summary_id)
     assert isinstance(found, Stored)
     assert found.made_by == "consolidation"
-    assert (found.subject, found.thread, found.tags, found.categories) == ("ann", "t", ["sea"], ["casual"])
+    assert (found.subject, found.thread, found.tags, found.categories) == ("ann", "t", ("sea",), ("casual",))
     assert found.salience_source == "consolidation"
     assert attic.found(alike.tenant_id, "boat in the harbour")[0].id in {summary_id, *ids}
     assert summary_id in {result.id for result in attic.found(alike.tenant_id, "boat in the harbour")}

@@ -62,7 +62,7 @@ def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenan
     [second] = service.send(tenant.tenant_id, keyed("two", speaker="Bob", multiplier=2))
     assert ingest.drain() >= 1
     found = stored(tenant, first)
-    assert (found.text, found.subject, found.speaker, found.tags) == ("two", None, "Bob", [])
+    assert (found.text, found.subject, found.speaker, found.tags) == ("two", None, "Bob", ())
     assert (found.salience, found.salience_source, found.multiplier) == (0.5, "caller", 2.0)
     assert stored(tenant, second).memory_id == stored(tenant, first).memory_id
     assert service.texts(tenant.tenant_id) == ["two"]

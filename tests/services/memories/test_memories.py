@@ -97,9 +97,9 @@ EDITS: dict[str, tuple[Any, Any]] = {
     "speaker": ("Bob", "Bob"),
     "kind": ("semantic", "semantic"),
     "occurred_at": ("2026-01-02T03:04:05+01:00", datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC)),
-    "tags": (["x"], ["x"]),
-    "categories": (["y"], ["y"]),
-    "entities": (["z"], ["z"]),
+    "tags": (["x"], ("x",)),
+    "categories": (["y"], ("y",)),
+    "entities": (["z"], ("z",)),
     "metadata": ({"k": [1]}, {"k": [1]}),
     "salience": (0.75, 0.75),
     "multiplier": (0.5, 0.5),
@@ -135,7 +135,7 @@ def test_an_edit_changes_its_field_and_no_other(
     before = stored(tenant, memory_id)
     edited = edit(tenant, memory_id, {field: given})
     assert edited == stored(tenant, memory_id)
-    changed = {name for name in Stored.__slots__ if getattr(edited, name) != getattr(before, name)}
+    changed = {name for name in Stored.__struct_fields__ if getattr(edited, name) != getattr(before, name)}
     assert getattr(edited, field) == kept
     assert changed - {"updated_at", "embedded"} == {field}
     assert edited.indexed

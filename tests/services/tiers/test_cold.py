@@ -39,7 +39,7 @@ def test_a_cold_memory_keeps_its_first_sentences_and_what_it_is_found_by(chilled
     assert len(abridged) <= 1024
     assert abridged.endswith(".")
     stored = lookup.get(chilled.tenant_id, long)
-    assert (stored.tier, stored.tags, stored.subject) == ("cold", ["trip"], "ann")  # type: ignore[union-attr]
+    assert (stored.tier, stored.tags, stored.subject) == ("cold", ("trip",), "ann")  # type: ignore[union-attr]
     assert chilled.segments() == [("written", 2, 2)]
     assert len(chilled.objects()) == 1
     assert b"sentence" not in chilled.objects()[0].read_bytes()
@@ -265,7 +265,7 @@ def test_an_edit_is_refused_until_it_is_restored(chilled: Chilled) -> None:
     with pytest.raises(Conflict, match="restore it first"):
         memories.edit(chilled.tenant_id, ids[0], decode_patch(b'{"tags": ["new"]}'))
     cold_restore.restore(chilled.tenant_id, ids)
-    assert memories.edit(chilled.tenant_id, ids[0], decode_patch(b'{"tags": ["new"]}')).tags == ["new"]
+    assert memories.edit(chilled.tenant_id, ids[0], decode_patch(b'{"tags": ["new"]}')).tags == ("new",)
 
 
 def test_a_deleted_memorys_record_is_a_gap_without_a_key(chilled: Chilled) -> None:
