@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from app.clients.redis.identity import QueueReplaced
 from app.clients.redis.redis import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.stream import client
 from app.errors import Misconfigured
@@ -134,6 +135,8 @@ def _database() -> list[Dependency]:
 def _redis() -> Dependency:
     try:
         client().ping()
+    except QueueReplaced as error:
+        return Dependency("redis", well=False, detail=str(error))
     except RedisError as error:
         return Dependency("redis", well=False, detail=f"can't be reached: {type(error).__name__}")
     return Dependency("redis", well=True, detail="answers")

@@ -132,10 +132,10 @@ def test_a_models_rating_neither_keeps_nor_shortens(aged: Aged) -> None:
         *(([], None), ([], 0.0), ([], 1.0), (["health"], 0.0), (["financial"], 1.0), (["casual"], 0.5))
     ]
     memory_ids = aged.remember(*(0 for _ in answers), salience=1.0)
-    for memory_id, (categories, sensitivity) in zip(memory_ids, answers, strict=True):
+    for memory_id, (inferred, sensitivity) in zip(memory_ids, answers, strict=True):
         found(aged, memory_id, "phone", "pii", 0.9, 0.7)
         if sensitivity is not None:
-            rate(aged, memory_id, categories, sensitivity)
+            rate(aged, memory_id, inferred, sensitivity)
     unfounded, *_ = aged.remember(0, salience=1.0)
     rate(aged, unfounded, ["financial"], 1.0)
     aged.now = days(109)
