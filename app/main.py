@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
-from app.api.admin import admin, dead_letters, status, usage
+from app.api.admin import admin, dead_letters, queue, status, usage
 from app.api.http import openapi, problems
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
@@ -20,11 +21,13 @@ from app.api.privacy import audit, categories, erasures, exports, holds, privacy
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
+from app.clients.redis.identity import verify_connections
 from app.clients.redis.redis import connect_async
 from app.clients.redis.stream import Door
 from app.dashboard import app as dashboard
 from app.dashboard.rendering import PREFIX
 from app.services.embedding import spaces
+from app.services.ingest import witness
 from app.services.monitoring import probes
 from app.services.search import rerank
 from app.services.strength import plugins
@@ -39,10 +42,12 @@ def build() -> ASGIApp:
     plugins.check()
     tracing.check()
     redis = connect_async()
+    accepted = witness.Witness()
     nudger = queues.Nudger(queues.DRAIN)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        witness.guard_connections()
         await run_in_threadpool(probes.check_redis)
         budget.check()
         tracing.start("api")
@@ -50,13 +55,17 @@ def build() -> ASGIApp:
         await run_in_threadpool(rerank.check)
         await run_in_threadpool(spaces.announce)
         await run_in_threadpool(plugins.announce)
+        writing = asyncio.create_task(_write_accepted(accepted))
         yield
+        writing.cancel()
+        await run_in_threadpool(accepted.write)
         await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
         model_clients.close()
         stream.close()
         database.close()
+        verify_connections(None)
 
     shown = settings().docs_enabled
     app = FastAPI(
@@ -75,6 +84,7 @@ def build() -> ASGIApp:
         status,
         usage,
         admin,
+        queue,
         jobs,
         schedule,
         dead_letters,
@@ -101,4 +111,10 @@ def build() -> ASGIApp:
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)
     openapi.install(app)
-    return Guard(app, Ingest(app.state.door, nudger))
+    return Guard(app, Ingest(app.state.door, nudger, accepted))
+
+
+async def _write_accepted(accepted: witness.Witness) -> None:
+    while True:
+        await asyncio.sleep(witness.EVERY_SECONDS)
+        await run_in_threadpool(accepted.write)

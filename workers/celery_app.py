@@ -12,6 +12,7 @@ from app import heartbeats, logs, queues, tracing
 from app.clients.redis import stream
 from app.clients.redis.redis import redis_url
 from app.errors import Misconfigured
+from app.services.ingest import witness
 from app.settings import settings
 from workers.schedule import beat_entries
 
@@ -58,6 +59,7 @@ def _check(**_: Any) -> None:
     from app.services.tenants import budget  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
 
     logs.configure("worker")
+    witness.guard_connections()
     try:
         probes.check_redis()
         plugins.check()

@@ -23,7 +23,7 @@ from app.cli.maintenance import (
 )
 from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersede, touch, why
 from app.cli.privacy import audit, erase, export, holds, privacy, privacy_replay, privacy_requests
-from app.cli.service import admin, doctor, processes, run
+from app.cli.service import admin, doctor, processes, queue, run
 
 __all__ = ["app", "main"]
 
@@ -57,6 +57,7 @@ for module in (
     usage,
     doctor,
     admin,
+    queue,
     audit,
     processes,
     jobs,

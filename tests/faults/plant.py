@@ -14,6 +14,7 @@ import httpx
 import psycopg
 import redis
 
+from app.domain.policy.keys import SCOPES
 from app.embedded import EmbeddedError, Postgres, Redis, Server, free_ports, has_ended
 from app.store.core.migrate import upgrade
 from app.store.core.provision import create_database
@@ -195,6 +196,10 @@ class Plant:
         """Create a tenant and return its client."""
         tenant_id, key = make_tenant(self.database_url, f"tenant {token_hex(6)}")
         return Caller(self.url, tenant_id, key)
+
+    def admin_key(self) -> str:
+        """Create a tenant and return a key of it that may administer the service."""
+        return make_tenant(self.database_url, f"admins {token_hex(6)}", SCOPES)[1]
 
     def readiness(self) -> dict[str, bool]:
         """Return the state of each dependency from `/readyz`; empty if there is no response."""

@@ -36,21 +36,19 @@ class Memory:
     given: frozenset[str]
     found: frozenset[str]
     pii: float
-    rated: float | None
     is_talk: bool
 
 
 SURE = st.sampled_from([0.0, 0.25, 0.5, 0.6, 0.75, 0.9, 0.99, 1.0])
 CATEGORIES = st.frozensets(st.sampled_from(NAMES), max_size=3)
-MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.none() | SURE, st.booleans())
+MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.booleans())
 
 
 def reference(memory: Memory) -> float:
     """Return the days until the memory expires, by the rules of ops/decisions/0026 in order."""
     of = memory.given or memory.found
     shortest = min((LIMITS[name] for name in of if name in LIMITS), default=None)
-    table = max((SENSITIVITIES[name] for name in of), default=0.0)
-    sensitivity = table if memory.given or memory.rated is None else memory.rated
+    sensitivity = max((SENSITIVITIES[name] for name in of), default=0.0)
     pii = 1.0 if "pii" in memory.given else memory.pii
     ends = []
     if memory.given and shortest is not None:
@@ -74,7 +72,6 @@ def test_a_batch_expires_as_each_memory_by_itself(memories: list[Memory]) -> Non
         np.array([bits(each.given) for each in memories], np.int64),
         np.array([bits(each.found) for each in memories], np.int64),
         np.array([each.pii for each in memories], float),
-        np.array([np.nan if each.rated is None else each.rated for each in memories], float),
         np.array([each.is_talk for each in memories], bool),
     )
     told = expiry(POLICY, personal, np.full(len(memories), ACCEPTED))

@@ -31,6 +31,7 @@ from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailabl
 from app.queues import Nudger
 from app.services.consolidation import supersede
 from app.services.embedding import spaces
+from app.services.ingest.witness import Witness
 from app.services.memories import memories as memory_service
 from app.settings import settings
 
@@ -48,9 +49,10 @@ Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
 class Ingest:
     """ASGI endpoint for ingest requests."""
 
-    def __init__(self, door: Door, nudger: Nudger) -> None:
-        """Use `door` to append to the stream and `nudger` to wake a worker."""
+    def __init__(self, door: Door, nudger: Nudger, witness: Witness) -> None:
+        """Use `door` to append to the stream, `nudger` to wake a worker and `witness` to note what was accepted."""
         self._door = door
+        self._witness = witness
         self._nudger = nudger
         self._sizes: dict[UUID, tuple[float, int | None]] = {}
 
@@ -110,6 +112,7 @@ class Ingest:
         else:
             metrics.ACCEPTED.labels(outcome="accepted").inc()
             metrics.ACCEPTED_MEMORIES.inc(count)
+            self._witness.note(caller.tenant_id, base, count, accepted.entry_id)
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import redis
 
-from app.clients.redis.redis import BACKLOG, HELD, RING_MEMBERS, STREAM_PREFIX, script, stream_key
+from app.clients.redis.redis import BACKLOG, HELD, QUEUE, RING_MEMBERS, STREAM_PREFIX, script, stream_key
 from app.domain.ingest.envelope import Envelope, Malformed, unpack
 from app.domain.ingest.ids import base_of, unix_ms_of
 
@@ -71,6 +71,17 @@ class Backlog:
             "list[int]", self._client.eval(script("standing"), len(keys), *keys, STREAM_PREFIX, TENANTS_COMPARED)
         )
         return answer[0] - answer[1] if answer else None
+
+    def edges(self, tenant_ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
+        """Return the first and the last pending entry's id by tenant; tenants without pending requests are omitted."""
+        keys = [stream_key(tenant_id) for tenant_id in tenant_ids]
+        ids = [each.decode() for each in cast("list[bytes]", self._client.eval(script("edges"), len(keys), *keys))]
+        pairs = zip(tenant_ids, ids[::2], ids[1::2], strict=True)
+        return {tenant_id: (first, last) for tenant_id, first, last in pairs if first}
+
+    def beat(self) -> int:
+        """Set the mark's beat to Redis's time, and return it in milliseconds since 1970."""
+        return int(cast("bytes", self._client.eval(script("beat"), 1, QUEUE)))
 
     def now_ms(self) -> int:
         """Return Redis's clock, in milliseconds since 1970."""

@@ -15,6 +15,7 @@ import redis.asyncio
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from app.clients.redis.identity import verified, verified_async
 from app.errors import Misconfigured
 from app.settings import settings
 
@@ -39,6 +40,7 @@ POOLS: Final = f"{PREFIX}pools"
 PROBE: Final = f"{PREFIX}probe"
 LANE_SAMPLES: Final = f"{PREFIX}lanes"
 LANE_MINUTE: Final = f"{PREFIX}lanes:minute"
+QUEUE: Final = f"{PREFIX}queue"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2
@@ -77,15 +79,19 @@ def redis_url() -> str:
     return url.get_secret_value()
 
 
-def connect(timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2) -> redis.Redis:
+def connect(
+    timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2, *, is_verified: bool = True
+) -> redis.Redis:
     """Return a client for workers and routes off the hot path; RESP2, for its older reply types and fewer round trips.
 
     Args:
         timeout_seconds: Timeout of a reply.
         retries: Maximum number of retries of a command after a connection error.
+        is_verified: Refuse a Redis that isn't the installation's; see `identity`.
     """
     return redis.Redis.from_url(
         redis_url(),
+        redis_connect_func=verified(QUEUE) if is_verified else None,
         protocol=2,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, CONNECT_TIMEOUT_SECONDS),
@@ -106,6 +112,7 @@ def connect_async(connections: int = 64) -> redis.asyncio.Redis:
     """Return a client for the ingest path; retrying its script is safe because the ledger stores an envelope once."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url(),
+        redis_connect_func=verified_async(QUEUE),
         connection_class=_Connection,  # URLs with TLS or a socket override this class
         protocol=2,
         max_connections=connections,

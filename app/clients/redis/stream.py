@@ -20,6 +20,7 @@ from redis.commands.core import Script
 
 from app.clients.redis.backlog import Backlog
 from app.clients.redis.batched import BatchedScript
+from app.clients.redis.identity import QueueReplaced
 from app.clients.redis.redis import (
     ATTEMPTS,
     BACKLOG,
@@ -73,10 +74,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Result of an append; `earlier` is the stored outcome of a previous request with the same idempotency key."""
+    """Result of an append: a new entry, or the stored outcome of a previous request with the same idempotency key."""
 
     nudge: bool
     earlier: str | None = None
+    entry_id: str = ""
 
 
 class Door:
@@ -122,7 +124,7 @@ class Door:
         except redis.RedisError as error:
             raise unavailable(error) from None
         if answer[0] == 1:
-            return Accepted(nudge=bool(answer[2]))
+            return Accepted(nudge=bool(answer[2]), entry_id=answer[1].decode())
         if answer[0] == 0:
             return Accepted(nudge=False, earlier=answer[1].decode())
         raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
@@ -211,6 +213,8 @@ def _append(
 
 def unavailable(error: redis.RedisError) -> Unavailable:
     """Translate a Redis error into the error for callers: Redis is full or unreachable."""
+    if isinstance(error, QueueReplaced):
+        return Unavailable(str(error), retry_after_seconds=10)
     if "OOM" in str(error):
         return Unavailable("the queue's memory is full", retry_after_seconds=5)
     return Unavailable("the queue can't be reached", retry_after_seconds=2)

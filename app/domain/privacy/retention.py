@@ -1,5 +1,7 @@
 """Determine when memories expire: by a category that the caller gave, or once the privacy risk is too high.
 
+Ratings of a model have no part in it: a text can make a model say anything.
+
 Categories are encoded as bits in the order of the policy's `names`: bit 0 is the first.
 """
 
@@ -30,16 +32,14 @@ class Personal:
 
     Attributes:
         given: Categories given by the caller.
-        found: Categories that were detected or that a model inferred.
+        found: Categories of the findings.
         pii: Confidence of the most confident finding, 0 to 1.
-        rated: Sensitivity rated by a model, 0 to 1; nan if unrated.
         is_talk: Whether the memory is a turn of a thread and no longer active.
     """
 
     given: Bits
     found: Bits
     pii: Floats
-    rated: Floats
     is_talk: npt.NDArray[np.bool_]
 
 
@@ -100,8 +100,7 @@ def expiry(privacy: Privacy, personal: Personal, accepted_at: Floats) -> Expiry:
     limits = np.array([np.inf if days is None else days for days in privacy.days])
     each = np.where(has, limits, np.inf)
     shortest, category = each.min(1), each.argmin(1)
-    table = np.where(has, np.array(privacy.sensitivities), 0.0).max(1)
-    sensitivity = np.where(is_given | np.isnan(personal.rated), table, personal.rated)
+    sensitivity = np.where(has, np.array(privacy.sensitivities), 0.0).max(1)
     pii = np.where(is_given & has[:, PII], 1.0, personal.pii)
 
     keeps = has[:, HEALTH] & (privacy.health_days is None)

@@ -12,6 +12,7 @@ import msgspec
 from app.clients.redis.redis import FIGURES
 from app.clients.redis.stream import backlog, client
 from app.domain.ingest.decoding import prepared
+from app.services.ingest import witness
 from app.services.monitoring import lane_rates, stats
 from app.services.night import night
 from app.services.privacy import deadlines
@@ -69,12 +70,14 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         with database.shared() as tx:
             found = rows.last_success(tx, night.KIND)
         success_at, nights = now_ms / 1000 if found is None else found, stats.nights()
+    witness.find_gaps()
     unaccounted = backlog().unaccounted()
+    lost = witness.count_lost()
     now = Figures(
         now_ms,
         {"active": whole.active, "archived": whole.archived, "cold": whole.cold},
         whole.dead_letters,
-        before.unaccounted_requests if unaccounted is None else unaccounted,
+        lost + max(before.unaccounted_requests - lost if unaccounted is None else unaccounted, 0),
         provisional,
         recall_empty,
         success_at,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from app import heartbeats
+from app.clients.redis.identity import QueueReplaced
 from app.clients.redis.redis import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.stream import client
 from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
@@ -165,6 +166,8 @@ def _database() -> list[Finding]:
 def _redis() -> Finding:
     try:
         client().ping()
+    except QueueReplaced as error:
+        return trouble("redis", str(error))
     except RedisError as error:
         return trouble("redis", f"can't be reached: {type(error).__name__}")
     return ok("redis", "answers")

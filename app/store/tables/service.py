@@ -8,6 +8,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Date,
+    DateTime,
     Double,
     ForeignKey,
     Identity,
@@ -267,4 +268,38 @@ operator_acts = Table(
     Column("target", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Index("operator_acts_newest", "tenant_id", text("at DESC"), text("act_id DESC")),
+)
+
+queue_identity = Table(
+    "queue_identity",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true")),
+    Column("epoch", Uuid, nullable=False),
+    Column("beat", BigInteger, nullable=False, server_default=text("0")),
+    moment("claimed_at"),
+)
+
+accepted_requests = Table(
+    "accepted_requests",
+    metadata,
+    Column("witness_id", BigInteger, Identity(always=True), primary_key=True),
+    moment("accepted_at", needed=True, default="now()"),
+    moment("looked_at"),
+    Column("missed", Boolean, nullable=False, server_default=text("false")),
+    Column("tenant_ids", ARRAY(Uuid), nullable=False),
+    Column("bases", ARRAY(Uuid), nullable=False),
+    Column("memories", ARRAY(Integer), nullable=False),
+    Column("entry_ids", ARRAY(Text), nullable=False),
+)
+
+queue_gaps = Table(
+    "queue_gaps",
+    metadata,
+    tenant(),
+    Column("found_at", DateTime(timezone=True), primary_key=True, server_default=text("now()")),
+    Column("requests", Integer, nullable=False),
+    Column("memories", Integer, nullable=False),
+    moment("first_at", needed=True),
+    moment("last_at", needed=True),
+    moment("noticed_at"),
 )

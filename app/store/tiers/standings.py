@@ -35,7 +35,6 @@ SELECT
   string_agg(int8send(given), ''),
   string_agg(int8send(found), ''),
   string_agg(float4send(coalesce(finding.pii, 0)), ''),
-  string_agg(float4send(coalesce(score.sensitivity, 'nan')), ''),
   string_agg(int2send((memory.thread IS NOT NULL AND state.tier IN ('archived', 'cold'))::int::int2), '')
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 LEFT JOIN LATERAL (
@@ -56,16 +55,10 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
   SELECT categories, pii FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
 ) AS finding ON true
--- What a model has said makes no risk by itself, but with weights that are unlike the default.
-LEFT JOIN LATERAL (
-  SELECT inferred_categories, sensitivity FROM scores
-  WHERE tenant_id = %(tenant)s AND memory_id = id AND (%(rated)s OR finding.pii IS NOT NULL) OFFSET 0
-) AS score ON true
 CROSS JOIN LATERAL (
   SELECT
     CASE WHEN memory.categories <> '{{}}' THEN {_bits("memory.categories")} ELSE 0 END AS given,
-    CASE WHEN finding.categories <> '{{}}' OR score.inferred_categories <> '{{}}'
-      THEN {_bits("finding.categories || score.inferred_categories")} ELSE 0 END AS found
+    CASE WHEN finding.categories <> '{{}}' THEN {_bits("finding.categories")} ELSE 0 END AS found
 ) AS bits
 """  # noqa: S608 - constants only
 
@@ -81,16 +74,14 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Rul
         "marks": list(protection.never_forget_tags),
         "marked_as": list(protection.never_forget_categories),
         "names": list(privacy.names),
-        "rated": privacy.sensitivity_weight + privacy.age_weight > privacy.risk_above,
     }
     row = driver(tx).execute(_READ, values, binary=True).fetchone()
-    tiers, kinds, accepted, restored, held, marked, given, found, pii, rated, talks = row or (None,) * 11
+    tiers, kinds, accepted, restored, held, marked, given, found, pii, talks = row or (None,) * 10
     accepted_at = moments(accepted)
     personal = Personal(
         numbers(given, ">i8").astype(np.int64),
         numbers(found, ">i8").astype(np.int64),
         numbers(pii, ">f4"),
-        numbers(rated, ">f4"),
         numbers(talks, ">i2") > 0,
     )
     return Standing(

@@ -61,6 +61,17 @@ def found(aged: Aged, memory_id: UUID, kind: str, category: str, pii: float, sen
     return memory_id
 
 
+def rate(aged: Aged, memory_id: UUID, categories: list[str], sensitivity: float) -> None:
+    """Insert a model's rating of a memory."""
+    aged.service.rows(
+        "INSERT INTO scores (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,"
+        " uncertainty, inferred_categories, sensitivity) VALUES (%s, %s, 1, 'llm', 1, 1, 1, 1, 0, %s, %s)"
+        " ON CONFLICT (tenant_id, memory_id) DO UPDATE SET scorer = 'llm',"
+        " inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity",
+        *(aged.tenant_id, memory_id, categories, sensitivity),
+    )
+
+
 def run(aged: Aged) -> Counter[str]:
     """Run an expiry job to its end, and return its counts."""
     state: dict[str, Any] = {}
@@ -115,6 +126,24 @@ def test_what_was_found_ends_once_the_risk_is_above_its_threshold_and_the_limit_
     [memory_id] = aged.remember(0, salience=1.0, access_count=100)
     found(aged, memory_id, kind, category, pii, sensitivity)
     assert ends_on(aged, memory_id, np.ceil(ends * 86_400) / 86_400)
+
+
+def test_a_models_rating_neither_keeps_nor_shortens(aged: Aged) -> None:
+    answers: list[tuple[list[str], float | None]] = [
+        *(([], None), ([], 0.0), ([], 1.0), (["health"], 0.0), (["financial"], 1.0), (["casual"], 0.5))
+    ]
+    memory_ids = aged.remember(*(0 for _ in answers), salience=1.0)
+    for memory_id, (inferred, sensitivity) in zip(memory_ids, answers, strict=True):
+        found(aged, memory_id, "phone", "pii", 0.9, 0.7)
+        if sensitivity is not None:
+            rate(aged, memory_id, inferred, sensitivity)
+    unfounded, *_ = aged.remember(0, salience=1.0)
+    rate(aged, unfounded, ["financial"], 1.0)
+    aged.now = days(109)
+    assert run(aged) == {}
+    aged.now = days(110)  # 0.3 years by the rules
+    run(aged)
+    assert left(aged) == {unfounded}, "a rating without a finding doesn't expire a memory"
 
 
 def test_a_risk_that_stays_below_lets_decay_decide(aged: Aged) -> None:

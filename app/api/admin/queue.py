@@ -1,0 +1,45 @@
+"""`/v1/admin/queue`: show whether Redis is the installation's and what it lost, and go on with another one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+
+from app.api.http import responses
+from app.api.http.auth import Caller, needs
+from app.services.ingest import witness
+from app.services.security import audit
+from app.store.core import database
+
+router = APIRouter(prefix="/v1/admin/queue", tags=["admin"])
+
+Admin = Annotated[Caller, Depends(needs("admin"))]
+
+
+@router.get("", summary="Show the queue's identity and losses")
+def show_queue(_: Admin) -> Response:
+    """Return why Redis is refused (`refused`, null if it isn't), and the lost requests by tenant, newest first.
+
+    A gap has the number of requests and memories that were accepted between two times and then lost.
+    """
+    return responses.answer(
+        {
+            "refused": witness.diagnose_queue(),
+            "lost_requests": witness.count_lost(),
+            "gaps": [asdict(gap) for gap in witness.list_gaps()],
+        }
+    )
+
+
+@router.post("/accept", summary="Go on with the present Redis")
+def accept_queue(caller: Admin) -> Response:
+    """Accept the present Redis as the installation's queue, and the gaps found so far as known.
+
+    Requests that the former Redis accepted and that weren't stored are lost. They are counted as gaps within a minute.
+    """
+    with database.tenant(caller.tenant_id) as tx:
+        audit.append(tx, caller.tenant_id, "operator_acted", caller.key_id, details={"act": "accept_queue"})
+    witness.accept_queue()
+    return responses.answer({"refused": witness.diagnose_queue()})

@@ -1,0 +1,59 @@
+"""Decide whether a Redis is the one that the installation wrote to, by the mark that both stores hold.
+
+A loss of power may cut the end of Redis's append-only file, so a Redis that is up to `TAIL_MS` behind is accepted, and
+the requests in the gap are counted as lost. One that is further behind is an older copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+TAIL_MS: Final = 10_000
+"""Greatest lag of Redis behind the witness that counts as a cut tail, in milliseconds."""
+
+REMEDY: Final = "check EBBING_REDIS_URL; to go on with this Redis, run `ebbing queue accept`"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The mark of a Redis or of the installation.
+
+    Attributes:
+        epoch: Random identifier, written when the installation first used this Redis; None without a mark.
+        beat: Redis's time of the last witnessed acceptance, in milliseconds since 1970; 0 before the first.
+    """
+
+    epoch: str | None
+    beat: int
+
+    @classmethod
+    def read(cls, fields: Sequence[bytes | None]) -> Mark:
+        """Return the mark from Redis's fields `epoch` and `beat`."""
+        epoch, beat = fields
+        return cls(epoch.decode() if epoch else None, int(beat or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The mark that the installation expects; `is_claimed` once a connection has seen it in Redis."""
+
+    mark: Mark
+    is_claimed: bool
+
+
+def diagnose(found: Mark, expected: Expected) -> str | None:
+    """Return why this Redis is refused and what to do, or None if it is accepted."""
+    if found.epoch is None:
+        if not expected.is_claimed:
+            return None
+        return f"Redis was emptied or replaced: what was accepted and not stored yet may be lost; {REMEDY}"
+    if found.epoch != expected.mark.epoch:
+        return f"Redis belongs to another installation; {REMEDY}"
+    behind_ms = expected.mark.beat - found.beat
+    if behind_ms > TAIL_MS:
+        return (
+            f"Redis is an older copy, {round(behind_ms / 1000)} s behind: what was accepted since may be lost; {REMEDY}"
+        )
+    return None

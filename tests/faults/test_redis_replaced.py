@@ -1,0 +1,156 @@
+"""Redis loses accepted requests: an emptied, older or foreign one is refused, and a cut tail is counted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from app.domain.ingest.queue_mark import TAIL_MS
+from app.embedded import has_ended
+from tests.faults.load import Caller
+from tests.faults.plant import Plant
+from tests.waiting import PATIENCE_SECONDS, until
+
+REQUESTS = 20
+MEMORIES = 5
+
+
+@pytest.fixture
+def admin(plant: Plant) -> Iterator[httpx.Client]:
+    """A client whose key may administer, beside the worker that counts losses. At the end, Redis is accepted as it is."""
+    headers = {"Authorization": f"Bearer {plant.admin_key()}"}
+    plant.processes.start("worker-maintain", "worker", "--lane", "maintain", "--concurrency", "1")
+    with httpx.Client(base_url=plant.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False) as client:
+        yield client
+        client.post("/v1/admin/queue/accept")
+    plant.processes.kill("worker-maintain")
+
+
+def one(plant: Plant, statement: str) -> int:
+    with psycopg.connect(plant.owner_url) as owner:
+        row = owner.execute(statement.encode()).fetchone()
+        return int(row[0]) if row else 0
+
+
+def witnessed(plant: Plant) -> int:
+    return one(plant, "SELECT coalesce(sum(cardinality(bases)), 0) FROM accepted_requests")
+
+
+def accept(plant: Plant, caller: Caller, count: int) -> None:
+    """Accept requests, and wait until all are witnessed."""
+    before = witnessed(plant)
+    for _ in range(count):
+        caller.send(caller.batch(MEMORIES))
+    until(lambda: witnessed(plant) == before + count, "the requests are witnessed")
+
+
+def appended(plant: Plant) -> Path:
+    """Return the end of Redis's append-only file."""
+    [path] = plant.redis.folder.glob("**/appendonly.aof")
+    return path
+
+
+def restart(plant: Plant, meanwhile: Callable[[], object]) -> None:
+    """Kill Redis, and start it after a change to its files."""
+    plant.kill_server(plant.redis)
+    meanwhile()
+    plant.start_server(plant.redis)
+
+
+def beat(plant: Plant) -> int:
+    return one(plant, "SELECT beat FROM queue_identity")
+
+
+def set_beat(plant: Plant, milliseconds: int) -> None:
+    """Set the witness's beat, so that Redis's lag doesn't depend on the machine's speed."""
+    with psycopg.connect(plant.owner_url, autocommit=True) as owner:
+        owner.execute("UPDATE queue_identity SET beat = %s", [milliseconds])
+
+
+def is_refused(plant: Plant, caller: Caller, why: str) -> None:
+    until(lambda: plant.readiness().get("redis") is False, "readiness names Redis")
+    answer = caller.http.post("/v1/memories", json=caller.batch(1))
+    assert (answer.status_code, why in answer.json()["detail"]) == (503, True), answer.text
+    told = httpx.get(f"{plant.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).text
+    assert why in told
+    assert "ebbing queue accept" in told
+
+
+def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
+    plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client
+) -> None:
+    [caller] = callers(1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, REQUESTS)
+        restart(plant, lambda: appended(plant).unlink())
+    is_refused(plant, caller, "emptied")
+    key = admin.headers["Authorization"].removeprefix("Bearer ")
+    subprocess.run(
+        [sys.executable, "-m", "app.cli", "queue", "accept", "--yes", "--url", plant.url],
+        env={"EBBING_API_KEY": key, "PATH": "/usr/bin:/bin"},
+        check=True,
+    )
+    until(lambda: all(plant.readiness().values()), "the service is ready again")
+    until(lambda: lost(admin) == REQUESTS, "what was lost is counted")
+    [gap] = admin.get("/v1/admin/queue").json()["gaps"]
+    assert (gap["tenant_id"], gap["memories"]) == (caller.tenant_id, REQUESTS * MEMORIES)
+    caller.accepted.clear()
+    accept(plant, caller, 1)
+    plant.books.wait_until_settled([caller])
+
+
+def lost(admin: httpx.Client) -> int:
+    return int(admin.get("/v1/admin/queue").json()["lost_requests"])
+
+
+@pytest.mark.parametrize("inside", [0, 7], ids=["at a record", "inside a record"])
+def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
+    plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, inside: int
+) -> None:
+    [caller] = callers(1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, REQUESTS)
+        size = appended(plant).stat().st_size
+        kept, before = dict(caller.accepted), beat(plant)
+        accept(plant, caller, 3)
+
+        def cut() -> None:
+            with appended(plant).open("r+b") as log:
+                log.truncate(size + inside)
+            set_beat(plant, before + TAIL_MS // 2)
+
+        restart(plant, cut)
+    until(lambda: all(plant.readiness().values()), "the service is ready by itself")
+    until(lambda: lost(admin) == 3, "the gap is counted")
+    caller.accepted = kept
+    plant.books.wait_until_settled([caller])
+    plant.books.check([caller])
+
+
+def test_an_older_copy_is_refused(
+    plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, tmp_path: Path
+) -> None:
+    [caller] = callers(1)
+    accept(plant, caller, 1)
+    plant.books.wait_until_settled([caller])
+    copy = tmp_path / "copy"
+    shutil.copy(appended(plant), copy)
+    accept(plant, caller, 1)
+    plant.books.wait_until_settled([caller])
+
+    def put_back() -> None:
+        appended(plant).write_bytes(copy.read_bytes())
+        set_beat(plant, beat(plant) + TAIL_MS)
+
+    restart(plant, put_back)
+    is_refused(plant, caller, "older copy")
+    admin.post("/v1/admin/queue/accept")
+    until(lambda: all(plant.readiness().values()), "the service is ready again")
+    assert not has_ended(plant.servers["redis"])
