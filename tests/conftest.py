@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_SERVERS].close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> None:
+    """Let typer's runner build the command line once, which takes longer than most commands."""
+    if (testing := sys.modules.get("typer.testing")) is not None:
+        testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
