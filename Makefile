@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
-COVERAGE :=
+PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup
 
-.PHONY: help venv run demo test coverage test-faults test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-long coverage test-faults test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,18 +45,14 @@ run: venv ## start the whole service on this machine
 demo: venv ## a guided tour with sample memories
 	@$(BIN)/ebbing demo $(ARGS)
 
-test: venv ## all tests
-	@alone=0; together=0; \
-	$(BIN)/python -m pytest --part=alone $(ARGS) || alone=$$?; \
-	$(BIN)/python -m pytest --part=together -n auto --dist=loadgroup $(COVERAGE) $(ARGS) || together=$$?; \
-	case "$$alone $$together" in \
-	    "0 0" | "0 5" | "5 0") ;; \
-	    "0 "*) exit $$together ;; \
-	    *) echo "pytest ended with $$alone for the tests that run alone (above), with $$together for the others"; exit 1 ;; \
-	esac
+test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes a quarter of the time
+	@$(PYTEST) -m "not long" $(ARGS)
 
-coverage: COVERAGE := --cov --cov-report=term
-coverage: test ## all tests, with branch coverage, which takes a third more time
+test-long: venv ## the longest tests: killing under load, fuzzing, a simulated year, alerts, benchmarks
+	@$(PYTEST) -m long $(ARGS)
+
+coverage: venv ## all tests, with branch coverage, which takes a third more time
+	@$(PYTEST) --cov --cov-report=term $(ARGS)
 
 test-faults: venv ## many rounds of killing processes under load
 	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from secrets import token_hex
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
 import redis
 from psycopg import sql
 
-from tests.servers import Servers
+from tests.servers import Servers, logical_database, new_database, on_database
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.service import Service
 
 _SERVERS = pytest.StashKey[Servers]()
-PARTS = ("alone", "together")
 DAYS_END = timedelta(minutes=2)
 MOST_WORKERS = 4
+SLOW_FIXTURES = frozenset({"drill"})  # dumps and restores databases
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=3, help="rounds of killing in tests/faults")
     parser.addoption("--ui", action="store_true", help="the tests with a browser, in tests/ui")
-    parser.addoption("--part", choices=PARTS, help="only the tests that run alone, or only those that needn't")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,19 +37,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Choose the workers of `-n auto`: each has its own servers, so none if servers are given by URL."""
+    """Choose the workers of `-n auto`: each has its own servers, so none if servers are given by URL.
+
+    One more than there are cores, because tests that kill processes mostly wait.
+    """
     given = "URL" in Servers().kind.values()
-    return 0 if given else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    return 0 if given else min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the other part, and run slow tests first so that no worker is left with one at the end."""
-    part = config.getoption("part")
-    if part is not None:
-        left_out = [item for item in items if (item.get_closest_marker("alone") is None) == (part == "alone")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if (item.get_closest_marker("alone") is None) != (part == "alone")]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too."""
+    for item in items:
+        fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+        if item.get_closest_marker("long") is not None or not SLOW_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("slow")
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.get_closest_marker("slow") is None))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -58,6 +61,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_SERVERS].close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> None:
+    """Let typer's runner build the command line once, which takes longer than most commands."""
+    if (testing := sys.modules.get("typer.testing")) is not None:
+        testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +84,7 @@ def template(servers: Servers) -> Iterator[str]:
     name = f"template_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:
         server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        upgrade(_on_database(servers.database_url, name))
+        upgrade(on_database(servers.database_url, name))
         yield name
         server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
@@ -82,23 +92,24 @@ def template(servers: Servers) -> Iterator[str]:
 @pytest.fixture
 def database_url(servers: Servers, template: str) -> Iterator[str]:
     """Owner's URL of a new, migrated database; on teardown it is dropped and its connections are closed."""
-    name = f"test_{token_hex(6)}"
-    create = sql.SQL("create database {} template {} strategy wal_log")
-    with psycopg.connect(servers.database_url, autocommit=True) as server:
-        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-        yield _on_database(servers.database_url, name)
-        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with new_database(servers.database_url, template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def standing_redis(servers: Servers) -> Iterator[tuple[str, redis.Redis]]:
+    """URL and client of the Redis database that tests share; under pytest-xdist each worker has its own."""
+    own = logical_database(servers.redis_url)
+    with redis.Redis.from_url(own) as client:
+        yield own, client
 
 
 @pytest.fixture
-def redis_url(servers: Servers) -> str:
-    """URL of an empty Redis database; under pytest-xdist each worker has its own."""
-    url = urlsplit(servers.redis_url)
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    own = urlunsplit(url._replace(path=f"/{int(url.path.strip('/') or 0) + worker}"))
-    with redis.Redis.from_url(own) as client:
-        client.flushdb()
-    return own
+def redis_url(standing_redis: tuple[str, redis.Redis]) -> str:
+    """URL of an empty Redis database."""
+    url, client = standing_redis
+    client.flushdb()
+    return url
 
 
 @pytest.fixture
@@ -110,12 +121,11 @@ def whole_day() -> None:
 @pytest.fixture(scope="session")
 def standing_database(servers: Servers, template: str) -> Iterator[str]:
     """Owner's URL of the database that service tests share; they delete its rows before each test."""
-    name = f"standing_{token_hex(6)}"
-    create = sql.SQL("create database {} template {} strategy wal_log")
-    with psycopg.connect(servers.database_url, autocommit=True) as server:
-        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-        yield _on_database(servers.database_url, name)
-        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    from tests import connections  # noqa: PLC0415  # slow to import; tests of pure rules don't need it
+
+    with new_database(servers.database_url, template) as url:
+        yield url
+        connections.close()
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +147,3 @@ def service(
 
     with inside(standing_database, redis_url, monkeypatch) as opened:
         yield opened
-
-
-def _on_database(url: str, name: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

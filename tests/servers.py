@@ -6,10 +6,16 @@ import os
 import shutil
 import socket
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
 
 from app.embedded import Postgres, Redis, ServerOptions, free_ports
 
@@ -92,6 +98,30 @@ class Servers:
 
         container = self._open.enter_context(RedisContainer(REDIS_IMAGE))
         return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+
+
+@contextmanager
+def new_database(server_url: str, template: str) -> Iterator[str]:
+    """Yield the owner's URL of a copy of the template, which is dropped afterwards with its connections."""
+    name = f"test_{token_hex(6)}"
+    create = sql.SQL("create database {} template {} strategy wal_log")
+    with psycopg.connect(server_url, autocommit=True) as server:
+        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        try:
+            yield on_database(server_url, name)
+        finally:
+            server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def on_database(url: str, name: str | int) -> str:
+    """Return the URL with another database."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+def logical_database(redis_url: str, first: int = 0) -> str:
+    """Return the URL of the logical database that is this worker's of pytest-xdist, counted from `first`."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return on_database(redis_url, int(urlsplit(redis_url).path.strip("/") or 0) + first + worker)
 
 
 def _docker_answers() -> bool:

@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -16,7 +17,6 @@ import msgspec
 import psycopg
 import pytest
 import redis
-import sqlalchemy
 import structlog
 from psycopg import sql
 
@@ -36,6 +36,7 @@ from app.services.ingest import ingest
 from app.services.tenants import budget, tenants
 from app.settings import settings
 from app.store.core import database
+from tests import connections
 from tests.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
@@ -113,7 +114,6 @@ class Service:
     redis_url: str
     redis: redis.Redis
     monkeypatch: pytest.MonkeyPatch
-    _owner: list[psycopg.Connection[Any]] = field(default_factory=list)
 
     def configure(self, **values: object) -> None:
         """Change settings, given by lower-case name."""
@@ -127,9 +127,7 @@ class Service:
 
     def rows(self, statement: str, *values: object) -> list[Any]:
         """Execute a statement as the database owner and return its rows; `%s` marks values."""
-        if not self._owner:
-            self._owner.append(psycopg.connect(self.database_url, autocommit=True))
-        done = self._owner[0].execute(statement.encode(), values)
+        done = self._owner.execute(statement.encode(), values)
         return done.fetchall() if done.description is not None else []
 
     def one(self, statement: str, *values: object) -> Any:
@@ -209,8 +207,13 @@ class Service:
         return not any(self.backlog().values()) and not any(map(self.redis.exists, (RING, RING_MEMBERS, HELD)))
 
     def close(self) -> None:
-        for connection in self._owner:
-            connection.close()
+        """Close the owner's connection; the next statement opens a new one."""
+        connections.close_owners()
+        self.__dict__.pop("_owner", None)
+
+    @cached_property
+    def _owner(self) -> psycopg.Connection[Any]:
+        return connections.owner(self.database_url)
 
 
 def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
@@ -231,9 +234,10 @@ def empty(database_url: str) -> None:
 
     On small tables, DELETE takes a fifth of the time of TRUNCATE, which recreates each table and index.
     """
-    with psycopg.connect(database_url, autocommit=True) as owner:
+    owner = connections.owner(database_url)
+    with owner.transaction():
         sizes: dict[str, int] = dict(owner.execute(SIZES).fetchall())
-        owner.execute("SET session_replication_role = replica")  # otherwise the audit log refuses to be deleted
+        owner.execute("SET LOCAL session_replication_role = replica")  # otherwise the audit log refuses to be deleted
         large = [sql.Identifier(name) for name, size in sizes.items() if size > LARGE_BYTES]
         if large:
             owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(large)))
@@ -248,7 +252,7 @@ def empty(database_url: str) -> None:
 def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """Yield the service on these servers, with generous timeouts and every other setting at its default.
 
-    Closes all connections afterwards.
+    Closes its connections afterwards, except those that `connections` keeps for the next test.
     """
     for name in os.environ:
         if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
@@ -257,26 +261,21 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(f"EBBING_{name}", str(seconds))
     for constant in PATIENT_CONSTANTS:
         monkeypatch.setattr(constant, PATIENCE_SECONDS)
-    monkeypatch.setattr("app.store.core.database.create_engine", patient_engine)
+    monkeypatch.setattr("app.store.core.database.create_engine", connections.create)
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
     # Otherwise loggers would retain the output stream of the first test that logged.
     monkeypatch.setattr("app.logs.configure", lambda _: None)
     structlog.configure(processors=[structlog.processors.JSONRenderer(default=repr)])
     forget()
+    connections.lend(database_url)
     empty(database_url)
     with redis.Redis.from_url(redis_url) as client:
         service = Service(database_url, redis_url, client, monkeypatch)
         yield service
-        service.close()
+    connections.keep()
     forget()
     structlog.reset_defaults()
-
-
-def patient_engine(url: str, *, connect_args: dict[str, Any], **given: Any) -> sqlalchemy.Engine:
-    """Create an engine that waits for a connection as long as tests wait for anything."""
-    connect_args = {**connect_args, "connect_timeout": int(PATIENCE_SECONDS)}
-    return sqlalchemy.create_engine(url, **given | {"connect_args": connect_args, "pool_timeout": PATIENCE_SECONDS})
 
 
 def forget() -> None:

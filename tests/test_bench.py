@@ -33,7 +33,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     written = tmp_path / "bench.json"
     done = bench("stages", "search", "strength", "upkeep", "--quick", "--repeats", "1", "--json", str(written))

@@ -213,7 +213,7 @@ CHAT: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_runs_on_two_datasets_and_keeps_to_a_floor(tmp_path: Path) -> None:
     """The floor of two thirds is far below the result of either mode; no result reaches the impossible floor."""
     out, chat = tmp_path / "recall.json", tmp_path / "baker.json"

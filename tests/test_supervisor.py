@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_SECONDS, until, until_gone
 
 HASTY = RestartPolicy(first_seconds=0.01, window_seconds=3600)
 REPOSITORY = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.kills
 
 # Stub of `python -m app.cli`: writes its settings to a file, then serves, waits or exits like the real one.
 STAND_IN = """
@@ -273,6 +273,7 @@ def test_a_home_is_private_and_used_by_one_process_at_a_time(folder: Path) -> No
         pass
 
 
+@pytest.mark.slow
 def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("EBBING_OWNER_DATABASE_URL", "postgresql://somebody:else@localhost/elsewhere")
@@ -386,6 +387,7 @@ def start(folder: Path) -> Iterator[Callable[[], Run]]:
         until_gone(*run.pids().values())
 
 
+@pytest.mark.slow
 def test_sigterm_stops_all_and_a_dead_redis_comes_back_before(start: Callable[[], Run]) -> None:
     run = start()
     run.wait_for(What.UP)
@@ -410,6 +412,7 @@ def test_sigterm_stops_all_and_a_dead_redis_comes_back_before(start: Callable[[]
     until_gone(*run.pids().values())
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_child_and_its_home_starts_again(start: Callable[[], Run]) -> None:
     run = start()
     run.wait_for(What.UP)

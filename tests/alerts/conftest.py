@@ -10,7 +10,7 @@ import pytest
 from app.clients.redis.backlog import Backlog
 from app.services.monitoring import fleet_gauges
 from tests.alerts.watch import Watch
-from tests.api.caller import Api
+from tests.api.caller import Api, standing_routes
 from tests.service import Service
 
 GIB = 1 << 30
@@ -34,7 +34,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 @pytest.fixture
 def api(service: Service) -> Iterator[Api]:
-    with Api(service) as started:
+    with Api(service, standing_routes()) as started:
         yield started
 
 

@@ -24,7 +24,7 @@ from tests.alerts.watch import Scrape, Watch, rules
 from tests.api.caller import Api
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def wait_since(api: Api, seconds: float) -> UUID:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Self, TypeVar, cast
 
 import httpx
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
-from starlette.types import Message, Receive
+from starlette.types import ASGIApp, Message, Receive
 
+from app.api.http.guard import Guard
+from app.api.memories.ingest import Ingest
+from app.clients.redis.redis import connect_async
+from app.clients.redis.stream import Door
 from app.domain.policy.keys import SCOPES
 from app.main import build
+from app.queues import DRAIN, Nudger
 from tests.service import Service, Tenant
 from tests.waiting import PATIENCE_SECONDS
 
@@ -25,8 +30,10 @@ MANY = 128
 class Api:
     """Client of the application that sends one tenant's key unless another key is given."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, app: FastAPI | None = None) -> None:
+        """Serve a new application or, which is much quicker, these routes without the application's start and end."""
         self.service = service
+        self._routes = app
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="api under test")
         self._wishes: asyncio.Queue[Message] = asyncio.Queue()
@@ -41,6 +48,10 @@ class Api:
     def admin(self) -> Tenant:
         """A tenant whose key has every scope."""
         return self.service.tenant(scopes=SCOPES)
+
+    def change_tenant(self) -> None:
+        """Send the key of a new tenant from now on."""
+        self.__dict__.pop("tenant", None)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -117,17 +128,17 @@ class Api:
 
     def paths(self) -> set[str]:
         """Return the paths of all routes of the application, documented or not."""
-        inner = cast("Any", self._app)
-        while not isinstance(inner, FastAPI):
-            inner = inner._inner
-        return {context.path for context in iter_route_contexts(inner.routes) if context.path is not None}
+        return {
+            context.path for context in iter_route_contexts(routes_of(self._app).routes) if context.path is not None
+        }
 
     async def _start(self) -> None:
-        self._app = build()
-        self._life = asyncio.ensure_future(self._live())
-        await self._wishes.put({"type": "lifespan.startup"})
-        started = await self._news.get()
-        assert started["type"] == "lifespan.startup.complete", started
+        self._app = build() if self._routes is None else self._around(self._routes)
+        if self._routes is None:
+            self._life = asyncio.ensure_future(self._live())
+            await self._wishes.put({"type": "lifespan.startup"})
+            started = await self._news.get()
+            assert started["type"] == "lifespan.startup.complete", started
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(cast("Any", self._app), raise_app_exceptions=False),
             base_url="http://test",
@@ -138,10 +149,37 @@ class Api:
     async def _live(self) -> None:
         await self._app({"type": "lifespan"}, self._wishes.get, self._news.put)
 
+    def _around(self, routes: FastAPI) -> ASGIApp:
+        """Put what `build` puts around its routes, with state of this test, around these routes."""
+        self._redis, self._nudger = connect_async(), Nudger(DRAIN)
+        door = Door(self._redis)
+        routes.state.door, routes.state.nudger = door, self._nudger
+        return Guard(routes, Ingest(door, self._nudger))
+
     async def _stop(self) -> None:
         await self._client.aclose()
-        await self._wishes.put({"type": "lifespan.shutdown"})
-        await self._life
+        if self._routes is None:
+            await self._wishes.put({"type": "lifespan.shutdown"})
+            await self._life
+            return
+        self._nudger.close()
+        await self._redis.aclose()
+
+
+@cache
+def standing_routes() -> FastAPI:
+    """Return routes that tests share, built with the settings of the first of them."""
+    routes = routes_of(build())
+    routes.state.nudger.close()
+    return routes
+
+
+def routes_of(app: ASGIApp) -> FastAPI:
+    """Return the application inside its middleware."""
+    inner = cast("Any", app)
+    while not isinstance(inner, FastAPI):
+        inner = inner._inner
+    return inner
 
 
 def fields(answer: httpx.Response) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.clients.cold_store import cold_store
-from tests.api.caller import Api
+from tests.api.caller import Api, standing_routes
 from tests.service import Service
 
 MASTER_KEY = "a master key of tests, as long as it must be"
@@ -16,9 +16,9 @@ MASTER_KEY = "a master key of tests, as long as it must be"
 
 @pytest.fixture
 def api(service: Service, tmp_path: Path) -> Iterator[Api]:
-    """The started application with a new tenant and an empty folder for cold storage and exports."""
+    """The application with a new tenant and an empty folder for cold storage and exports."""
     service.configure(cold_url=(tmp_path / "cold").as_uri(), master_key=MASTER_KEY)
     cold_store.cache_clear()
-    with Api(service) as started:
+    with Api(service, standing_routes()) as started:
         yield started
     cold_store.cache_clear()

@@ -14,8 +14,11 @@ from tests.faults.plant import Plant
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test as `alone`, because each one kills processes or measures time."""
-    item.add_marker(pytest.mark.alone)
+    """Mark every test, and put those that share the plant on one worker of pytest-xdist, so that it starts once."""
+    item.add_marker(pytest.mark.kills)
+    item.add_marker(pytest.mark.slow)
+    if isinstance(item, pytest.Function) and "standing_plant" in item.fixturenames:
+        item.add_marker(pytest.mark.xdist_group("plant"))
 
 
 @pytest.fixture(scope="session")

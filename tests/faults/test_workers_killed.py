@@ -60,6 +60,7 @@ def test_each_lane_is_nudged_before_the_lease_of_a_dead_worker_ends() -> None:
     assert max(every.values()) <= min(CLAIM_IDLE_SECONDS, LEASE_SECONDS)
 
 
+@pytest.mark.long
 def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
@@ -88,6 +89,7 @@ def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
     plant.books.check([well])
 
 
+@pytest.mark.long
 def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
     plant.books.check([well])
 
 
+@pytest.mark.long
 def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
     tenants = callers(2)
     with load(tenants):

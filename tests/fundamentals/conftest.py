@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
-from secrets import token_hex
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
 import pytest
 import redis
 from celery import Celery
-from psycopg import sql
 
 from app import queues
 from app.domain.policy.keys import SCOPES
@@ -24,7 +19,7 @@ from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
 from tests.installation import make_tenant
 from tests.processes import Processes
-from tests.servers import Servers
+from tests.servers import Servers, logical_database, new_database
 from tests.waiting import PATIENCE_SECONDS
 
 # Other tests flush the first logical databases of the same Redis.
@@ -32,8 +27,9 @@ FIRST_LOGICAL_DATABASE = 8
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Put all tests on one worker of pytest-xdist, so that the service starts once."""
+    """Mark every test, and put all on one worker of pytest-xdist, so that the service starts once."""
     item.add_marker(pytest.mark.xdist_group("fundamentals"))
+    item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +38,8 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
     with ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="ebbing-fundamentals-"))
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        database_url = undo.enter_context(_database(servers.database_url, template))
-        redis_url = _logical_database(servers.redis_url)
+        database_url = undo.enter_context(new_database(servers.database_url, template))
+        redis_url = logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE)
         client = undo.enter_context(closing(redis.Redis.from_url(redis_url, protocol=2)))
         client.flushdb()
         undo.callback(client.flushdb)
@@ -89,20 +85,3 @@ def tenant(service: Service) -> Iterator[Tenant]:
 def ebbing(service: Service, tenant: Tenant) -> Client:
     """The new tenant's client."""
     return service.client(tenant.api_key)
-
-
-@contextmanager
-def _database(server_url: str, template: str) -> Iterator[str]:
-    name = f"fundamentals_{token_hex(6)}"
-    create = sql.SQL("create database {} template {} strategy wal_log")
-    with psycopg.connect(server_url, autocommit=True) as server:
-        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-        try:
-            yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
-        finally:
-            server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-def _logical_database(redis_url: str) -> str:
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return urlunsplit(urlsplit(redis_url)._replace(path=f"/{FIRST_LOGICAL_DATABASE + worker}"))

@@ -76,7 +76,7 @@ def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (Year(SOME).tiers != with_it).any()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.no_cover  # covered by other tests; tracing would double its time
 @pytest.mark.parametrize(("runs", "memories"), [(badly, MEMORIES), (every_night, SOME)])
 def test_memories_are_where_the_reference_has_them(
@@ -90,7 +90,7 @@ def test_memories_are_where_the_reference_has_them(
     assert 0 < left < memories
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.no_cover  # covered by other tests; tracing would double its time
 @pytest.mark.parametrize("profile", ["mnemex", "cmm"])
 def test_so_they_are_in_other_profiles(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:

@@ -49,9 +49,14 @@ def commands(*programs: str) -> Iterator[tuple[str, list[str]]]:
                 yield document.name, words
 
 
+@cache
+def _command() -> object:
+    return typer.main.get_command(cli)
+
+
 def _resolve(words: list[str]) -> tuple[list[str], set[str], list[str]]:
     """Return the command names that `ebbing words…` runs, its options, and the remaining words."""
-    command = typer.main.get_command(cli)
+    command = _command()
     known = _options(command)
     names: list[str] = []
     rest = list(words)

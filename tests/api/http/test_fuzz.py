@@ -118,7 +118,7 @@ def line(_: schemathesis.SerializationContext, value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_every_request_is_answered_as_described_and_none_breaks_the_service(service: Service) -> None:
     caller = service.tenant(scopes=SCOPES)
@@ -207,7 +207,7 @@ def test_a_body_that_is_no_request_is_refused_by_every_route(service: Service) -
             assert rows_of_all(service) == before, (method, path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
     api.tenant = api.admin
     routes = [(method, path, path_of(api, path), operation) for method, path, operation in with_body(api)]
@@ -230,7 +230,7 @@ def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
             ask(api, method, path_of(api, path))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_value_of_a_parameter_breaks_a_route(api: Api) -> None:
     api.tenant = api.admin
     for method, path, operation in operations(api):

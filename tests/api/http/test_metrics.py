@@ -111,6 +111,7 @@ celery.tasks["ingest.index"].apply()
 """
 
 
+@pytest.mark.slow
 def test_a_task_is_counted_when_it_begins_and_when_it_ends(api: Api) -> None:
     api.remember("one", work=False)
     done = subprocess.run([sys.executable, "-c", TASKS], cwd=ROOT, capture_output=True, text=True, check=False)

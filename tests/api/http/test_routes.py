@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -139,8 +139,6 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("DELETE", "/v1/admin/keys/{key_id}"): ("admin", {}, 204),
 }
 GUARDED = {route: needs for route, needs in TABLE.items() if needs[0] != OPEN}
-NAMES = [" ".join(route) for route in TABLE]
-GUARDED_NAMES = [" ".join(route) for route in GUARDED]
 
 
 def path_of(api: Api, path: str) -> str:
@@ -274,19 +272,39 @@ def test_no_route_is_left_out_of_the_description(api: Api) -> None:
     assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
 
 
-@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
-def test_a_caller_who_may_is_served(api: Api, method: str, path: str) -> None:
-    scope, given, status = TABLE[method, path]
-    key = None if scope == OPEN else key_with(api, scope)
-    answer = api.request(method, path_of(api, path), key=key, **given)
-    assert answer.status_code == status, answer.text
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["x-request-id"]
+def check_each(api: Api, routes: Iterable[tuple[str, str]], check: Callable[[str, str], None]) -> None:
+    """Check every route, each with a new tenant, and fail with the messages of all that fail."""
+    failed = []
+    for method, path in routes:
+        api.change_tenant()
+        try:
+            check(method, path)
+        except AssertionError as error:
+            failed.append(f"{method} {path}: {error}")
+    assert not failed, "\n".join(failed)
 
 
-@pytest.mark.parametrize(("method", "path"), GUARDED, ids=GUARDED_NAMES)
-def test_a_caller_who_may_not_is_refused(api: Api, method: str, path: str) -> None:
+@pytest.mark.slow
+def test_a_caller_who_may_is_served(api: Api) -> None:
+    def check(method: str, path: str) -> None:
+        scope, given, status = TABLE[method, path]
+        key = None if scope == OPEN else key_with(api, scope)
+        answer = api.request(method, path_of(api, path), key=key, **given)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-request-id"]
+
+    check_each(api, TABLE, check)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", sorted({method for method, _ in GUARDED}))
+def test_a_caller_who_may_not_is_refused(api: Api, verb: str) -> None:
+    check_each(api, [route for route in GUARDED if route[0] == verb], lambda *route: check_refusals(api, *route))
+
+
+def check_refusals(api: Api, method: str, path: str) -> None:
     scope, given, _ = GUARDED[method, path]
     path = path_of(api, path)
     own = api.tenant.key
@@ -313,36 +331,35 @@ def test_a_caller_who_may_not_is_refused(api: Api, method: str, path: str) -> No
     assert api.request(method, path, key=everything_else, **given).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [route for route in GUARDED if "{memory_id}" in route[1]],
-    ids=[name for name in GUARDED_NAMES if "{memory_id}" in name],
-)
 @pytest.mark.parametrize("state", ["pending", "stored"])
-def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, path: str, state: str) -> None:
-    [memory_id] = api.remember("mine", work=state == "stored")
-    other = api.service.tenant()
-    answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
-    assert answer.status_code == 404
-    nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
-    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, (
-        "the response reveals that the memory exists"
-    )
-    assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [route for route in GUARDED if any(f"{{{name}}}" in route[1] for name in IDS)]
-)
-def test_another_tenants_job_letter_or_hold_is_404_on_every_route(api: Api, method: str, path: str) -> None:
-    mine = path_of(api, path)
-    other = api.service.tenant()
-    given = GUARDED[method, path][1]
-    for name in (mine, path.format(**dict.fromkeys(IDS, uuid4())), path.format(**dict.fromkeys(IDS, "x"))):
-        answer = api.request(method, name, key=other.key, **given)
+def test_another_tenants_memory_is_404_on_every_route(api: Api, state: str) -> None:
+    def check(method: str, path: str) -> None:
+        [memory_id] = api.remember("mine", work=state == "stored")
+        other = api.service.tenant()
+        answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
         assert answer.status_code == 404
-        fields(answer)
-    assert api.request(method, mine, **given).is_success
+        nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
+        assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, (
+            "the response reveals that the memory exists"
+        )
+        assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
+
+    check_each(api, [route for route in GUARDED if "{memory_id}" in route[1]], check)
+
+
+@pytest.mark.slow
+def test_another_tenants_job_letter_or_hold_is_404_on_every_route(api: Api) -> None:
+    def check(method: str, path: str) -> None:
+        mine = path_of(api, path)
+        other = api.service.tenant()
+        given = GUARDED[method, path][1]
+        for name in (mine, path.format(**dict.fromkeys(IDS, uuid4())), path.format(**dict.fromkeys(IDS, "x"))):
+            answer = api.request(method, name, key=other.key, **given)
+            assert answer.status_code == 404
+            fields(answer)
+        assert api.request(method, mine, **given).is_success
+
+    check_each(api, [route for route in GUARDED if any(f"{{{name}}}" in route[1] for name in IDS)], check)
 
 
 def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
@@ -389,16 +406,15 @@ def test_the_description_is_valid_and_whole(api: Api) -> None:
     assert all(operation["summary"] and operation["responses"] for operation in operations)
 
 
-@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
-def test_the_description_tells_parameters_key_and_answer(api: Api, method: str, path: str) -> None:
-    scope, given, status = TABLE[method, path]
-    operation = described(api)["paths"][path][method.lower()]
-    assert str(status) in operation["responses"]
-    assert "application/problem+json" in operation["responses"]["default"]["content"]
-    assert ("security" in operation) == (scope != OPEN)
-    assert ("requestBody" in operation) == ("json" in given)
-    in_path = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
-    assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+def test_the_description_tells_parameters_key_and_answer(api: Api) -> None:
+    for (method, path), (scope, given, status) in TABLE.items():
+        name, operation = f"{method} {path}", described(api)["paths"][path][method.lower()]
+        assert str(status) in operation["responses"], name
+        assert "application/problem+json" in operation["responses"]["default"]["content"], name
+        assert ("security" in operation) == (scope != OPEN), name
+        assert ("requestBody" in operation) == ("json" in given), name
+        in_path = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
+        assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}, name
 
 
 def test_the_description_may_be_off(service: Service) -> None:

@@ -18,14 +18,15 @@ import pytest
 from app.embedded import free_ports
 from tests.installation import make_tenant
 from tests.processes import Processes
-from tests.servers import Servers
-from tests.service import empty
+from tests.servers import Servers, logical_database, new_database
 from tests.waiting import PATIENCE_SECONDS, until
 
 LIMIT = 1024 * 1024
 SECONDS = 2.0
 SLOW = 200
-pytestmark = pytest.mark.alone
+# Other tests use the first ones.
+FIRST_LOGICAL_DATABASE = 12
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("server")]  # so that the servers start once
 
 
 @dataclass
@@ -73,26 +74,27 @@ Start = Callable[[float], AbstractContextManager[Server]]
 
 @pytest.fixture(scope="module")
 def start(
-    servers: Servers, standing_database: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
-) -> Start:
+    servers: Servers, template: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Start]:
     """Factory for APIs with a body limit of 1 MiB and the given timeout in seconds for headers and body."""
-    empty(standing_database)
+    redis_url = logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE)
+    with new_database(servers.database_url, template) as database_url:
 
-    @contextmanager
-    def started(seconds: float) -> Iterator[Server]:
-        with _started(servers, standing_database, tmp_path_factory.mktemp("server"), seconds) as running:
-            yield running
+        @contextmanager
+        def started(seconds: float) -> Iterator[Server]:
+            with _started(redis_url, database_url, tmp_path_factory.mktemp("server"), seconds) as running:
+                yield running
 
-    return started
+        yield started
 
 
 @contextmanager
-def _started(servers: Servers, standing_database: str, folder: Path, seconds: float) -> Iterator[Server]:
-    _, key = make_tenant(standing_database, f"server of {seconds} s")
+def _started(redis_url: str, database_url: str, folder: Path, seconds: float) -> Iterator[Server]:
+    _, key = make_tenant(database_url, f"server of {seconds} s")
     [port] = free_ports(1)
     environment = {
-        "EBBING_DATABASE_URL": standing_database,
-        "EBBING_REDIS_URL": servers.redis_url,
+        "EBBING_DATABASE_URL": database_url,
+        "EBBING_REDIS_URL": redis_url,
         "EBBING_PORT": str(port),
         "EBBING_REQUEST_BODY_MAX_BYTES": str(LIMIT),
         "EBBING_REQUEST_HEADERS_TIMEOUT_SECONDS": str(seconds),

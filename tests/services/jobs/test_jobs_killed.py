@@ -43,6 +43,7 @@ def run_until_killed(service: Service, failpoint: str, *words: object) -> None:
     service.configure(failpoints="")
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     set_kind(monkeypatch, "test", count_to_three)
     tenant, other = service.tenant(), service.tenant()
@@ -61,6 +62,7 @@ def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, mon
     assert service.rows("SELECT status, done, counts FROM jobs") == [("done", 3, {"seen": 3})] * 2
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_killed_before_its_letter_is_deleted_stores_once(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def test_no_span_holds_text_a_tenant_or_an_id(api: Api, collected: Collected) ->
         assert secret not in told
 
 
+@pytest.mark.slow
 def test_off_nothing_of_it_is_imported(service: Service) -> None:
     """redis-py imports the SDK's metrics by itself where it finds them."""
     look = (

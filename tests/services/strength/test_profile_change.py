@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import permutations
 from uuid import UUID
 
 import numpy as np
@@ -40,8 +39,14 @@ def strength(held: Held, times: Timeline, moment: float) -> Floats:
     return times.at(moment).dynamics.strength(strengths.advance_to_era(held, times, moment).state, moment)
 
 
-@pytest.mark.parametrize(("source", "target"), list(permutations(PROFILES, 2)))
-def test_strength_is_the_same_just_before_and_just_after(service: Service, source: str, target: str) -> None:
+@pytest.mark.parametrize("source", PROFILES)
+def test_strength_is_the_same_just_before_and_just_after(service: Service, source: str) -> None:
+    for target in PROFILES:
+        if target != source:
+            check_continuity(service, source, target)
+
+
+def check_continuity(service: Service, source: str, target: str) -> None:
     tenant = service.tenant(of(source))
     fill(service, tenant, of(source).model, MEMORIES)
     held, before = held_by(tenant.tenant_id)
@@ -63,8 +68,14 @@ def test_strength_is_the_same_just_before_and_just_after(service: Service, sourc
     assert not np.allclose(strength(held, after, at + 30 * DAY_SECONDS), strength(held, before, at + 30 * DAY_SECONDS))
 
 
-@pytest.mark.parametrize(("source", "target"), list(permutations(PROFILES, 2)))
-def test_rows_that_were_moved_are_as_strong_as_rows_that_were_not(service: Service, source: str, target: str) -> None:
+@pytest.mark.parametrize("source", PROFILES)
+def test_rows_that_were_moved_are_as_strong_as_rows_that_were_not(service: Service, source: str) -> None:
+    for target in PROFILES:
+        if target != source:
+            check_moved_rows(service, source, target)
+
+
+def check_moved_rows(service: Service, source: str, target: str) -> None:
     tenant = service.tenant(of(source))
     fill(service, tenant, of(source).model, MEMORIES)
     policy_versions.put(tenant.tenant_id, Change({"forgetting": {"profile": target}}))

@@ -1,0 +1,95 @@
+"""Database connections that outlive a test: connecting and compiling statements takes longer than most tests."""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import psycopg
+import sqlalchemy
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Engine, event
+
+from app.settings import settings
+from app.store.core import database
+from tests.waiting import PATIENCE_SECONDS
+
+_owners: dict[str, psycopg.Connection[Any]] = {}
+_kept: dict[database.Role, Engine] = {}
+_settings: WeakKeyDictionary[Engine, tuple[object, ...]] = WeakKeyDictionary()
+_connections: WeakKeyDictionary[Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
+
+
+def owner(url: str) -> psycopg.Connection[Any]:
+    """Return a connection of the database's owner in autocommit mode, without what an earlier test changed in it."""
+    held = _owners.pop(url, None)
+    if held is not None and held.info.transaction_status == TransactionStatus.IDLE and not _has_news(held):
+        held.execute("RESET ALL; RESET ROLE")
+    else:
+        if held is not None:
+            held.close()
+        held = psycopg.connect(url, autocommit=True, prepare_threshold=None)  # a plan must not outlive a table
+    _owners[url] = held
+    return held
+
+
+def create(url: str, *, connect_args: dict[str, Any], **given: Any) -> Engine:
+    """Create an engine that waits for a connection as long as tests wait for anything."""
+    connect_args = {**connect_args, "connect_timeout": int(PATIENCE_SECONDS)}
+    engine = sqlalchemy.create_engine(url, **given | {"connect_args": connect_args, "pool_timeout": PATIENCE_SECONDS})
+    opened: WeakSet[psycopg.Connection[Any]] = WeakSet()
+    event.listen(engine, "connect", lambda connection, _: opened.add(connection))
+    _settings[engine], _connections[engine] = _relevant_settings(), opened
+    return engine
+
+
+def keep() -> None:
+    """Take the service's engines for the next test; close those with connections in use."""
+    for role, engine in database._engines.items():
+        if engine in _settings and role not in _kept and not engine.pool.checkedout():  # type: ignore[attr-defined]
+            _kept[role] = engine
+        else:
+            engine.dispose()
+    database._engines.clear()
+
+
+def lend(database_url: str) -> None:
+    """Give the service the engines of earlier tests if they have its settings and all their connections are alive.
+
+    Closes the connections of the owners of other databases.
+    """
+    for url in _owners.keys() - {database_url}:
+        _owners.pop(url).close()
+    for role, engine in _kept.items():
+        if _settings[engine] == _relevant_settings() and not any(map(_has_news, _connections[engine])):
+            database._engines[role] = engine
+        else:
+            engine.dispose()
+    _kept.clear()
+    database._note_opened()  # so that the service remembers nothing about the database's earlier rows
+
+
+def close() -> None:
+    """Close the connections that no test uses."""
+    close_owners()
+    for engine in _kept.values():
+        engine.dispose()
+    _kept.clear()
+
+
+def close_owners() -> None:
+    """Close the owner's connections."""
+    for connection in _owners.values():
+        connection.close()
+    _owners.clear()
+
+
+def _relevant_settings() -> tuple[object, ...]:
+    config = settings()
+    return config.database_url, config.database_pool_size, config.statement_timeout_seconds
+
+
+def _has_news(connection: psycopg.Connection[Any]) -> bool:
+    """Return True if the server has sent something to an idle connection: it does so only when it ends it."""
+    return not connection.closed and bool(select.select([connection.fileno()], [], [], 0)[0])
