@@ -24,7 +24,7 @@ MEMORIES = 5
 
 @pytest.fixture
 def admin(plant: Plant) -> Iterator[httpx.Client]:
-    """A client whose key may administer, beside the worker that counts losses. At the end, Redis is accepted as it is."""
+    """A client whose key may administer, beside the worker that counts losses. At the end, Redis is accepted."""
     headers = {"Authorization": f"Bearer {plant.admin_key()}"}
     plant.processes.start("worker-maintain", "worker", "--lane", "maintain", "--concurrency", "1")
     with httpx.Client(base_url=plant.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False) as client:
