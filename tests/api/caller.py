@@ -9,17 +9,18 @@ from functools import cache, cached_property
 from typing import Any, Self, TypeVar, cast
 
 import httpx
+from app.api.http.guard import Guard
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive
 
-from app.api.http.guard import Guard
 from app.api.memories.ingest import Ingest
 from app.clients.redis.redis import connect_async
 from app.clients.redis.stream import Door
 from app.domain.policy.keys import SCOPES
 from app.main import build
 from app.queues import DRAIN, Nudger
+from app.services.ingest.witness import Witness
 from tests.service import Service, Tenant
 from tests.waiting import PATIENCE_SECONDS
 
@@ -154,7 +155,7 @@ class Api:
         self._redis, self._nudger = connect_async(), Nudger(DRAIN)
         door = Door(self._redis)
         routes.state.door, routes.state.nudger = door, self._nudger
-        return Guard(routes, Ingest(door, self._nudger))
+        return Guard(routes, Ingest(door, self._nudger, Witness()))
 
     async def _stop(self) -> None:
         await self._client.aclose()
