@@ -9,11 +9,11 @@ from functools import cache, cached_property
 from typing import Any, Self, TypeVar, cast
 
 import httpx
-from app.api.http.guard import Guard
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive
 
+from app.api.http.middleware import Guard
 from app.api.memories.ingest import Ingest
 from app.clients.redis.redis import connect_async
 from app.clients.redis.stream import Door
