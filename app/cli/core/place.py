@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from app.cli.core.failures import Code, Failure
@@ -71,18 +70,6 @@ def find(url: str | None = None, home: Path | None = None) -> Place:
     if place.key is None and place.is_here:
         return Place(place.url, noted(home / "api-key"))
     return place
-
-
-def call(url: str | None, method: str, path: str, **options: Any) -> dict[str, Any]:
-    """Send one request to the API and return the JSON of its response.
-
-    Args:
-        options: Further arguments of `Api.call`, such as `json` and `params`.
-    """
-    from app.cli.core.client import Api
-
-    with Api(find(url)) as api:
-        return api.call(method, path, **options).body
 
 
 def noted(path: Path) -> str | None:

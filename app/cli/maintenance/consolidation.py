@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 from app.cli.maintenance.jobs import follow
 
 router = typer.Typer()

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api

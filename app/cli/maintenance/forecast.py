@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.assignments import assigned
+from app.cli.core.calls import call
 from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import call
 from app.cli.maintenance.plots import TIERS, Plot
 
 router = typer.Typer()

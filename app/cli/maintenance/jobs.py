@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api

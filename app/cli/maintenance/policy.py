@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.core.assignments import assigned
+from app.cli.core.calls import call
 from app.cli.core.failures import Code, Commands, Failure
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Code, Commands
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 from app.cli.maintenance.jobs import follow
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import call
 
 router = typer.Typer()
 

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Commands
 from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import call, find
+from app.cli.core.place import find
 
 router = typer.Typer()
 tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)

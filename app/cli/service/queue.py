@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.core.calls import call
 from app.cli.core.failures import Commands
 from app.cli.core.output import AsJson, Url, confirm, examples, print_json, print_table, so_many
-from app.cli.core.place import call
 
 PATH: Final = "/v1/admin/queue"
 
