@@ -48,7 +48,7 @@ demo: venv ## a guided tour with sample memories
 test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes a quarter of the time
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-long: venv ## the longest tests: killing under load, fuzzing, a simulated year, alerts, benchmarks
+test-long: venv ## the longest tests: killing under load, fuzzing, a simulated year, alerts, backups, benchmarks
 	@$(PYTEST) -m long $(ARGS)
 
 coverage: venv ## all tests, with branch coverage, which takes a third more time

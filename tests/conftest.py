@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SERVERS = pytest.StashKey[Servers]()
 DAYS_END = timedelta(minutes=2)
 MOST_WORKERS = 4
-SLOW_FIXTURES = frozenset({"drill"})  # dumps and restores databases
+LONG_FIXTURES = frozenset({"drill"})  # dumps and restores databases
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too."""
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-        if item.get_closest_marker("long") is not None or not SLOW_FIXTURES.isdisjoint(fixtures):
+        if not LONG_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("long")
+        if item.get_closest_marker("long") is not None:
             item.add_marker("slow")
     items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.get_closest_marker("slow") is None))
 

@@ -26,6 +26,7 @@ def quick(service: Service) -> Service:
     return service
 
 
+@pytest.mark.long
 def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-eight days pass without any call to a model, although one is configured."""
     monkeypatch.setattr(simulation, "RANKED", 20)
@@ -55,6 +56,7 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     assert not quick.rows("SELECT FROM tenant_work")
 
 
+@pytest.mark.slow
 def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
     """All but one of the statements about boats become one text, which mentions Ghent but not each colour."""
     boats = ["The boat of Ghent lies in the harbour and waits there for 40 sailors, and for rain"]
@@ -104,6 +106,7 @@ def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(serv
         pass
 
 
+@pytest.mark.slow
 def test_labels_don_t_leak(service: Service) -> None:
     """The service receives only what a listener would have heard, none of the labels."""
     year = generate(50, 28, seed=5)

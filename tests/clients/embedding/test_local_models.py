@@ -141,6 +141,7 @@ def test_the_settings_choose_it(
         embedders._others.clear()
 
 
+@pytest.mark.slow
 def test_nothing_imports_them_unasked() -> None:
     code = (
         "import sys, app.main, app.clients.embedding.local_models, app.services.embedding.spaces; "

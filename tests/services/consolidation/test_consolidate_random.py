@@ -74,11 +74,12 @@ class Drawn:
         return {held.ids[place] for place in np.flatnonzero(importance > RULES.keep_importance_above)}
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=[0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def drawn(request: pytest.FixtureRequest, service: Service) -> Drawn:
     return Drawn(service, request.param)
 
 
+@pytest.mark.slow
 def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) -> None:
     alike, important = drawn.alike, drawn.important()
     assert important
@@ -105,6 +106,7 @@ def test_what_must_stay_stays_nothing_crosses_and_twice_is_once(drawn: Drawn) ->
     alike.check()
 
 
+@pytest.mark.slow
 def test_undone_all_is_as_it_was(drawn: Drawn) -> None:
     alike = drawn.alike
     for (hold_id,) in alike.service.rows("SELECT hold_id FROM holds"):

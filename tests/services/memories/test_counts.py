@@ -114,6 +114,7 @@ def test_a_drift_is_corrected_told_and_gone(service: Service) -> None:
     assert metrics.counts()["counts_corrected"] == 1
 
 
+@pytest.mark.slow
 def test_a_recount_amid_writers_corrects_nothing(service: Service) -> None:
     """A transaction in progress counts in neither of the two sums."""
     tenant_id = service.tenant().tenant_id

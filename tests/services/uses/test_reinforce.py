@@ -139,6 +139,7 @@ def test_a_use_in_the_future_counts_as_now(shop: Shop) -> None:
     assert shop.counts(memory_id) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_however_requests_come_in_turns_the_outcome_is_the_same(service: Service, profile: str) -> None:
     random = Random(profile)
