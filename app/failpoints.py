@@ -32,7 +32,7 @@ class _Plan:
     once: Path | None
 
 
-def reach(name: str, about: str = "") -> None:
+def trigger(name: str, about: str = "") -> None:
     """Trigger the failpoint `name` if it is configured.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from app import queues
-from app.clients.redis.redis import HEARTBEATS, RedisError
+from app.clients.redis.connection import HEARTBEATS, RedisError
 from app.clients.redis.stream import backlog, client
 
 BEAT: Final = "beat"
@@ -17,7 +17,7 @@ EVERY_SECONDS: Final = 2.0
 log = structlog.get_logger(__name__)
 
 
-def beat(source: str) -> None:
+def record_heartbeat(source: str) -> None:
     """Record a heartbeat. Redis failures are logged, not raised, because the next heartbeat follows soon."""
     try:
         client().hset(HEARTBEATS, source, backlog().now_ms())
@@ -25,7 +25,7 @@ def beat(source: str) -> None:
         log.warning("redis_away", error=type(error).__name__)
 
 
-def ages() -> dict[str, float | None]:
+def heartbeat_ages() -> dict[str, float | None]:
     """Return the seconds since the last heartbeat of each source; None if there was none.
 
     Raises:

@@ -21,7 +21,7 @@ def configure(process: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _named(process),
+        _name_process(process),
     ]
     structlog.configure(
         processors=[*shared, _only_type_of_errors, structlog.processors.JSONRenderer()],
@@ -46,7 +46,7 @@ def configure(process: str) -> None:
     root.setLevel(max(level, logging.WARNING))
 
 
-def _named(process: str) -> structlog.typing.Processor:
+def _name_process(process: str) -> structlog.typing.Processor:
     def add(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         event["process"] = process
         return event

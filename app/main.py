@@ -11,26 +11,26 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
-from app.api.admin import admin, dead_letters, queue, status, usage
+from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
 from app.api.http import openapi, problems
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
-from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, touches
+from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
 from app.api.memories.ingest import Ingest
-from app.api.privacy import audit, categories, erasures, exports, holds, privacy_requests, subjects
+from app.api.privacy import audit, categories, erasures, exports, holds, request_log, subjects
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
+from app.clients.redis.connection import connect_async
 from app.clients.redis.identity import verify_connections
-from app.clients.redis.redis import connect_async
-from app.clients.redis.stream import Door
-from app.dashboard import app as dashboard
+from app.clients.redis.stream import StreamWriter
+from app.dashboard import application
 from app.dashboard.rendering import PREFIX
 from app.services.embedding import spaces
 from app.services.ingest import witness
 from app.services.monitoring import probes
 from app.services.search import rerank
-from app.services.strength import plugins
+from app.services.strength import dynamics_plugins
 from app.services.tenants import budget
 from app.settings import settings
 from app.store.core import database
@@ -39,8 +39,8 @@ from app.store.core import database
 def build() -> ASGIApp:
     """Build the application; its lifespan opens and closes connections, models and tracing."""
     logs.configure("api")
-    plugins.check()
-    tracing.check()
+    dynamics_plugins.check_plugins()
+    tracing.check_packages()
     redis = connect_async()
     accepted = witness.Witness()
     nudger = queues.Nudger(queues.DRAIN)
@@ -49,12 +49,12 @@ def build() -> ASGIApp:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         witness.guard_connections()
         await run_in_threadpool(probes.check_redis)
-        budget.check()
+        budget.log_warnings()
         tracing.start("api")
         await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
-        await run_in_threadpool(rerank.check)
-        await run_in_threadpool(spaces.announce)
-        await run_in_threadpool(plugins.announce)
+        await run_in_threadpool(rerank.check_reranker)
+        await run_in_threadpool(spaces.warn_other_spaces)
+        await run_in_threadpool(dynamics_plugins.announce_plugins)
         writing = asyncio.create_task(_write_accepted(accepted))
         yield
         writing.cancel()
@@ -78,12 +78,12 @@ def build() -> ASGIApp:
     )
     for module in (
         memories,
-        touches,
+        uses,
         search,
         recall,
         status,
         usage,
-        admin,
+        tenants_and_keys,
         queue,
         jobs,
         schedule,
@@ -98,7 +98,7 @@ def build() -> ASGIApp:
         categories,
         erasures,
         exports,
-        privacy_requests,
+        request_log,
         subjects,
         holds,
         audit,
@@ -106,9 +106,9 @@ def build() -> ASGIApp:
         supersessions,
     ):
         app.include_router(module.router)
-    app.include_router(privacy_requests.keeping)
-    app.mount(PREFIX, dashboard.build())
-    app.state.door, app.state.nudger = Door(redis), nudger
+    app.include_router(request_log.keeping)
+    app.mount(PREFIX, application.build())
+    app.state.door, app.state.nudger = StreamWriter(redis), nudger
     problems.install(app)
     openapi.install(app)
     return Guard(app, Ingest(app.state.door, nudger, accepted))

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 import structlog
 from prometheus_client import Counter, Histogram, disable_created_metrics
 
-from app.clients.redis.redis import BROKEN_AUDITS, COUNTERS, MARKS, RedisError
+from app.clients.redis.connection import BROKEN_AUDITS, COUNTERS, MARKS, RedisError
 from app.clients.redis.stream import backlog, client
 from app.domain import jobs
-from app.domain.evaluation.self_tests import KINDS
+from app.domain.evaluation.self_test_rules import KINDS
 from app.queues import LANES, TASKS
 
 log = structlog.get_logger(__name__)
@@ -127,7 +127,7 @@ LANE_OF_TASK: Final = {task: _LANE_OF[queue] for task, queue in TASKS.items()}
 JOB_LANES: Final = tuple(lane for task, lane in LANE_OF_TASK.items() if task.endswith(".job"))
 
 
-class Labelled(NamedTuple):
+class LabelledCounter(NamedTuple):
     """Labelled counter of the workers: label names and all series."""
 
     description: str
@@ -135,7 +135,7 @@ class Labelled(NamedTuple):
     series: tuple[tuple[str, ...], ...]
 
 
-class Timed(NamedTuple):
+class TimedMetric(NamedTuple):
     """Labelled histogram of the workers, in seconds; `buckets` are upper bounds."""
 
     description: str
@@ -144,8 +144,8 @@ class Timed(NamedTuple):
     buckets: tuple[float, ...]
 
 
-LABELLED: Final[dict[str, Labelled]] = {
-    "deliveries": Labelled(
+LABELLED: Final[dict[str, LabelledCounter]] = {
+    "deliveries": LabelledCounter(
         "Units of work handed to a lane, by outcome: requests and claimed batches in `ingest`, claimed batches in "
         "`embed` and `score`, job slices in `rights` and `maintain`. `put_off`: deferred because a dependency was "
         "down; "
@@ -153,51 +153,53 @@ LABELLED: Final[dict[str, Labelled]] = {
         ("lane", "outcome"),
         tuple(product(LANES, DELIVERY_OUTCOMES)),
     ),
-    "llm_requests": Labelled(
+    "llm_requests": LabelledCounter(
         "Requests to models: answered and billed, failed after all attempts, or not sent because of the budget.",
         ("purpose", "outcome"),
         tuple(product(LLM_PURPOSES, LLM_OUTCOMES)),
     ),
-    "llm_tokens": Labelled(
+    "llm_tokens": LabelledCounter(
         "Tokens sent to models (including cached ones) and received.", ("direction",), (("input",), ("output",))
     ),
-    "jobs": Labelled("Jobs ended, by lane and outcome.", ("lane", "outcome"), tuple(product(JOB_LANES, JOB_OUTCOMES))),
-    "job_rows": Labelled(
+    "jobs": LabelledCounter(
+        "Jobs ended, by lane and outcome.", ("lane", "outcome"), tuple(product(JOB_LANES, JOB_OUTCOMES))
+    ),
+    "job_rows": LabelledCounter(
         "Rows processed by jobs and nightly steps (`done`), and the resulting actions.",
         ("job", "action"),
         tuple((job, action) for job, actions in JOBS.items() for action in ("done", *actions)),
     ),
-    "tasks_started": Labelled(
+    "tasks_started": LabelledCounter(
         "Celery tasks started. The difference to tasks ended is running, or its worker was killed.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),
-    "tasks_retried": Labelled(
+    "tasks_retried": LabelledCounter(
         "Celery tasks redelivered after the loss of a worker; failures are not retried by message.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),
-    "tasks": Labelled(
+    "tasks": LabelledCounter(
         "Celery tasks ended, by outcome; `put_off`: PostgreSQL, Redis or a provider was unavailable.",
         ("task", "lane", "outcome"),
         tuple((task, lane, outcome) for task, lane in LANE_OF_TASK.items() for outcome in TASK_OUTCOMES),
     ),
 }
 
-TIMED: Final[dict[str, Timed]] = {
-    "event_store_seconds": Timed(
+TIMED: Final[dict[str, TimedMetric]] = {
+    "event_store_seconds": TimedMetric(
         "Time from acceptance of a memory to its storage.",
         (),
         ((),),
         (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
     ),
-    "job_duration_seconds": Timed(
+    "job_duration_seconds": TimedMetric(
         "Time from start to end of a job, including pauses; for nightly steps, the working time only.",
         ("job",),
         tuple((job,) for job in JOBS),
         (0.1, 1, 10, 60, 600, 3600, 21_600),
     ),
-    "task_seconds": Timed(
+    "task_seconds": TimedMetric(
         "Duration of Celery tasks.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
@@ -221,7 +223,7 @@ def count(name: str, amount: int = 1, **labels: str) -> None:
         _add({field: amount})
 
 
-def observe(name: str, seconds: float, weight: int = 1, **labels: str) -> None:
+def observe_duration(name: str, seconds: float, weight: int = 1, **labels: str) -> None:
     """Record a duration in a histogram of the workers, `weight` times. Redis failures are logged, not raised."""
     timed = TIMED[name]
     field = _field(name, timed, labels)
@@ -237,14 +239,14 @@ def count_rows(job: str, rows: Mapping[str, int]) -> None:
             count("job_rows", amount, job=job, action=action)
 
 
-def job_ended(job: str, seconds: float, *, well: bool) -> None:
+def record_job(job: str, seconds: float, *, well: bool) -> None:
     """Record the duration of a job or nightly step and, if it succeeded, the time of its last success.
 
     Redis failures are logged, not raised; jobs not listed in `JOBS` are ignored.
     """
     if job not in JOBS:
         return
-    observe("job_duration_seconds", seconds, job=job)
+    observe_duration("job_duration_seconds", seconds, job=job)
     if well:
         try:
             client().hset(MARKS, job, backlog().now_ms())
@@ -253,7 +255,7 @@ def job_ended(job: str, seconds: float, *, well: bool) -> None:
 
 
 @contextmanager
-def gathering() -> Iterator[None]:
+def buffer_counts() -> Iterator[None]:
     """Buffer the counts of this thread and write them in one round trip at the end, even after an exception."""
     token = _gathered.set(Amounts())
     try:
@@ -265,7 +267,7 @@ def gathering() -> Iterator[None]:
             _add(amounts)
 
 
-def note_audit(tenant_id: str, *, broken: bool) -> None:
+def record_audit(tenant_id: str, *, broken: bool) -> None:
     """Record the result of a tenant's audit verification. Redis failures are logged, not raised."""
     try:
         (client().sadd if broken else client().srem)(BROKEN_AUDITS, tenant_id)
@@ -273,14 +275,14 @@ def note_audit(tenant_id: str, *, broken: bool) -> None:
         log.warning("audit_note_lost", error=type(error).__name__)
 
 
-class Held(NamedTuple):
+class WorkerMetrics(NamedTuple):
     """Snapshot of the workers' metrics in Redis."""
 
     amounts: Mapping[str, int]
     marks: Mapping[str, float]
     broken_audits: int
 
-    def amount(self, name: str, labels: tuple[str, ...] = ()) -> int:
+    def value(self, name: str, labels: tuple[str, ...] = ()) -> int:
         """Return the value of a counter of `WORK`, or of a series of `LABELLED`."""
         return self.amounts.get("|".join((name, *labels)), 0)
 
@@ -293,7 +295,7 @@ class Held(NamedTuple):
         return found, self.amounts.get(f"{field}|us", 0) / 1_000_000
 
 
-def held() -> Held:
+def read_worker_metrics() -> WorkerMetrics:
     """Read all metrics of the workers in one round trip."""
     with client().pipeline(transaction=False) as pipe:
         pipe.hgetall(COUNTERS)
@@ -301,16 +303,16 @@ def held() -> Held:
         pipe.scard(BROKEN_AUDITS)
         amounts, marks, broken = pipe.execute()
     seconds = {job.decode(): int(at) / 1000 for job, at in marks.items()}
-    return Held({field.decode(): int(amount) for field, amount in amounts.items()}, seconds, broken)
+    return WorkerMetrics({field.decode(): int(amount) for field, amount in amounts.items()}, seconds, broken)
 
 
-def counts() -> dict[str, int]:
+def read_counters() -> dict[str, int]:
     """Return the unlabelled counters of the workers, including zeros."""
     found = client().hmget(COUNTERS, list(WORK))
     return {name: int(value or 0) for name, value in zip(WORK, found, strict=True)}
 
 
-def _field(name: str, described: Labelled | Timed, labels: Mapping[str, str]) -> str:
+def _field(name: str, described: LabelledCounter | TimedMetric, labels: Mapping[str, str]) -> str:
     values = tuple(labels[label] for label in described.labels)
     if values not in described.series or len(labels) != len(values):
         raise KeyError(f"{name} has no series {dict(labels)}")

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
-from app.clients.redis.redis import NUDGE_PREFIX, PREFIX, redis_url
+from app.clients.redis.connection import NUDGE_PREFIX, PREFIX, redis_url
 from app.clients.redis.stream import NUDGE_MILLISECONDS, client
 
 INGEST: Final = "ingest"
@@ -119,7 +119,7 @@ def nudge(task: str) -> None:
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
-def wake(task: str) -> None:
+def send_nudge(task: str) -> None:
     """Send a task whose nudge flag is already set. Failures are logged, not raised: beat nudges again soon."""
     try:
         enqueue(task)
@@ -127,7 +127,7 @@ def wake(task: str) -> None:
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
-def nudged(task: str) -> None:
+def clear_nudge(task: str) -> None:
     """Clear the nudge flag. Call it before looking for work, so that later work sends a new nudge."""
     client().delete(f"{NUDGE_PREFIX}{task}")
 
@@ -162,4 +162,4 @@ class Nudger:
             self._wanted.clear()
             if self._closed:
                 return
-            wake(self._task)
+            send_nudge(self._task)

@@ -27,7 +27,7 @@ IN_PROCESS = frozenset({"fastembed", "sentence-transformers"})
 CROSS_ENCODER = "Xenova/ms-marco-MiniLM-L-6-v2"
 
 
-class Price(BaseModel):
+class ModelPrice(BaseModel):
     """Price of a model per million tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -254,7 +254,7 @@ class Settings(BaseSettings):
     )
 
     # Model budgets. At a hard limit the rules take over until the next day in UTC; nothing is lost.
-    prices: dict[str, Price] = Field(
+    prices: dict[str, ModelPrice] = Field(
         {},
         description="Prices per million tokens by model, as JSON: "
         '`{"gpt-5.4-mini": {"input": 0.5, "cached": 0.05, "output": 2}}`. The cost of unlisted models is unknown.',

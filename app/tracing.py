@@ -37,7 +37,7 @@ _state = _State()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TracedRequest:
     """Traced request; `told` is the context stored with it in the stream."""
 
     span: Span
@@ -48,7 +48,7 @@ class Request:
         _end(self.span, error)
 
 
-def check() -> None:
+def check_packages() -> None:
     """Check that the tracing packages are installed if an endpoint is set.
 
     Raises:
@@ -78,10 +78,10 @@ def start(process: str) -> None:
 
     provider = TracerProvider(resource=Resource.create({"service.name": "ebbing", "ebbing.process": process}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
-    use(provider)
+    set_provider(provider)
 
 
-def use(provider: TracerProvider) -> None:
+def set_provider(provider: TracerProvider) -> None:
     """Set the tracer provider of this process."""
     _state.provider, _state.tracer = provider, provider.get_tracer("ebbing")
 
@@ -98,7 +98,7 @@ def is_on() -> bool:
     return _state.tracer is not None
 
 
-def request(name: str, given: str) -> Request:
+def trace_request(name: str, given: str) -> TracedRequest:
     """Start the span of a request, as a child of the caller's span if given. Call only while tracing is on.
 
     Args:
@@ -114,11 +114,11 @@ def request(name: str, given: str) -> Request:
     span = _state.tracer.start_span(name, context, SpanKind.PRODUCER)
     carrier: dict[str, str] = {}
     propagator.inject(carrier, set_span_in_context(span))
-    return Request(span, carrier.get(_PARENT, given))
+    return TracedRequest(span, carrier.get(_PARENT, given))
 
 
 @contextmanager
-def work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> Iterator[None]:
+def trace_work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> Iterator[None]:
     """Trace work on stored requests with a span linked to their spans; does nothing while tracing is off.
 
     Args:

@@ -67,7 +67,7 @@ def lend(database_url: str) -> None:
         else:
             engine.dispose()
     _kept.clear()
-    database._note_opened()  # so that the service remembers nothing about the database's earlier rows
+    database._count_opening()  # so that the service remembers nothing about the database's earlier rows
 
 
 def close() -> None:

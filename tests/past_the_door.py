@@ -8,16 +8,16 @@ from uuid import UUID
 
 import redis
 
-from app.clients.redis import redis as names
+from app.clients.redis import connection
 from app.domain.ingest.envelope import pack
-from app.domain.ingest.ids import new_base
+from app.domain.ingest.ids import generate_base
 
 PLENTY = 1 << 40
 
 
 def push(client: redis.Redis, tenant_id: str, body: bytes, memories: int = 1) -> bytes:
     """Append a body to the tenant's stream in a well-formed envelope and return the entry's id."""
-    base = new_base(time.time_ns() // 1_000_000, os.urandom(8))
+    base = generate_base(time.time_ns() // 1_000_000, os.urandom(8))
     number, header = pack(base, memories, "json", "past-the-door", "", body)[1:4:2]
     return push_raw(client, tenant_id, str(number).encode(), bytes(header), body)
 
@@ -25,13 +25,13 @@ def push(client: redis.Redis, tenant_id: str, body: bytes, memories: int = 1) ->
 def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, body: bytes) -> bytes:
     """Append an entry with arbitrary bytes for the number of memories and the header."""
     keys = [
-        names.stream_key(tenant_id),
-        names.idempotency_key(UUID(tenant_id), ""),
-        names.RING,
-        names.RING_MEMBERS,
-        names.HELD,
-        names.BACKLOG,
-        f"{names.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
+        connection.stream_key(tenant_id),
+        connection.idempotency_key(UUID(tenant_id), ""),
+        connection.RING,
+        connection.RING_MEMBERS,
+        connection.HELD,
+        connection.BACKLOG,
+        f"{connection.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
     ]
     limits = [PLENTY] * 4
     said = int(number) if number.isdigit() and len(number) < 10 else 0
@@ -50,7 +50,7 @@ def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, 
         "e",
         body,
     ]
-    accept = client.register_script(names.script("accept"))
+    accept = client.register_script(connection.script("accept"))
     answer = accept(keys=keys, args=arguments)
     assert answer[0] == 1
     entry_id: bytes = answer[1]

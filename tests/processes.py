@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from app.embedded import Program, has_ended, kill_session, log_tail, spawn
+from app.embedded import ProgramSpec, has_ended, kill_session, log_tail, spawn
 from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ class Processes:
         assert name not in self.running, f"{name} is running"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("EBBING_")}
         command = [sys.executable, "-m", "app.cli", *arguments]
-        program = Program(command, {**inherited, **self.environment, **settings}, folder=ROOT)
+        program = ProgramSpec(command, {**inherited, **self.environment, **settings}, folder=ROOT)
         self.running[name] = spawn(program, log=self.log(name), death_signal=signal.SIGKILL)
         return self.running[name]
 

@@ -24,14 +24,14 @@ from app import failpoints, queues
 from app.api.http.auth import cache
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
-from app.clients.redis.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
-from app.clients.redis.stream import Accepted, Door
+from app.clients.redis.connection import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.redis.stream import AppendResult, StreamWriter
 from app.domain.ingest.envelope import Form
-from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.policy import keys
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
+from app.domain.policy import api_keys
 from app.domain.policy.policy import Policy
 from app.services.embedding import spaces
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.tenants import budget, tenants
 from app.settings import settings
@@ -58,27 +58,27 @@ PATIENT_SETTINGS = {
 }
 PATIENT_CONSTANTS = (
     "app.services.tiers.archive.STEP_SECONDS",
-    "app.services.tiers.cold.STEP_SECONDS",
-    "app.services.tiers.compaction.STEP_SECONDS",
-    "app.services.consolidation.consolidate.STEP_SECONDS",
+    "app.services.tiers.cold_storage.STEP_SECONDS",
+    "app.services.tiers.segment_compaction.STEP_SECONDS",
+    "app.services.consolidation.consolidation_run.STEP_SECONDS",
     "app.services.erasure.execution.STEP_SECONDS",
     "app.services.erasure.requests.STEP_SECONDS",
-    "app.services.privacy.exporting.STEP_SECONDS",
-    "app.services.embedding.graphs.STEP_SECONDS",
-    "app.services.privacy.holds.STEP_SECONDS",
-    "app.services.night.night.STEP_SECONDS",
+    "app.services.privacy.export_job.STEP_SECONDS",
+    "app.services.embedding.tenant_indexes.STEP_SECONDS",
+    "app.services.privacy.legal_holds.STEP_SECONDS",
+    "app.services.night.night_run.STEP_SECONDS",
     "app.services.strength.rebase.STEP_SECONDS",
-    "app.services.consolidation.rederiving.STEP_SECONDS",
+    "app.services.consolidation.summary_refresh.STEP_SECONDS",
     "app.services.embedding.reembed.STEP_SECONDS",
-    "app.services.tiers.removals.STEP_SECONDS",
+    "app.services.tiers.permanent_deletion.STEP_SECONDS",
     "app.services.evaluation.self_tests.STEP_SECONDS",
     "app.services.privacy.categories.SECONDS_MAX",
-    "app.services.security.chain.SECONDS_MAX",
-    "app.services.tenants.effects.SECONDS_MAX",
+    "app.services.security.audit_verification.SECONDS_MAX",
+    "app.services.tenants.policy_impact.SECONDS_MAX",
     "app.services.tiers.forecast.SECONDS_MAX",
     "app.services.search.search_replays.SECONDS_MAX",
     "app.services.night.night_preview.SECONDS",
-    "app.services.tiers.previews.SECONDS",
+    "app.services.tiers.dry_run.SECONDS",
     "app.services.monitoring.status.FRESH_SECONDS",
     "app.domain.health_findings.SILENT_SECONDS",
     "app.clients.redis.stream.APPEND_TIMEOUT_SECONDS",
@@ -101,7 +101,7 @@ class Tenant:
 
     @property
     def key_id(self) -> str:
-        parsed = keys.parse(self.key)
+        parsed = api_keys.parse(self.key)
         assert parsed is not None
         return parsed.key_id
 
@@ -138,7 +138,7 @@ class Service:
     def send(self, tenant_id: UUID, *memories: str | dict[str, Any], days: float = 0) -> list[UUID]:
         """Append one request to the tenant's stream as if accepted `days` ago, and return its memories' ids."""
         bodies = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
-        base = new_base(time.time_ns() // 1_000_000 - int(days * 86_400_000), os.urandom(RANDOM_BYTES))
+        base = generate_base(time.time_ns() // 1_000_000 - int(days * 86_400_000), os.urandom(RANDOM_BYTES))
         self.post(tenant_id, msgspec.json.encode(bodies), memories=len(bodies), base=base)
         return [UUID(memory_id) for memory_id in memory_uuids(base, len(bodies))]
 
@@ -151,12 +151,12 @@ class Service:
         base: bytes | None = None,
         form: Form = "json",
         idempotency: tuple[str, str] | None = None,
-    ) -> Accepted:
+    ) -> AppendResult:
         """Append bytes to the tenant's stream without validation, counted like any request."""
-        base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        base = base or generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
 
-        async def knock(door: Door) -> Accepted:
-            return await door.accept(
+        async def knock(door: StreamWriter) -> AppendResult:
+            return await door.append(
                 tenant_id,
                 base=base,
                 memories=memories,
@@ -178,10 +178,10 @@ class Service:
 
     def work(self) -> None:
         """Store, index, embed and score all pending work."""
-        ingest.drain()
-        enrichment.index()
-        enrichment.embed()
-        enrichment.score()
+        ingest.drain_streams()
+        stage_runner.run_index_stage()
+        stage_runner.embed()
+        stage_runner.run_score_stage()
 
     def texts(self, tenant_id: UUID) -> list[str]:
         """Return the texts of a tenant's memories in conversation order."""
@@ -216,13 +216,13 @@ class Service:
         return connections.owner(self.database_url)
 
 
-def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
+def at_door(knock: Callable[[StreamWriter], Awaitable[T]]) -> T:
     """Run a coroutine function with a door that is open for the duration."""
 
     async def open_and_close() -> T:
         client = connect_async()
         try:
-            return await knock(Door(client))
+            return await knock(StreamWriter(client))
         finally:
             await client.aclose()
 
@@ -290,5 +290,5 @@ def forget() -> None:
     model_clients.close()
     cache._held.clear()
     cache._underway.clear()
-    budget._memo = budget._Memo()
+    budget._memo = budget._BudgetCache()
     spaces._cache.cache_clear()

@@ -24,7 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from app.embedded import EmbeddedError, Postgres, Program, Redis, ServerOptions, free_ports, spawn
+from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, free_ports, spawn
 from app.embedded.binaries import postgres_programs, redis_server
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -269,7 +269,7 @@ def test_children_are_started_from_the_main_thread_only(home: Path) -> None:
 
     def attempt() -> None:
         try:
-            spawn(Program(["true"], {}), log=home / "logs" / "x.log", death_signal=signal.SIGKILL)
+            spawn(ProgramSpec(["true"], {}), log=home / "logs" / "x.log", death_signal=signal.SIGKILL)
         except EmbeddedError as error:
             errors.append(error)
 
@@ -284,7 +284,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(home: Path) -> None:
     log.parent.mkdir()
     with log.open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
-    process = spawn(Program(["/bin/echo", "new"], {}), log=log, death_signal=signal.SIGKILL)
+    process = spawn(ProgramSpec(["/bin/echo", "new"], {}), log=log, death_signal=signal.SIGKILL)
     process.wait(PATIENCE_SECONDS)
     assert log.read_text() == "new\n"
     assert log.with_name("x.log.1").stat().st_size > 10 * 1024 * 1024

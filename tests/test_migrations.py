@@ -50,7 +50,7 @@ def connected(url: str) -> Iterator[sqlalchemy.Connection]:
 
 def revision(url: str) -> str | None:
     with connected(url) as connection:
-        return migrate.current(connection)
+        return migrate.current_revision(connection)
 
 
 def schema(url: str) -> list[tuple[Any, ...]]:
@@ -82,9 +82,9 @@ def schema(url: str) -> list[tuple[Any, ...]]:
 def test_an_empty_database_gets_the_newest_schema(empty_url: str) -> None:
     assert revision(empty_url) is None
     migrate.upgrade(empty_url)
-    assert revision(empty_url) == migrate.head()
+    assert revision(empty_url) == migrate.newest_revision()
     migrate.upgrade(empty_url)
-    assert revision(empty_url) == migrate.head()
+    assert revision(empty_url) == migrate.newest_revision()
 
 
 def test_every_step_goes_down_and_up_again_to_the_same(empty_url: str) -> None:
@@ -102,7 +102,7 @@ def test_every_step_goes_down_and_up_again_to_the_same(empty_url: str) -> None:
 
 
 def test_there_is_one_newest_revision() -> None:
-    assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [migrate.head()]
+    assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [migrate.newest_revision()]
 
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(database_url: str) -> None:
@@ -163,7 +163,7 @@ def test_two_upgrades_at_once_are_one_after_the_other(empty_url: str) -> None:
     ]
     failures = [upgrade.communicate(timeout=PATIENCE_SECONDS)[1] for upgrade in upgrades]
     assert [upgrade.returncode for upgrade in upgrades] == [0, 0], failures
-    assert revision(empty_url) == migrate.head()
+    assert revision(empty_url) == migrate.newest_revision()
 
 
 def test_what_was_there_before_is_counted(empty_url: str) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 
 from app.domain.ingest.bodies import decode
-from app.sample import memories, questions
+from app.sample import load_memories, load_questions
 
 FIELDS = {
     "text",
@@ -29,7 +29,7 @@ KINDS = {"episodic", "semantic", "procedural", "emotional", "system"}
 TAGS = {"user_preference", "decision", "commitment"}
 CATEGORIES = {"pii", "financial", "health", "casual", "work"}
 SPEAKERS = {"Orla", "Mateo", "Yuki", "Lena", "Des", "assistant"}
-MEMORIES = memories()
+MEMORIES = load_memories()
 TEXTS = [str(memory["text"]) for memory in MEMORIES]
 
 
@@ -162,7 +162,7 @@ def test_personal_data_is_invented() -> None:
 
 
 def test_questions_can_be_answered() -> None:
-    asked = questions()
+    asked = load_questions()
     assert 10 <= len(asked) <= 15
     assert len({question.query for question in asked}) == len(asked)
     for question in asked:
@@ -175,17 +175,17 @@ def test_questions_can_be_answered() -> None:
 
 
 def test_a_repeat_of_an_answer_is_an_answer() -> None:
-    for question in questions():
+    for question in load_questions():
         repeats = {key for key, earlier in links("repeats") if earlier in question.expected}
         assert repeats <= set(question.expected)
 
 
 def test_an_answer_is_not_out_of_date() -> None:
     replaced = {earlier for _, earlier in links("updates")}
-    for question in questions():
+    for question in load_questions():
         assert not replaced & set(question.expected)
 
 
 def test_each_call_reads_a_fresh_copy() -> None:
-    memories()[0]["text"] = "changed"
-    assert memories()[0]["text"] == TEXTS[0]
+    load_memories()[0]["text"] = "changed"
+    assert load_memories()[0]["text"] == TEXTS[0]

@@ -22,9 +22,9 @@ import psycopg
 import pytest
 import redis
 
-from app.embedded import EmbeddedError, Program, ServerOptions
+from app.embedded import EmbeddedError, ProgramSpec, ServerOptions
 from app.settings import Settings
-from app.supervisor import Child, Event, RestartPolicy, Supervisor, What, lock_home, service_children
+from app.supervisor import Child, ChildEvent, EventKind, RestartPolicy, Supervisor, lock_home, service_children
 from tests.waiting import PATIENCE_SECONDS, until, until_gone
 
 HASTY = RestartPolicy(first_seconds=0.01, window_seconds=3600)
@@ -88,26 +88,26 @@ def child(folder: Path) -> Callable[..., Child]:
     """Factory for children that run a few lines of Python in `folder`."""
 
     def make(name: str, script: str, **more: Any) -> Child:
-        program = Program([sys.executable, "-IS", "-c", textwrap.dedent(script)], os.environ, folder=folder)
+        program = ProgramSpec([sys.executable, "-IS", "-c", textwrap.dedent(script)], os.environ, folder=folder)
         return Child(name, program, folder / "logs" / f"{name}.log", **more)
 
     return make
 
 
-def run(children: list[Child], policy: RestartPolicy = HASTY) -> tuple[int, list[Event]]:
+def run(children: list[Child], policy: RestartPolicy = HASTY) -> tuple[int, list[ChildEvent]]:
     """Run children until all are up, then stop them."""
-    events: list[Event] = []
+    events: list[ChildEvent] = []
 
-    def note(event: Event) -> None:
+    def note(event: ChildEvent) -> None:
         events.append(event)
-        if event.what == What.UP:
+        if event.what == EventKind.UP:
             supervisor.request_stop()
 
     supervisor = Supervisor(children, note, policy)
     return supervisor.run(), events
 
 
-def told(events: list[Event], *kinds: What) -> list[tuple[str, str]]:
+def told(events: list[ChildEvent], *kinds: EventKind) -> list[tuple[str, str]]:
     return [(event.child, event.what.value) for event in events if event.what in kinds]
 
 
@@ -132,7 +132,7 @@ def test_each_child_is_ready_before_the_next_starts_and_all_stop_in_reverse(
     ]
     code, events = run(children)
     assert code == 0
-    assert told(events, What.STARTED, What.READY, What.COMPLETED, What.UP) == [
+    assert told(events, EventKind.STARTED, EventKind.READY, EventKind.COMPLETED, EventKind.UP) == [
         ("database", "started"),
         ("database", "ready"),
         ("migrate", "started"),
@@ -145,11 +145,11 @@ def test_each_child_is_ready_before_the_next_starts_and_all_stop_in_reverse(
         ("api", "ready"),
         ("", "up"),
     ]
-    stops = told(events, What.STOPPING, What.STOPPED, What.DOWN)
+    stops = told(events, EventKind.STOPPING, EventKind.STOPPED, EventKind.DOWN)
     assert stops[:2] == [("api", "stopping"), ("api", "stopped")]
     assert stops[2:4] == [("worker-2", "stopping"), ("worker-1", "stopping")]
     assert stops[6:] == [("database", "stopping"), ("database", "stopped"), ("", "down")]
-    assert [event.exit_code for event in events if event.what == What.STOPPED] == [-signal.SIGTERM] * 4
+    assert [event.exit_code for event in events if event.what == EventKind.STOPPED] == [-signal.SIGTERM] * 4
 
 
 def test_the_wait_before_a_restart_doubles_up_to_its_limit_and_five_deaths_in_a_minute_are_too_many() -> None:
@@ -168,22 +168,24 @@ def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child:
         pathlib.Path("well").touch()
         signal.pause()
     """
-    times: dict[What, list[float]] = {What.DIED: [], What.RESTARTED: []}
-    events: list[Event] = []
+    times: dict[EventKind, list[float]] = {EventKind.DIED: [], EventKind.RESTARTED: []}
+    events: list[ChildEvent] = []
 
-    def note(event: Event) -> None:
+    def note(event: ChildEvent) -> None:
         events.append(event)
         times.get(event.what, []).append(time.monotonic())
-        if event.what == What.UP:
+        if event.what == EventKind.UP:
             supervisor.request_stop()
 
     weak = child("weak", script, ready=lambda _process: (folder / "well").exists())
     supervisor = Supervisor([weak], note, RestartPolicy(first_seconds=0.05))
     assert supervisor.run() == 0
-    waits = [restarted - died for died, restarted in zip(times[What.DIED], times[What.RESTARTED], strict=True)]
+    waits = [
+        restarted - died for died, restarted in zip(times[EventKind.DIED], times[EventKind.RESTARTED], strict=True)
+    ]
     assert len(waits) == 3
     assert all(wait >= least for wait, least in zip(waits, (0.05, 0.1, 0.2), strict=True))
-    assert [event.message for event in events if event.what == What.DIED] == ["weak ended with exit code 3."] * 3
+    assert [event.message for event in events if event.what == EventKind.DIED] == ["weak ended with exit code 3."] * 3
 
 
 def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
@@ -193,11 +195,11 @@ def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
     ]
     code, events = run(children)
     assert code == 1
-    assert told(events, What.DIED) == [("weak", "died")] * 5
-    [failure] = [event.message for event in events if event.what == What.FAILED]
+    assert told(events, EventKind.DIED) == [("weak", "died")] * 5
+    [failure] = [event.message for event in events if event.what == EventKind.FAILED]
     assert "weak died 5 times in 3600 s, last with exit code 1" in failure
     assert failure.endswith("no such lane: weeding")
-    assert told(events, What.STOPPED, What.DOWN) == [("fine", "stopped"), ("", "down")]
+    assert told(events, EventKind.STOPPED, EventKind.DOWN) == [("fine", "stopped"), ("", "down")]
 
 
 def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child]) -> None:
@@ -208,22 +210,22 @@ def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child
     ]
     code, events = run(children)
     assert code == 1
-    [failure] = [event.message for event in events if event.what == What.FAILED]
+    [failure] = [event.message for event in events if event.what == EventKind.FAILED]
     assert "migrate failed with exit code 1" in failure
     assert "revision 7 is unknown" in failure
-    assert told(events, What.STARTED) == [("database", "started"), ("migrate", "started")]
+    assert told(events, EventKind.STARTED) == [("database", "started"), ("migrate", "started")]
 
 
 def test_a_first_start_that_is_never_ready_stops_all(child: Callable[..., Child]) -> None:
     code, events = run([child("api", WAIT, ready=lambda _process: False, ready_timeout_seconds=0.1)])
     assert code == 1
-    assert "api isn't ready after 0.1 s" in next(e.message for e in events if e.what == What.FAILED)
+    assert "api isn't ready after 0.1 s" in next(e.message for e in events if e.what == EventKind.FAILED)
 
 
 def test_a_program_that_cannot_be_executed_or_prepared_stops_all(folder: Path) -> None:
-    code, events = run([Child("ghost", Program(["/no/such/program"], {}), folder / "logs" / "ghost.log")])
+    code, events = run([Child("ghost", ProgramSpec(["/no/such/program"], {}), folder / "logs" / "ghost.log")])
     assert code == 1
-    assert "/no/such/program can't be executed" in next(e.message for e in events if e.what == What.FAILED)
+    assert "/no/such/program can't be executed" in next(e.message for e in events if e.what == EventKind.FAILED)
 
 
 def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
@@ -241,7 +243,7 @@ def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
     stubborn = child("stubborn", script, ready=lambda _process: (folder / "other").exists(), stop_timeout_seconds=0.2)
     code, events = run([stubborn])
     assert code == 0
-    assert told(events, What.KILLED) == [("stubborn", "killed")]
+    assert told(events, EventKind.KILLED) == [("stubborn", "killed")]
     until_gone(int((folder / "other").read_text()))
 
 
@@ -282,8 +284,8 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
     with lock_home(folder / "home") as home:
         service = service_children(Settings(port=0), home, ["drain"], options)
 
-        def note(event: Event) -> None:
-            if event.what == What.UP:
+        def note(event: ChildEvent) -> None:
+            if event.what == EventKind.UP:
                 with psycopg.connect(service.database_url) as tx:
                     seen["role"] = tx.execute(
                         "select rolname, rolsuper, rolbypassrls, rolinherit, rolcreaterole from pg_roles "
@@ -357,7 +359,7 @@ class Run:
             return []
         return [json.loads(line) for line in self.events_file.read_text().splitlines(keepends=True) if line[-1] == "\n"]
 
-    def wait_for(self, what: What, child: str = "", times: int = 1) -> None:
+    def wait_for(self, what: EventKind, child: str = "", times: int = 1) -> None:
         until(
             lambda: (
                 sum(event[:2] == [what, child] for event in self.events()) >= times or self.process.poll() is not None
@@ -367,7 +369,7 @@ class Run:
         assert self.process.poll() is None, self.output.read_text()
 
     def pids(self) -> dict[str, int]:
-        return {name: pid for what, name, pid, _ in self.events() if what in {What.STARTED, What.RESTARTED}}
+        return {name: pid for what, name, pid, _ in self.events() if what in {EventKind.STARTED, EventKind.RESTARTED}}
 
 
 @pytest.fixture
@@ -390,17 +392,17 @@ def start(folder: Path) -> Iterator[Callable[[], Run]]:
 @pytest.mark.slow
 def test_sigterm_stops_all_and_a_dead_redis_comes_back_before(start: Callable[[], Run]) -> None:
     run = start()
-    run.wait_for(What.UP)
+    run.wait_for(EventKind.UP)
     pids = run.pids()
     os.kill(pids["redis"], signal.SIGKILL)
-    run.wait_for(What.READY, "redis", times=2)
+    run.wait_for(EventKind.READY, "redis", times=2)
     second = start_again(run)
     assert second.returncode != 0
     assert f"is in use by process {run.process.pid}" in second.stdout
     run.process.terminate()
     run.process.send_signal(signal.SIGTERM)  # the same request again, as sent by a process group's signal and by make
     assert run.process.wait(PATIENCE_SECONDS) == 0
-    stopped = [name for what, name, _, _ in run.events() if what == What.STOPPED]
+    stopped = [name for what, name, _, _ in run.events() if what == EventKind.STOPPED]
     assert [stopped[0], stopped[1], set(stopped[2:4]), *stopped[4:]] == [
         "api",
         "beat",
@@ -408,28 +410,28 @@ def test_sigterm_stops_all_and_a_dead_redis_comes_back_before(start: Callable[[]
         "redis",
         "postgres",
     ]
-    assert not [event for event in run.events() if event[0] == What.KILLED]
+    assert not [event for event in run.events() if event[0] == EventKind.KILLED]
     until_gone(*run.pids().values())
 
 
 @pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_child_and_its_home_starts_again(start: Callable[[], Run]) -> None:
     run = start()
-    run.wait_for(What.UP)
+    run.wait_for(EventKind.UP)
     run.process.kill()
     pids = run.pids()
     assert pids.keys() == {"postgres", "redis", "migrate", "worker-drain", "worker-index", "beat", "api"}
     run.process.wait(PATIENCE_SECONDS)
     again = start()  # immediately: PostgreSQL may still be writing its data
-    again.wait_for(What.UP)
+    again.wait_for(EventKind.UP)
     until_gone(*pids.values())
     assert "database system is shut down" in (run.events_file.parent / "home/logs/postgres.log").read_text()
-    assert not [event for event in again.events() if event[0] == What.DIED]
+    assert not [event for event in again.events() if event[0] == EventKind.DIED]
 
 
 def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path) -> None:
     """The stop timeout is a day; the alarm that repeats the signal fails the test long before."""
-    events: list[Event] = []
+    events: list[ChildEvent] = []
     stubborn = child(
         "stubborn",
         "import pathlib, signal\n"
@@ -440,9 +442,9 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
         stop_timeout_seconds=86_400,
     )
 
-    def note(event: Event) -> None:
+    def note(event: ChildEvent) -> None:
         events.append(event)
-        if event.what == What.UP:
+        if event.what == EventKind.UP:
             os.kill(os.getpid(), signal.SIGINT)
             signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
 
@@ -459,7 +461,7 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert told(events, What.KILLED) == [("stubborn", "killed")]
+    assert told(events, EventKind.KILLED) == [("stubborn", "killed")]
 
 
 def start_again(run: Run) -> subprocess.CompletedProcess[str]:

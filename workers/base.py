@@ -17,7 +17,7 @@ from app import metrics, queues
 from app.errors import NotReplayed
 from app.services.erasure import ledger
 from app.services.monitoring import pool_usage
-from app.services.passing import is_passing
+from app.services.transient_errors import is_transient
 from workers.celery_app import celery
 
 log = structlog.get_logger(__name__)
@@ -35,13 +35,13 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
         def run(*arguments: str) -> None:
             began = time.monotonic()
             _begin(name, lane)
-            with metrics.gathering():
+            with metrics.buffer_counts():
                 outcome = "failed"  # remains if the task raises something other than an `Exception`
                 try:
                     outcome = _done(name, function, arguments)
                 finally:
                     metrics.count("tasks", task=name, lane=lane, outcome=outcome)
-                    metrics.observe("task_seconds", time.monotonic() - began, task=name, lane=lane)
+                    metrics.observe_duration("task_seconds", time.monotonic() - began, task=name, lane=lane)
             pool_usage.publish_pool_usage(lane)
 
         run.__name__ = function.__name__
@@ -53,7 +53,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
 
 def _begin(name: str, lane: str) -> None:
     """Count a task before it runs, so that a task whose worker is killed is counted, too."""
-    with metrics.gathering():
+    with metrics.buffer_counts():
         metrics.count("tasks_started", task=name, lane=lane)
         if (current_task.request.delivery_info or {}).get("redelivered"):
             metrics.count("tasks_retried", task=name, lane=lane)
@@ -68,7 +68,7 @@ def _done(name: str, function: Callable[..., None], arguments: tuple[str, ...]) 
         log.warning("task_waits", task=name, reason=error.detail)
         return "put_off"
     except Exception as error:  # noqa: BLE001 - logged; beat triggers the work again
-        passing = is_passing(error)
+        passing = is_transient(error)
         say = log.warning if passing else log.error
         say("task_failed", task=name, error=type(error).__name__, passing=passing, exc_info=error)
         return "put_off" if passing else "failed"

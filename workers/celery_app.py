@@ -10,7 +10,7 @@ from kombu.entity import Exchange, Queue
 
 from app import heartbeats, logs, queues, tracing
 from app.clients.redis import stream
-from app.clients.redis.redis import redis_url
+from app.clients.redis.connection import redis_url
 from app.errors import Misconfigured
 from app.services.ingest import witness
 from app.settings import settings
@@ -55,18 +55,18 @@ celery.conf.update(
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
     from app.services.monitoring import probes  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
-    from app.services.strength import plugins  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
+    from app.services.strength import dynamics_plugins  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
     from app.services.tenants import budget  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
 
     logs.configure("worker")
     witness.guard_connections()
     try:
         probes.check_redis()
-        plugins.check()
-        tracing.check()
+        dynamics_plugins.check_plugins()
+        tracing.check_packages()
     except Misconfigured:
         raise SystemExit(1) from None  # Celery's signals swallow other exceptions
-    budget.check()
+    budget.log_warnings()
 
 
 @signals.worker_ready.connect
@@ -75,7 +75,7 @@ def _say_so(sender: Any, **_: Any) -> None:
 
     def beat() -> None:
         for lane in sender.app.amqp.queues.consume_from:
-            heartbeats.beat(lane)
+            heartbeats.record_heartbeat(lane)
 
     beat()
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
@@ -90,7 +90,7 @@ def _say_that_beat_lives(**_: Any) -> None:
         nonlocal said_at
         if time.monotonic() - said_at >= heartbeats.EVERY_SECONDS:
             said_at = time.monotonic()
-            heartbeats.beat(heartbeats.BEAT)
+            heartbeats.record_heartbeat(heartbeats.BEAT)
 
     signals.after_task_publish.connect(beat, weak=False)
 

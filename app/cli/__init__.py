@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.core.failures import Commands
+from app.cli.core.errors import Commands
 from app.cli.core.output import examples
 from app.cli.demo import demo, simulate
 from app.cli.maintenance import (
@@ -21,9 +21,9 @@ from app.cli.maintenance import (
     schedule,
     usage,
 )
-from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersede, touch, why
-from app.cli.privacy import audit, erase, export, holds, privacy, privacy_replay, privacy_requests
-from app.cli.service import admin, doctor, processes, queue, run
+from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersessions, touch, why
+from app.cli.privacy import audit, erase, erasure_requests, export, holds, request_log, restore_replay
+from app.cli.service import doctor, processes, queue, run, tenants_and_keys
 
 __all__ = ["app", "main"]
 
@@ -56,7 +56,7 @@ for module in (
     stats,
     usage,
     doctor,
-    admin,
+    tenants_and_keys,
     queue,
     audit,
     processes,
@@ -68,10 +68,10 @@ for module in (
     holds,
     consolidation,
     export,
-    privacy,
-    privacy_replay,
-    privacy_requests,
-    supersede,
+    erasure_requests,
+    restore_replay,
+    request_log,
+    supersessions,
 ):
     app.add_typer(module.router)
 

@@ -23,7 +23,7 @@ from app.dashboard import sessions
 from app.dashboard.sessions import Session
 from app.errors import FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.erasure import ledger
-from app.services.security import operators
+from app.services.security import operator_log
 
 FIELDS_MAX: Final = 50
 
@@ -59,11 +59,11 @@ class Viewer:
     @property
     def token(self) -> str:
         """CSRF token for forms."""
-        return sessions.token(self.session)
+        return sessions.csrf_token(self.session)
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class Action:
     """Submitted action: the viewer, the reason and the form fields."""
 
     viewer: Viewer
@@ -80,27 +80,27 @@ class Acting:
         """API key that performs the action."""
         return self.viewer.key_id
 
-    def note(self, act: str, target: str = "") -> None:
+    def record(self, act: str, target: str = "") -> None:
         """Record the action with key and reason before it is performed.
 
         Args:
             act: Fixed name of the action.
             target: Id or fixed name of the object.
         """
-        operators.record(self.tenant_id, self.key_id, act, target, self.reason)
+        operator_log.record_action(self.tenant_id, self.key_id, act, target, self.reason)
 
 
 LOOKS: Final = ("read", "maintain", "privacy", "admin")
 """Scopes that allow a log-in; any one is enough."""
 
 
-async def viewer_of(request: Request) -> Viewer:
+async def load_viewer(request: Request) -> Viewer:
     """Return the viewer of a session, after checking its key again.
 
     Raises:
         LoggedOut: No session, or its key is no longer valid.
     """
-    session = sessions.opened(request.cookies.get(sessions.COOKIE))
+    session = sessions.open_session(request.cookies.get(sessions.COOKIE))
     if session is None:
         raise LoggedOut
     try:
@@ -111,7 +111,7 @@ async def viewer_of(request: Request) -> Viewer:
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
 
 
-def sees(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
+def require_viewer(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
     """Return a dependency for pages with tenant data: requires one of the scopes and no pending erasure replay.
 
     Raises:
@@ -120,7 +120,7 @@ def sees(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
     """
 
     async def viewer(request: Request) -> Viewer:
-        found = await viewer_of(request)
+        found = await load_viewer(request)
         if not any(found.may(scope) for scope in scopes):
             raise NotAllowed(f"this page requires a key with the scope {' or '.join(scopes)}")
         if not ledger.is_clear():
@@ -130,7 +130,7 @@ def sees(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:
     return viewer
 
 
-def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[Acting]]:
+def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[Action]]:
     """Return a dependency for actions that change something.
 
     Args:
@@ -142,9 +142,9 @@ def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[
         Invalid: The reason is missing or too long.
     """
 
-    async def acting(request: Request) -> Acting:
-        viewer = await viewer_of(request)
-        form = await form_of(request)
+    async def acting(request: Request) -> Action:
+        viewer = await load_viewer(request)
+        form = await read_form(request)
         check_origin(request)
         if not hmac.compare_digest(form.get("token", "").encode(), viewer.token.encode()):
             raise NotAllowed("the form belongs to another session: reload the page")
@@ -153,14 +153,14 @@ def acts(scope: str, *, asks_why: bool = True) -> Callable[[Request], Awaitable[
         if not ledger.is_clear():
             await run_in_threadpool(ledger.check)
         reason = form.get("reason", "").strip()
-        if asks_why and not 0 < len(reason) <= operators.REASON_MAX:
-            raise Invalid(errors=[FieldError("reason", "must be given", len(reason), operators.REASON_MAX)])
-        return Acting(viewer, reason, form)
+        if asks_why and not 0 < len(reason) <= operator_log.REASON_MAX:
+            raise Invalid(errors=[FieldError("reason", "must be given", len(reason), operator_log.REASON_MAX)])
+        return Action(viewer, reason, form)
 
     return acting
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a submitted form; of repeated fields, the last value.
 
     Raises:

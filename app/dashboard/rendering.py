@@ -15,12 +15,12 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from app import __name__ as package
-from app.dashboard import charts
+from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
-from app.dashboard.wording import short, visible
+from app.dashboard.text_display import make_visible, shorten
 from app.domain.durations import format_duration
 from app.services.monitoring import status
-from app.store.jobs.schedules import Run
+from app.store.jobs.schedules import ScheduleRun
 
 PREFIX: Final = "/ops"
 HEADERS: Final = {
@@ -79,7 +79,7 @@ def render(template: str, viewer: Viewer | None, path: str = "", done: str | Non
     )
 
 
-def back(place: str, done: str) -> Response:
+def redirect_back(place: str, done: str) -> Response:
     """Redirect after a form was processed, and drop the cached status so that the page shows the change.
 
     Args:
@@ -119,22 +119,22 @@ DONE: Final[Mapping[str, str]] = {
 """Notices shown after an action, by the value of the query parameter `done`."""
 
 
-def age(seconds: float | None) -> str:
+def format_age(seconds: float | None) -> str:
     """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
     if seconds is None:
         return "never"
     return f"{seconds:.1f} s" if 0 < seconds < 10 else format_duration(seconds)
 
 
-def ago(moment: datetime | None) -> str:
+def format_ago(moment: datetime | None) -> str:
     """Format a time relative to now: `3 min ago` or `in 2 h`."""
     if moment is None:
         return "never"
     seconds = (datetime.now(UTC) - moment).total_seconds()
-    return f"{age(seconds)} ago" if seconds >= 0 else f"in {age(-seconds)}"
+    return f"{format_age(seconds)} ago" if seconds >= 0 else f"in {format_age(-seconds)}"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Format a number with thousands separated and fractions to three digits; None as a dash."""
     if value is None:
         return "–"
@@ -143,12 +143,12 @@ def number(value: float | None) -> str:
     return f"{value:.3g}" if abs(value) < _THOUSAND else f"{round(value):,}".replace(",", " ")
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Format a share from 0 to 1 as a percentage."""
     return "–" if share is None else f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
 
 
-def of_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
+def format_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
     """Return the non-zero counts of one step of a nightly run, by name."""
     found = [(name.partition(".")[2], count) for name, count in counts.items() if _is_of(name, step) and count]
     return [(name or ("row" if count == 1 else "rows"), count) for name, count in found]
@@ -158,7 +158,7 @@ def _is_of(name: str, step: str) -> bool:
     return name.partition(".")[0] == step
 
 
-def how_it_went(run: Run, step: str) -> tuple[str, str]:
+def step_outcome(run: ScheduleRun, step: str) -> tuple[str, str]:
     """Return the state of a step in a nightly run, and its badge class."""
     if step in run.failed:
         return f"failed: {run.failed[step]}", "trouble"
@@ -178,13 +178,13 @@ _AT_STEP: Final = {
 }
 
 
-def moment(when: datetime | None) -> Markup:
+def format_moment(when: datetime | None) -> Markup:
     """Format a time in UTC as a `<time>` element, with the relative time as its title."""
     if when is None:
         return Markup("–")
     shown = when.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        shown.isoformat(timespec="seconds"), ago(when), f"{shown:%Y-%m-%d %H:%M} UTC"
+        shown.isoformat(timespec="seconds"), format_ago(when), f"{shown:%Y-%m-%d %H:%M} UTC"
     )
 
 
@@ -197,26 +197,39 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"age": age, "ago": ago, "number": number, "percent": percent, "moment": moment, "of_step": of_step}
-    made.filters["how_it_went"] = how_it_went
-    made.globals |= {"charts": charts, "PREFIX": PREFIX, "asset": asset, "visible": visible, "short": short}
+    made.filters |= {
+        "age": format_age,
+        "ago": format_ago,
+        "number": format_number,
+        "percent": format_percent,
+        "moment": format_moment,
+        "of_step": format_step,
+    }
+    made.filters["how_it_went"] = step_outcome
+    made.globals |= {
+        "charts": svg_charts,
+        "PREFIX": PREFIX,
+        "asset": asset_url,
+        "visible": make_visible,
+        "short": shorten,
+    }
     return made
 
 
-def asset(name: str) -> str:
+def asset_url(name: str) -> str:
     """Return the URL of a static file, with a digest of its content for cache busting."""
-    return f"{PREFIX}/static/{name}?{digests()[name]}"
+    return f"{PREFIX}/static/{name}?{asset_digests()[name]}"
 
 
 @cache
-def digests() -> dict[str, str]:
+def asset_digests() -> dict[str, str]:
     """Return a content digest for each static file."""
     folder = resources.files(f"{package}.dashboard") / "static"
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in folder.iterdir()}
 
 
 @cache
-def content(name: str) -> bytes | None:
+def asset_content(name: str) -> bytes | None:
     """Return the bytes of a static file; None if it doesn't exist."""
     folder = resources.files(f"{package}.dashboard") / "static"
-    return (folder / name).read_bytes() if name in digests() else None
+    return (folder / name).read_bytes() if name in asset_digests() else None

@@ -19,9 +19,9 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.decoding import prepared
+from app.domain.ingest.json_input import precompile
 from app.errors import Misconfigured
-from app.services.security import key_store
+from app.services.security import encryption_keys
 
 COOKIE: Final = "__Host-ebbing"
 """Browsers accept the `__Host-` prefix only for Secure, host-only cookies with the path `/`."""
@@ -29,7 +29,7 @@ SESSION_SECONDS: Final = 12 * 3600
 _MAC_BYTES: Final = 32
 
 
-@prepared
+@precompile
 @dataclass(frozen=True, slots=True)
 class Session:
     """Content of the session cookie.
@@ -47,18 +47,18 @@ class Session:
     nonce: str
 
 
-def begun(key_id: str, shown: UUID) -> Session:
+def start_session(key_id: str, shown: UUID) -> Session:
     """Start a session."""
     return Session(key_id, shown, int(time.time()), os.urandom(16).hex())
 
 
-def sealed(session: Session) -> str:
+def seal_session(session: Session) -> str:
     """Return the signed cookie value of a session."""
     said = msgspec.json.encode(session)
     return base64.urlsafe_b64encode(_mac(b"session", said) + said).decode().rstrip("=")
 
 
-def opened(value: str | None) -> Session | None:
+def open_session(value: str | None) -> Session | None:
     """Return the session of a cookie value; None if the signature is invalid or the session has expired."""
     try:
         held = base64.urlsafe_b64decode((value or "") + "=" * (-len(value or "") % 4))
@@ -71,7 +71,7 @@ def opened(value: str | None) -> Session | None:
     return session if 0 <= time.time() - session.began < SESSION_SECONDS else None
 
 
-def token(session: Session) -> str:
+def csrf_token(session: Session) -> str:
     """Return the CSRF token that every form of this session must submit."""
     return _mac(b"form", session.nonce.encode()).hex()
 
@@ -84,7 +84,7 @@ def _mac(purpose: bytes, said: bytes) -> bytes:
 def _key() -> bytes:
     """Return the signing key: derived from the master key and shared by all processes, or else random per process."""
     try:
-        master = key_store.master_key()
+        master = encryption_keys.master_key()
     except Misconfigured:
         return os.urandom(32)
     return hashlib.sha256(b"ebbing dashboard " + master).digest()

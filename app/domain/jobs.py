@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.evaluation.self_tests import KINDS as TESTS
+from app.domain.evaluation.self_test_rules import KINDS as TESTS
 
 _TIERS: Final = ("active", "archived", "cold", "deleted")
 _TESTED: Final = (*(f"{kind}_{outcome}" for kind in TESTS for outcome in ("passed", "failed")), "recall_empty")

@@ -11,11 +11,11 @@ Example:
     server.stop(process)
 """
 
-from app.embedded.places import secret
+from app.embedded.data_dirs import ensure_password
 from app.embedded.postgres import Postgres
 from app.embedded.process import (
     EmbeddedError,
-    Program,
+    ProgramSpec,
     ServerUser,
     free_ports,
     has_ended,
@@ -29,15 +29,15 @@ from app.embedded.server import Server, ServerOptions
 __all__ = [
     "EmbeddedError",
     "Postgres",
-    "Program",
+    "ProgramSpec",
     "Redis",
     "Server",
     "ServerOptions",
     "ServerUser",
+    "ensure_password",
     "free_ports",
     "has_ended",
     "kill_session",
     "log_tail",
-    "secret",
     "spawn",
 ]

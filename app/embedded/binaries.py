@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.embedded.process import EmbeddedError, Program, ServerUser, run
+from app.embedded.process import EmbeddedError, ProgramSpec, ServerUser, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def _find_redis_server() -> Path:
     if package:
         candidates.append(package / "bin" / "redis-server")
     for program in candidates:
-        code, text = run(Program([str(program), "--version"], PLAIN_ENVIRONMENT))
+        code, text = run(ProgramSpec([str(program), "--version"], PLAIN_ENVIRONMENT))
         found = re.search(r"v=(\d+)\.(\d+)", text)
         if code == 0 and found and (int(found[1]), int(found[2])) >= REDIS_OLDEST:
             return program
@@ -88,7 +88,7 @@ def _package_folder(name: str) -> Path | None:
 def _runs(program: Path, user: ServerUser) -> bool:
     """Return True if `user` can run `program` with its libraries; tested by running it, not from file modes."""
     try:
-        code, _ = run(Program([str(program), "--version"], PLAIN_ENVIRONMENT, user))
+        code, _ = run(ProgramSpec([str(program), "--version"], PLAIN_ENVIRONMENT, user))
     except EmbeddedError:
         return False
     return code == 0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.embedded.binaries import PLAIN_ENVIRONMENT, postgres_programs
-from app.embedded.places import secret, write_private
-from app.embedded.process import EmbeddedError, Program, run
+from app.embedded.data_dirs import ensure_password, write_private
+from app.embedded.process import EmbeddedError, ProgramSpec, run
 from app.embedded.server import Server
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Postgres(Server):
         kept = self.home / f"{self.name}-password"
         if self.data.exists() and not kept.exists():
             raise EmbeddedError(f"{kept} is missing, and {self.data} can't be used without it: put it back")
-        return secret(kept)
+        return ensure_password(kept)
 
     @property
     def url(self) -> str:
@@ -139,7 +139,7 @@ class Postgres(Server):
             *([] if self.options.durable else ["--no-sync"]),
         ]
         try:
-            code, output = run(Program(command, PLAIN_ENVIRONMENT, self.user, self.folder))
+            code, output = run(ProgramSpec(command, PLAIN_ENVIRONMENT, self.user, self.folder))
         finally:
             password_file.unlink()
         if code != 0:

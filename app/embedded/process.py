@@ -43,7 +43,7 @@ class ServerUser:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramSpec:
     """A program to execute: arguments, the whole environment, the user (for root only) and the working directory."""
 
     command: Sequence[str]
@@ -52,7 +52,7 @@ class Program:
     folder: Path = Path("/")
 
 
-def spawn(program: Program, *, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+def spawn(program: ProgramSpec, *, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
     """Start a program in its own session; the kernel sends it `death_signal` when this process ends.
 
     Its input is empty. Its output is appended to `log`, which is first renamed to `<log>.1` if it exceeds 10 MiB. Call
@@ -65,7 +65,7 @@ def spawn(program: Program, *, log: Path, death_signal: signal.Signals) -> subpr
         return _popen(program, output, death_signal)
 
 
-def run(program: Program, timeout_seconds: float = 120) -> tuple[int, str]:
+def run(program: ProgramSpec, timeout_seconds: float = 120) -> tuple[int, str]:
     """Run a short program to its end. Return its exit code and output (both streams).
 
     Raises:
@@ -143,7 +143,7 @@ def _open_log(log: Path) -> BinaryIO:
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
 
 
-def _popen(program: Program, output: BinaryIO | int, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+def _popen(program: ProgramSpec, output: BinaryIO | int, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
     name, user = program.command[0], program.user
     if threading.current_thread() is not threading.main_thread():
         raise EmbeddedError(f"{name} must be started from the main thread: it dies with its thread")

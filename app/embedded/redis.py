@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from app.embedded.binaries import redis_server
-from app.embedded.places import write_private
+from app.embedded.data_dirs import write_private
 from app.embedded.server import DURABLE, Server, ServerOptions
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.embedded.binaries import PLAIN_ENVIRONMENT
-from app.embedded.places import prepare, secret
-from app.embedded.process import EmbeddedError, Program, has_ended, kill_session, log_tail, spawn
+from app.embedded.data_dirs import ensure_password, prepare_folder
+from app.embedded.process import EmbeddedError, ProgramSpec, has_ended, kill_session, log_tail, spawn
 
 READY_POLL_SECONDS = 0.01
 
@@ -54,7 +54,7 @@ class Server(ABC):
         self.home = home.resolve()
         self.port = port
         self.options = options
-        self.folder, self.user = prepare(self.home, self.name, options.data_root)
+        self.folder, self.user = prepare_folder(self.home, self.name, options.data_root)
 
     @property
     def log(self) -> Path:
@@ -64,7 +64,7 @@ class Server(ABC):
     @cached_property
     def password(self) -> str:
         """The server's password, from a file of mode 0600 that is created on first use."""
-        return secret(self.home / f"{self.name}-password")
+        return ensure_password(self.home / f"{self.name}-password")
 
     @property
     @abstractmethod
@@ -87,9 +87,9 @@ class Server(ABC):
             EmbeddedError: There is no such program, or `user` can't run it.
         """
 
-    def program(self) -> Program:
+    def program(self) -> ProgramSpec:
         """Return the argument for `spawn`; raises as `command` does."""
-        return Program(self.command(), PLAIN_ENVIRONMENT, self.user, self.folder)
+        return ProgramSpec(self.command(), PLAIN_ENVIRONMENT, self.user, self.folder)
 
     @abstractmethod
     def ready(self, process: subprocess.Popen[bytes]) -> bool:

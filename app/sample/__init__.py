@@ -1,6 +1,6 @@
 """Load the sample that `ebbing demo` ingests: one year of memories of a fictional team, and questions about them.
 
-Each line of `memories.jsonl` is one memory as a client would send it. `metadata.key` identifies the line,
+Each line of `load_memories.jsonl` is one memory as a client would send it. `metadata.key` identifies the line,
 `metadata.repeats` refers to the earlier memory that it paraphrases, and `metadata.updates` to the earlier one that it
 settles or supersedes.
 """
@@ -11,11 +11,11 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 
-__all__ = ["Question", "memories", "questions"]
+__all__ = ["SampleQuestion", "load_memories", "load_questions"]
 
 
 @dataclass(frozen=True)
-class Question:
+class SampleQuestion:
     """A question that a colleague asks a year later, and the keys of the memories that answer it."""
 
     query: str
@@ -27,15 +27,15 @@ def _read(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
-def memories() -> list[dict[str, object]]:
+def load_memories() -> list[dict[str, object]]:
     """Return all sample memories, oldest first."""
     # Split only on "\n": `str.splitlines` also splits at characters that JSON allows inside a string.
     return [json.loads(line) for line in _read("memories.jsonl").split("\n") if line]
 
 
-def questions() -> list[Question]:
+def load_questions() -> list[SampleQuestion]:
     """Return all sample questions; `expected` contains `metadata.key` values of memories."""
     return [
-        Question(query=entry["query"], expected=tuple(entry["expected"]), note=entry["note"])
+        SampleQuestion(query=entry["query"], expected=tuple(entry["expected"]), note=entry["note"])
         for entry in json.loads(_read("questions.json"))
     ]

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from app.domain.evaluation.self_tests import EMPTY_SHARE, EMPTY_TESTS_MIN
+from app.domain.evaluation.self_test_rules import EMPTY_SHARE, EMPTY_TESTS_MIN
 
 COUNTED_MOST: Final = 100_000
 """Maximum number of dead letters that are counted; a higher exact number would not be more useful."""

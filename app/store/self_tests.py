@@ -11,12 +11,12 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.domain.evaluation.self_tests import FLAGGING, Kind
+from app.domain.evaluation.self_test_rules import FLAGGING, Kind
 from app.store.core.paging import Latest, Page, Place
 from app.store.memories.roles import ASIDE
 
 
-class Asked(NamedTuple):
+class PlannedTest(NamedTuple):
     """A test of a memory; `other_id` is the memory from which a link leads to it."""
 
     kind: Kind
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     other_id: UUID | None = None
 
 
-class Outcome(NamedTuple):
+class TestOutcome(NamedTuple):
     """The outcome of a test.
 
     Attributes:
@@ -44,8 +44,8 @@ class Outcome(NamedTuple):
     brought: int | None = None
 
 
-class NewRun(NamedTuple):
-    """A run to be inserted; attributes as in `Run`."""
+class NewTestRun(NamedTuple):
+    """A run to be inserted; attributes as in `TestRun`."""
 
     run_id: UUID
     as_of: datetime
@@ -54,7 +54,7 @@ class NewRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TestRun:
     """A self-test run of a tenant.
 
     Attributes:
@@ -63,7 +63,7 @@ class Run:
         target_ms: Target for the 95th percentile of search durations.
         p50_ms: Median search duration; None if no search was made.
         p95_ms: 95th percentile of search durations.
-        results: By kind, the numbers `passed` and `failed`; for `recall` also `empty`.
+        results: By kind, the numbers `list_passed` and `failed`; for `recall` also `empty`.
     """
 
     run_id: UUID
@@ -77,7 +77,7 @@ class Run:
     finished_at: datetime | None
 
 
-class Summary(NamedTuple):
+class TestedSummary(NamedTuple):
     """A summary with its sources.
 
     Attributes:
@@ -106,7 +106,7 @@ _TESTABLE: Final = f"""EXISTS (
     AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version) AND {_CURRENT}"""
 
 
-def drawn(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
+def draw_memories(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
     """Draw active, current memories in an order given by the seed, without those used or changed after `as_of`.
 
     Args:
@@ -126,10 +126,10 @@ ORDER BY {_DRAWN.format(id="memory_id")}, memory_id LIMIT :limit
 """)  # noqa: S608 - constants only
 
 
-def drawn_links(
+def draw_links(
     tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
 ) -> list[tuple[UUID, UUID]]:
-    """Draw links between such memories, at most one per target; arguments as in `drawn`."""
+    """Draw links between such memories, at most one per target; arguments as in `draw_memories`."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return [(row.memory_id, row.other_id) for row in tx.execute(_LINKS, values)]
 
@@ -146,10 +146,8 @@ ORDER BY {_DRAWN.format(id="other_id")}, other_id
 """)  # noqa: S608 - constants only
 
 
-def drawn_summaries(
-    tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
-) -> list[UUID]:
-    """Draw such memories that consolidation created and whose sources are unchanged; arguments as in `drawn`."""
+def draw_summaries(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
+    """Draw such memories made by consolidation whose sources are unchanged; arguments as in `draw_memories`."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return list(tx.execute(_DRAWN_SUMMARIES, values).scalars())
 
@@ -163,10 +161,10 @@ SELECT summary_id FROM (
 """)  # noqa: S608 - constants only
 
 
-def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Summary]:
+def list_unchanged_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[TestedSummary]:
     """Return those of these summaries whose generated text is unchanged, in id order."""
     found = tx.execute(_SUMMARIES, {"tenant": tenant_id, "ids": list(memory_ids)})
-    return [Summary(*row) for row in found]
+    return [TestedSummary(*row) for row in found]
 
 
 # Texts in cold storage are truncated, so their content isn't known here.
@@ -185,7 +183,7 @@ ORDER BY summary_id
 """)
 
 
-def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
+def read_texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
     """Return the texts of those memories that are in the full-text index; deleted ones are omitted."""
     return dict(map(tuple, tx.execute(_TEXTS, {"tenant": tenant_id, "ids": list(memory_ids)})))
 
@@ -198,7 +196,7 @@ WHERE EXISTS (SELECT FROM memory_words WHERE tenant_id = :tenant AND memory_word
 """)
 
 
-def begin(tx: Connection, tenant_id: UUID, run: NewRun, asked: Sequence[Asked]) -> bool:
+def start_run(tx: Connection, tenant_id: UUID, run: NewTestRun, asked: Sequence[PlannedTest]) -> bool:
     """Insert a run with all of its tests. Return False if another run is unfinished."""
     if tx.execute(_BEGIN, {"tenant": tenant_id, **run._asdict()}).rowcount == 0:
         return False
@@ -227,15 +225,15 @@ FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[]
 """)
 
 
-def last(tx: Connection, tenant_id: UUID) -> Run | None:
+def read_last_run(tx: Connection, tenant_id: UUID) -> TestRun | None:
     """Return the tenant's latest run, finished or not."""
-    found = page(tx, tenant_id, None, 1)
+    found = list_runs(tx, tenant_id, None, 1)
     return found[0] if found else None
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
+def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[TestRun]:
     """Return a page of runs, latest first."""
-    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant=tenant_id)
+    return _PAGES.read(tx, lambda row: TestRun(*row), older_than, limit, tenant=tenant_id)
 
 
 _PAGES: Final = Latest(f"""
@@ -243,10 +241,10 @@ SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant
 ORDER BY started_at DESC, run_id DESC""")  # noqa: S608 - constants only
 
 
-def last_with_recalls(tx: Connection, tenant_id: UUID) -> Run | None:
+def read_last_with_recalls(tx: Connection, tenant_id: UUID) -> TestRun | None:
     """Return the tenant's last finished run that had recalls."""
     row = tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}).one_or_none()
-    return None if row is None else Run(*row)
+    return None if row is None else TestRun(*row)
 
 
 _LAST_WITH_RECALLS: Final = text(f"""
@@ -256,19 +254,19 @@ ORDER BY started_at DESC, run_id DESC LIMIT 1
 """)  # noqa: S608 - constants only
 
 
-def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> Run | None:
+def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> TestRun | None:
     """Return a run, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
-    return None if row is None else Run(*row)
+    return None if row is None else TestRun(*row)
 
 
 _GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant AND run_id = :run_id")  # noqa: S608
 
 
-def waiting(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, limit: int) -> list[Asked]:
+def list_pending(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, limit: int) -> list[PlannedTest]:
     """Return tests of this kind that the run hasn't done yet."""
     values = {"tenant": tenant_id, "run_id": run_id, "kind": kind, "limit": limit}
-    return [Asked(kind, row.memory_id, row.other_id) for row in tx.execute(_WAITING, values)]
+    return [PlannedTest(kind, row.memory_id, row.other_id) for row in tx.execute(_WAITING, values)]
 
 
 _WAITING: Final = text("""
@@ -278,11 +276,11 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND passed IS NU
 
 
 def record_outcomes(
-    tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[Outcome]
+    tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[TestOutcome]
 ) -> set[UUID]:
     """Store outcomes of tests. Return the memories whose outcome wasn't stored before."""
     values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
-    columns = {name: [getattr(one, name) for one in outcomes] for name in Outcome._fields}
+    columns = {name: [getattr(one, name) for one in outcomes] for name in TestOutcome._fields}
     return set(tx.execute(_ENTER, values | columns).scalars())
 
 
@@ -298,7 +296,7 @@ RETURNING test.memory_id
 """)
 
 
-def drop(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, memory_ids: Sequence[UUID]) -> None:
+def drop_tests(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, memory_ids: Sequence[UUID]) -> None:
     """Remove pending tests from a run because their memories were deleted or changed in between."""
     tx.execute(_DROP, {"tenant": tenant_id, "run_id": run_id, "kind": kind, "ids": list(memory_ids)})
 
@@ -310,7 +308,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 """)
 
 
-def passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
+def list_passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
     """Return the memories that passed a test of another strengthening kind in a run."""
     kinds = [kind for kind in FLAGGING if kind != besides]
     values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
@@ -323,7 +321,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = ANY (CAST(:kinds AS te
 """)
 
 
-def results_so_far(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
+def read_results(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
     """Return a run's results so far: passed and failed per kind, and the durations of its searches in milliseconds."""
     results: dict[str, dict[str, int]] = {}
     times: list[float] = []
@@ -340,7 +338,7 @@ FROM self_tests WHERE tenant_id = :tenant AND run_id = :run_id AND passed IS NOT
 """)
 
 
-def finish(
+def finish_run(
     tx: Connection,
     tenant_id: UUID,
     run_id: UUID,
@@ -362,7 +360,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 """).bindparams(bindparam("results", type_=JSONB))
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 

@@ -6,18 +6,18 @@ Example:
         code = Supervisor(service.children, on_event=show).run()
 """
 
-from app.supervisor.children import Child, Event, RestartPolicy, What
-from app.supervisor.home import lock_home, temporary_home
-from app.supervisor.loop import Supervisor
-from app.supervisor.service import Service, service_children
+from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
+from app.supervisor.home_lock import lock_home, temporary_home
+from app.supervisor.service_children import Service, service_children
+from app.supervisor.supervisor import Supervisor
 
 __all__ = [
     "Child",
-    "Event",
+    "ChildEvent",
+    "EventKind",
     "RestartPolicy",
     "Service",
     "Supervisor",
-    "What",
     "lock_home",
     "service_children",
     "temporary_home",

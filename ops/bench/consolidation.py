@@ -18,12 +18,12 @@ import psycopg
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.ingest.ids import first_uuid
 from app.services.consolidation import candidates
-from app.services.consolidation.candidates import Found
+from app.services.consolidation.candidates import CandidateSlice
 from app.services.tenants import tenants
-from app.store.consolidation.candidates import Marks
+from app.store.consolidation.merge_candidates import CandidateMarks
 from app.store.core import database
-from app.store.core.packed import Halfvecs, Uuids, vectors
-from app.store.embedding import spaces
+from app.store.core.binary_arrays import Halfvecs, Uuids, decode_vectors
+from app.store.embedding import embedding_spaces
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
 from ops.bench.place import ROOT, Place
@@ -68,12 +68,12 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     place.empty()
 
 
-def _filled(place: Place, old: int, new: int) -> tuple[UUID, Marks]:
+def _filled(place: Place, old: int, new: int) -> tuple[UUID, CandidateMarks]:
     """Create a tenant with `old` and `new` memories, one id per minute, and return it with marks after the old ones."""
     tenant, _ = tenants.create(f"consolidation {old}")
     with database.shared() as tx:
-        space = spaces.ensure(tx, "bench", DIMENSIONS, "local").space_id
-        spaces.adopt(tx, tenant.tenant_id, space)
+        space = embedding_spaces.ensure_space(tx, "bench", DIMENSIONS, "local").space_id
+        embedding_spaces.assign_space(tx, tenant.tenant_id, space)
     count = old + new
     rng = np.random.default_rng(count)
     middles = rng.normal(size=(max(count // _GROUP_SIZE, 1), DIMENSIONS)).astype(np.float32)
@@ -90,7 +90,7 @@ def _filled(place: Place, old: int, new: int) -> tuple[UUID, Marks]:
         place.owner.execute(_VECTORS, values | {"vectors": Halfvecs(made)})
     place.owner.execute("VACUUM ANALYZE memories, memory_state, embeddings")
     after = ids[old - 1] if old else UUID(int=0)
-    return tenant.tenant_id, Marks(after, ids[-1], _AS_OF)
+    return tenant.tenant_id, CandidateMarks(after, ids[-1], _AS_OF)
 
 
 _MEMORIES: Final = """
@@ -115,11 +115,11 @@ FROM unnest(%(ids)s, CAST(%(vectors)s AS halfvec[])) AS given (memory_id, vector
 """
 
 
-def _slice(tenant_id: UUID, marks: Marks) -> Found:
-    return candidates.next_slice(tenant_id, _AS_OF, marks, Consolidation())
+def _slice(tenant_id: UUID, marks: CandidateMarks) -> CandidateSlice:
+    return candidates.find_groups(tenant_id, _AS_OF, marks, Consolidation())
 
 
-def _timed(tenant_id: UUID, marks: Marks) -> float:
+def _timed(tenant_id: UUID, marks: CandidateMarks) -> float:
     started = time.perf_counter()
     _slice(tenant_id, marks)
     return time.perf_counter() - started
@@ -128,7 +128,7 @@ def _timed(tenant_id: UUID, marks: Marks) -> float:
 def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
     """Return the seconds for reading all vectors once and multiplying each page by `new` vectors."""
     with database.shared() as tx:
-        there = spaces.of_tenant(tx, tenant_id)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
     if there is None:
         raise RuntimeError("the tenant has no vectors")
     asked = np.ones((new, DIMENSIONS), np.float32)
@@ -139,10 +139,10 @@ def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
         if page is None or page[0] is None:
             return time.perf_counter() - started
         values["after"] = page[0]
-        np.matmul(asked, vectors(page[1]).T)
+        np.matmul(asked, decode_vectors(page[1]).T)
 
 
-def _peak(tenant_id: UUID, marks: Marks | None) -> float:
+def _peak(tenant_id: UUID, marks: CandidateMarks | None) -> float:
     """Return the peak memory in MiB of a separate process; with None, of a process that runs no slice."""
     given = [] if marks is None else [str(marks.settled), str(marks.old)]
     command = [sys.executable, "-m", "ops.bench.consolidation", str(tenant_id), *given]
@@ -152,7 +152,7 @@ def _peak(tenant_id: UUID, marks: Marks | None) -> float:
 
 def _main(tenant_id: str, settled: str = "", old: str = "") -> None:
     if settled:
-        _slice(UUID(tenant_id), Marks(UUID(settled), UUID(old), _AS_OF))
+        _slice(UUID(tenant_id), CandidateMarks(UUID(settled), UUID(old), _AS_OF))
     # Not `ru_maxrss`, which includes the process before it executed this program.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     print(int(status["VmHWM"].split()[0]) / 1024)

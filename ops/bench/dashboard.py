@@ -10,7 +10,7 @@ import httpx
 
 from app.dashboard.rendering import PAGES, PREFIX
 from app.dashboard.sessions import COOKIE
-from app.domain.policy.keys import SCOPES
+from app.domain.policy.api_keys import SCOPES
 from app.services.monitoring.status import FRESH_SECONDS
 from app.services.tenants import tenants
 from ops.bench import aged

@@ -9,10 +9,9 @@ from functools import partial
 from uuid import UUID
 
 from app import queues
-from app.clients.redis import redis as keys
-from app.clients.redis import stream
-from app.domain.ingest.envelope import pack as envelope
-from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.clients.redis import connection, stream
+from app.domain.ingest.envelope import pack
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.services.ingest import ingest
 from ops.bench import load
 from ops.bench.corpus import Corpus
@@ -46,22 +45,22 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
     """Add bodies to the tenant's stream with the script that ingest uses, many per round trip."""
     client = stream.client()
-    accept = client.script_load(keys.script("accept"))
+    accept = client.script_load(connection.script("accept"))
     names = [
-        keys.stream_key(tenant_id),
-        keys.idempotency_key(tenant_id, ""),
-        keys.RING,
-        keys.RING_MEMBERS,
-        keys.HELD,
-        keys.BACKLOG,
-        f"{keys.NUDGE_PREFIX}{queues.DRAIN}",
+        connection.stream_key(tenant_id),
+        connection.idempotency_key(tenant_id, ""),
+        connection.RING,
+        connection.RING_MEMBERS,
+        connection.HELD,
+        connection.BACKLOG,
+        f"{connection.NUDGE_PREFIX}{queues.DRAIN}",
     ]
     endless = 2**40
     for start in range(0, len(bodies), PIPELINED):
         with client.pipeline(transaction=False) as pipe:
             for body in bodies[start : start + PIPELINED]:
-                base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-                fields = envelope(base, memories, "json", "bench", "", body)
+                base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+                fields = pack(base, memories, "json", "bench", "", body)
                 limits = [endless] * 4
                 pipe.evalsha(
                     accept, len(names), *names, str(tenant_id), memories, len(body), *limits, "", 0, 600_000, *fields
@@ -100,7 +99,7 @@ def _by_call(place: Place, lot: Lot) -> float:
     """Return the rows per second of the same work without Celery, in this process."""
     _prepare(place, lot)
     started = time.perf_counter()
-    ingest.drain()
+    ingest.drain_streams()
     return _checked(place, lot, time.perf_counter() - started)
 
 

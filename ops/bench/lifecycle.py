@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from app.domain.consolidation.records import Group
+from app.domain.consolidation.group_types import Group
 from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.tiers.protection import Protection
-from app.services.consolidation import consolidate, merging
-from app.services.consolidation.grouping import Terms
-from app.services.night import night
+from app.services.consolidation import consolidation_run, merge_execution
+from app.services.consolidation.merge_plan import RunTerms
+from app.services.night import night_run
 from app.services.tenants import tenants
-from app.services.tiers import archive, cold, cold_restore, expiry
+from app.services.tiers import archive, cold_restore, cold_storage, expiry
 from app.store.consolidation import consolidation_runs
 from app.store.core import database
 from ops.bench import aged
@@ -47,9 +47,9 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
         tenant, _ = tenants.create(f"lifecycle {number}", FADING)
         ids = fill(place, tenant.tenant_id, size)
         _age(place, tenant.tenant_id, ARCHIVED_DAYS)
-        archived.append(_rate(place, tenant.tenant_id, "archived", partial(archive.carry_on, tenant.tenant_id, None)))
+        archived.append(_rate(place, tenant.tenant_id, "archived", partial(archive.run_slice, tenant.tenant_id, None)))
         _age(place, tenant.tenant_id, COLD_DAYS)
-        frozen.append(_rate(place, tenant.tenant_id, "cold", partial(cold.carry_on, tenant.tenant_id, None)))
+        frozen.append(_rate(place, tenant.tenant_id, "cold", partial(cold_storage.run_slice, tenant.tenant_id, None)))
         statement = "SELECT count(*), sum(bytes), sum(records) FROM segments WHERE status = 'written'"
         stored.append(place.owner.execute(statement).fetchall()[0])
         restored += [_restored(tenant.tenant_id, memory_id) for memory_id in ids[:: max(size // RESTORED, 1)]]
@@ -76,13 +76,13 @@ def _merged(place: Place, size: int) -> float:
     ids = fill(place, tenant.tenant_id, size)
     _age(place, tenant.tenant_id, ARCHIVED_DAYS)
     groups = [Group(sorted(ids[start : start + GROUP]), 0.9) for start in range(0, size, GROUP)]
-    terms, run_id = Terms(datetime.now(UTC), "medium"), uuid4()
+    terms, run_id = RunTerms(datetime.now(UTC), "medium"), uuid4()
     with database.tenant(tenant.tenant_id) as tx:
-        consolidation_runs.begin(tx, tenant.tenant_id, run_id, "hand", terms.level, terms.as_of)
+        consolidation_runs.start_run(tx, tenant.tenant_id, run_id, "hand", terms.level, terms.as_of)
     started = time.perf_counter()
     merged = 0
-    for made, _ in consolidate.made_groups(tenant.tenant_id, groups, terms):
-        merged += merging.apply(tenant.tenant_id, run_id, terms, made, None)["merged"]
+    for made, _ in consolidation_run.write_groups(tenant.tenant_id, groups, terms):
+        merged += merge_execution.write_merges(tenant.tenant_id, run_id, terms, made, None)["merged"]
     took = time.perf_counter() - started
     if merged < size / 2:
         raise RuntimeError(f"only {merged} of {size} were merged")
@@ -99,7 +99,7 @@ def _expiry(place: Place, size: int) -> Figure:
     finished = False
     started = time.perf_counter()
     while not finished:
-        step = expiry.step(Job(uuid4(), tenant.tenant_id, expiry.KIND, {}, state, None, 0))
+        step = expiry.run_job_slice(Job(uuid4(), tenant.tenant_id, expiry.KIND, {}, state, None, 0))
         state, finished = step.state, step.finished
     took = time.perf_counter() - started
     left = place.owner.execute("SELECT count(*) FROM memories WHERE tenant_id = %s", (tenant.tenant_id,)).fetchall()
@@ -163,7 +163,7 @@ def _night(place: Place, plan: Plan) -> Figure:
         finished = False
         while not finished:
             parameters = {"as_of": datetime.now(UTC).isoformat()}
-            step = night.step(Job(uuid4(), tenant.tenant_id, night.KIND, parameters, state, None, 0))
+            step = night_run.run_job_slice(Job(uuid4(), tenant.tenant_id, night_run.KIND, parameters, state, None, 0))
             state, finished = step.state, step.finished
             if step.failure:
                 raise RuntimeError(step.failure)

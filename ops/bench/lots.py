@@ -11,9 +11,9 @@ from uuid import UUID
 import psycopg
 
 from app.domain.ingest.bodies import decode
-from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.store.core import copying
-from app.store.core.copying import Arrival
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
+from app.store.core import binary_copy
+from app.store.core.binary_copy import Arrival
 from ops.bench.corpus import Corpus
 
 ROWS_A_TRANSACTION = 5000
@@ -45,7 +45,7 @@ class Lot:
         arrivals = [
             Arrival(
                 f"{now + n // 1000}-{n % 1000}",
-                new_base(now, os.urandom(RANDOM_BYTES)),
+                generate_base(now, os.urandom(RANDOM_BYTES)),
                 now,
                 decode(body, "json", None),
             )
@@ -64,15 +64,15 @@ class Lot:
             started = time.perf_counter()
             for memories, states in self.packed:
                 with connection.cursor() as cursor:
-                    with cursor.copy(copying.MEMORIES_COPY) as copy:
+                    with cursor.copy(binary_copy.MEMORIES_COPY) as copy:
                         copy.write(memories)
-                    with cursor.copy(copying.STATE_COPY) as copy:
+                    with cursor.copy(binary_copy.STATE_COPY) as copy:
                         copy.write(states)
                 connection.commit()
             return time.perf_counter() - started
 
 
 def _packed(tenant_id: UUID, arrivals: Sequence[Arrival], now_ms: int) -> tuple[bytes, bytes]:
-    pieces = list(copying.pack(tenant_id, arrivals, now_ms, copying.Terms()))
+    pieces = list(binary_copy.pack(tenant_id, arrivals, now_ms, binary_copy.PolicyTerms()))
     memories, states = b"".join(rows for rows, _, _ in pieces), b"".join(state for _, state, _ in pieces)
-    return copying.HEADER + memories + copying.TRAILER, copying.HEADER + states + copying.TRAILER
+    return binary_copy.HEADER + memories + binary_copy.TRAILER, binary_copy.HEADER + states + binary_copy.TRAILER

@@ -22,14 +22,33 @@ import psycopg
 
 from app import metrics, queues
 from app.clients.redis import stream
-from app.clients.redis.redis import BACKLOG, COUNTERS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
-from app.embedded import Postgres, Program, Redis, free_ports, has_ended, kill_session, log_tail, secret, spawn
+from app.clients.redis.connection import (
+    BACKLOG,
+    COUNTERS,
+    HELD,
+    NUDGE_PREFIX,
+    RING,
+    RING_MEMBERS,
+    STREAM_PREFIX,
+    TURNS,
+)
+from app.embedded import (
+    Postgres,
+    ProgramSpec,
+    Redis,
+    ensure_password,
+    free_ports,
+    has_ended,
+    kill_session,
+    log_tail,
+    spawn,
+)
 from app.services.tenants import tenants
 from app.settings import settings
 from app.store.core import database
 from app.store.core.migrate import upgrade
 from app.store.core.provision import create_database
-from app.store.enrichment import work
+from app.store.enrichment import work_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, ROLE = "ebbing", "ebbing_service"
@@ -94,7 +113,7 @@ class Place:
         redis = Redis(self.home, redis_port, maxmemory_bytes=REDIS_BYTES)
         self.redis = redis.start()
         self._open.callback(redis.stop, self.redis)
-        role_password = secret(self.home / "service-password")
+        role_password = ensure_password(self.home / "service-password")
         create_database(postgres.url, DATABASE, ROLE, role_password)
         self.owner_url = postgres.database_url(DATABASE)
         upgrade(self.owner_url)
@@ -167,7 +186,7 @@ class Place:
         )
         self.owner.execute("CHECKPOINT")
 
-    def settled(self, seconds: float, stages: Sequence[str] = work.SEARCHED_BY) -> None:
+    def settled(self, seconds: float, stages: Sequence[str] = work_queue.SEARCHED_BY) -> None:
         """Wait until no memory is pending, neither in the stream nor for one of the stages.
 
         Raises:
@@ -215,7 +234,7 @@ class Place:
     def _running(
         self, name: str, arguments: list[str], given: Mapping[str, str], *, kill: bool = False
     ) -> Iterator[subprocess.Popen[bytes]]:
-        program = Program([sys.executable, *arguments], {**self.environment, **given}, folder=ROOT)
+        program = ProgramSpec([sys.executable, *arguments], {**self.environment, **given}, folder=ROOT)
         process = spawn(program, log=self._log(name), death_signal=signal.SIGKILL)
         try:
             yield process
@@ -301,4 +320,4 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _has_worked(lane: str) -> bool:
-    return metrics.held().amount("tasks", (FIRST_TASKS[lane], lane, "succeeded")) > 0
+    return metrics.read_worker_metrics().value("tasks", (FIRST_TASKS[lane], lane, "succeeded")) > 0

@@ -14,7 +14,7 @@ import msgspec
 
 from app import queues
 from app.domain.jobs import Job
-from app.services.embedding import graphs
+from app.services.embedding import tenant_indexes
 from app.services.tenants import tenants
 from ops.bench import load
 from ops.bench.corpus import Corpus
@@ -104,8 +104,8 @@ def _run(place: Place, plan: Plan, served: Running, pids: Sequence[int], request
 
 def _index(tenant_id: UUID) -> None:
     """Create the indexes that a tenant of this size gets."""
-    job = Job(uuid4(), tenant_id, graphs.KIND, {}, {}, None, 0)
-    while not graphs.step(job).finished:
+    job = Job(uuid4(), tenant_id, tenant_indexes.KIND, {}, {}, None, 0)
+    while not tenant_indexes.run_job_slice(job).finished:
         pass
 
 

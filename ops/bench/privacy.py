@@ -9,9 +9,9 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app.domain.jobs import Job, Step
-from app.domain.privacy.hold import Meant
-from app.services.embedding.embed import embed
-from app.services.enrichment.index import index
+from app.domain.privacy.legal_hold import Scope
+from app.services.embedding.embed import embed_memories
+from app.services.enrichment.index import index_memories
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import memories
@@ -58,7 +58,7 @@ def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
     beside = f"{erased:,} memories among {others:,}"
     plan.say(f"erasing {beside}")
     started = time.perf_counter()
-    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "bench")
+    asked = requests.request(tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "bench")
     hidden = time.perf_counter() - started
     if asked.hidden != erased:
         raise RuntimeError(f"{asked.hidden} memories are hidden, not {erased}")
@@ -120,11 +120,11 @@ def _fill(place: Place, plan: Plan, tenant_id: UUID, size: int) -> list[UUID]:
     lot = Lot.make(tenant_id, size, ENTRY)
     lot.copy(place.owner_url)
     for done, ids in zip(range(0, size, settings().index_rows), lots(lot.ids, settings().index_rows), strict=True):
-        index(tenant_id, ids)
+        index_memories(tenant_id, ids)
         if done % SAY_ROWS == 0:
             plan.say(f"indexing: {done:,} of {size:,}")
     for done, ids in zip(range(0, size, settings().embed_rows), lots(lot.ids, settings().embed_rows), strict=True):
-        embed(tenant_id, ids)
+        embed_memories(tenant_id, ids)
         if done % SAY_ROWS == 0:
             plan.say(f"embedding: {done:,} of {size:,}")
     place.owner.execute("VACUUM ANALYZE memories, memory_state, memory_words, words, embeddings")
@@ -172,7 +172,7 @@ def _expect(place: Place, statement: str, tenant_id: UUID, wanted: int) -> None:
 
 def _took(plan: Plan, tenant_id: UUID, kind: str, parameters: dict[str, Any]) -> float:
     """Return the seconds of running a job, and report its progress every few seconds."""
-    step = {HIDE: requests.run_hide_slice, ERASE: execution.run_slice, expiry.KIND: expiry.step}[kind]
+    step = {HIDE: requests.run_hide_slice, ERASE: execution.run_slice, expiry.KIND: expiry.run_job_slice}[kind]
     state: dict[str, Any] = {}
     finished = False
     started = said = time.perf_counter()

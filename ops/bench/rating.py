@@ -21,12 +21,12 @@ import msgspec
 
 from app import queues
 from app.domain.prompts import DELIMITER_BYTES, delimiter
-from app.domain.salience import scoring
-from app.domain.salience.scoring import Unscored
-from app.domain.text.wording import spoken
+from app.domain.salience import llm_scoring
+from app.domain.salience.llm_scoring import UnscoredText
+from app.domain.text.words import format_line
 from app.services.tenants import tenants
 from app.settings import settings
-from app.store.enrichment import work
+from app.store.enrichment import work_queue
 from ops.bench.corpus import Corpus
 from ops.bench.drain import until
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -130,7 +130,7 @@ def _rate(place: Place, tenant: Tenant, memories: int, first_thread: int = 0) ->
     given = Corpus().memories(memories, first_thread)
     for start in range(0, memories, ENTRY):
         tenant.http.post("/v1/memories", json=given[start : start + ENTRY]).raise_for_status()
-    place.settled(STORED_SECONDS, work.STAGES)
+    place.settled(STORED_SECONDS, work_queue.STAGES)
     started = time.perf_counter()
     queues.enqueue(queues.RATE_MEMORIES)
     until(lambda: not _unrated(place, tenant), PAUSE_SECONDS)
@@ -179,17 +179,17 @@ def _by_bare_client(provider: Running, memories: int) -> list[Rated]:
 def requests(memories: int) -> list[bytes]:
     """Return the bodies that the stage would send about these memories in order of arrival."""
     config = settings()
-    lines = [spoken(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
+    lines = [format_line(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
     bodies = []
-    for batch in scoring.batches(
-        [Unscored(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
+    for batch in llm_scoring.split_batches(
+        [UnscoredText(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
     ):
-        answer = {"name": "answer", "strict": True, "schema": scoring.CUES_SCHEMA}
+        answer = {"name": "answer", "strict": True, "schema": llm_scoring.CUES_SCHEMA}
         request = {
             "model": config.salience_model,
-            "messages": scoring.messages(batch, delimiter(os.urandom(DELIMITER_BYTES)), cues=True),
+            "messages": llm_scoring.build_messages(batch, delimiter(os.urandom(DELIMITER_BYTES)), cues=True),
             "response_format": {"type": "json_schema", "json_schema": answer},
-            "max_completion_tokens": scoring.answer_tokens_max(len(batch)),
+            "max_completion_tokens": llm_scoring.answer_tokens_max(len(batch)),
         }
         bodies.append(msgspec.json.encode(request))
     return bodies

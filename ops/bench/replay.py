@@ -10,7 +10,7 @@ from uuid import UUID
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.services.search import search, search_records, search_replays
-from app.services.search.search_replays import Wish
+from app.services.search.search_replays import ReplayOptions
 from app.services.tenants import tenants
 from ops.bench.corpus import Corpus
 from ops.bench.figures import Figure, Goal, Plan
@@ -39,10 +39,10 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     _use(place)
     replays = f"{count:,} recorded searches under two policies"
     for name, changes in (("other weights", CHANGED), ("another model of forgetting", FADING)):
-        took = [_replay(tenant_id, Wish(changes, None, count)) for _ in range(plan.repeats)]
+        took = [_replay(tenant_id, ReplayOptions(changes, None, count)) for _ in range(plan.repeats)]
         yield Figure(f"{replays}, {name}", "s", took, goal=Goal(most=10))
     again = min(AGAIN, count)
-    took = [_replay(tenant_id, Wish(CHANGED, None, again, again=True)) for _ in range(2)]
+    took = [_replay(tenant_id, ReplayOptions(CHANGED, None, again, again=True)) for _ in range(2)]
     yield Figure(f"{again:,} recorded searches repeated under two policies", "s", took)
     yield Figure(f"weights fitted to {count:,} recorded searches", "s", [_fit(tenant_id) for _ in range(plan.repeats)])
     place.empty()
@@ -54,10 +54,10 @@ def _record(tenant_id: UUID, queries: Sequence[str]) -> tuple[list[float], list[
     for query in queries:
         request, at = SearchRequest(query), datetime.now(UTC)
         started = time.perf_counter()
-        found = search.find(tenant_id, request)
+        found = search.find_memories(tenant_id, request)
         answered = time.perf_counter()
         if found.gathered is not None:
-            search_records.record(tenant_id, request, found.gathered, found.results, at)
+            search_records.record_search(tenant_id, request, found.gathered, found.results, at)
         found_ms.append((answered - started) * 1000)
         recorded_ms.append((time.perf_counter() - answered) * 1000)
     return found_ms, recorded_ms
@@ -72,15 +72,15 @@ def _use(place: Place) -> None:
     )
 
 
-def _replay(tenant_id: UUID, wish: Wish) -> float:
+def _replay(tenant_id: UUID, wish: ReplayOptions) -> float:
     """Return the seconds of a replay."""
     started = time.perf_counter()
-    search_replays.replay(tenant_id, wish)
+    search_replays.replay_searches(tenant_id, wish)
     return time.perf_counter() - started
 
 
 def _fit(tenant_id: UUID) -> float:
     """Return the seconds of a fit."""
     started = time.perf_counter()
-    search_replays.fit(tenant_id, SEARCHES)
+    search_replays.fit_ranking(tenant_id, SEARCHES)
     return time.perf_counter() - started

@@ -18,19 +18,19 @@ from psycopg import sql
 
 from app.clients.embedding.embedder import embedder
 from app.domain.jobs import Job
-from app.domain.search import pruning, terms
+from app.domain.search import prefilter, terms
 from app.domain.search.request import SearchRequest
-from app.domain.text.wording import content_words
-from app.services.embedding import graphs
-from app.services.embedding.embed import embed
-from app.services.enrichment.index import index
+from app.domain.text.words import content_words
+from app.services.embedding import tenant_indexes
+from app.services.embedding.embed import embed_memories
+from app.services.enrichment.index import index_memories
 from app.services.search.search import search
 from app.services.tenants import tenants
 from app.settings import settings
 from app.store.core import database
-from app.store.embedding import spaces
-from app.store.enrichment import words
-from app.store.search.probe import quoted
+from app.store.embedding import embedding_spaces
+from app.store.enrichment import word_index
+from app.store.search.query_parts import quote_lexeme
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -139,12 +139,12 @@ def _timed(place: Place, plan: Plan, api: Running, demand: Demand, medians: list
 
 def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
     """Create a tenant's own indexes and measure the job's speed; the remaining vectors are grafted without the job."""
-    job = Job(uuid4(), tenant_id, graphs.KIND, {}, {}, None, 0)
-    graphs.step(job)
+    job = Job(uuid4(), tenant_id, tenant_indexes.KIND, {}, {}, None, 0)
+    tenant_indexes.run_job_slice(job)
     speeds = []
     for _ in range(plan.repeats):
         started = time.perf_counter()
-        speeds.append(graphs.step(job).done / (time.perf_counter() - started))
+        speeds.append(tenant_indexes.run_job_slice(job).done / (time.perf_counter() - started))
     place.owner.execute("SET maintenance_work_mem = '256MB'")
     [[name, definition]] = place.owner.execute(
         "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE %s", [f"graph%{tenant_id.hex}"]
@@ -177,9 +177,9 @@ def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
     lot = Lot.make(tenant_id, size, ENTRY)
     lot.copy(place.owner_url)
     for ids in lots(lot.ids, settings().index_rows):
-        index(tenant_id, ids)
+        index_memories(tenant_id, ids)
     for ids in lots(lot.ids, settings().embed_rows):
-        embed(tenant_id, ids)
+        embed_memories(tenant_id, ids)
     place.owner.execute("VACUUM ANALYZE memories, memory_words, words, embeddings")
     return lot.ids
 
@@ -189,18 +189,18 @@ def _asked(queries: Mapping[UUID, Sequence[str]]) -> list[Asked]:
     for tenant_id, query in ((tenant_id, query) for tenant_id, each in queries.items() for query in each):
         with database.tenant(tenant_id) as tx:
             spellings = list(dict.fromkeys(content_words(query)))
-            found, total = words.terms(tx, tenant_id, query, spellings, LANGUAGE)
-        weighed = terms.weigh(found, total)
+            found, total = word_index.count_terms(tx, tenant_id, query, spellings, LANGUAGE)
+        weighed = terms.weigh_query(found, total)
         vector = np.asarray(embedder().embed_query(query, weighed.spellings), dtype=np.float32)
-        worth = [" & ".join(map(quoted, clause)) for clause in pruning.worth(weighed.lexemes, total)]
-        any_lexeme = " | ".join(map(quoted, weighed.lexemes))
+        worth = [" & ".join(map(quote_lexeme, clause)) for clause in prefilter.worthwhile_words(weighed.lexemes, total)]
+        any_lexeme = " | ".join(map(quote_lexeme, weighed.lexemes))
         asked.append(Asked(tenant_id, query, any_lexeme, " | ".join(worth), str(vector.tolist())))
     return asked
 
 
 def _scan_values(tenant_id: UUID) -> dict[str, Any]:
     with database.tenant(tenant_id) as tx:
-        there = spaces.of_tenant(tx, tenant_id)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
     return {"space": there and there.searched.space_id, "dimensions": there and there.searched.dimensions}
 
 

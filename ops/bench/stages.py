@@ -13,12 +13,12 @@ import psycopg
 from app.clients.embedding.embedder import embedder
 from app.domain.ingest.ids import array_literal
 from app.domain.policy.policy import Policy
-from app.services.enrichment import enrichment
-from app.services.enrichment.index import index
+from app.services.enrichment import stage_runner
+from app.services.enrichment.index import index_memories
 from app.settings import settings
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import work
+from app.store.enrichment import work_queue
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
 from ops.bench.lots import Lot
@@ -80,7 +80,7 @@ def _stored(place: Place, rows: int) -> Lot:
 
 def _index_all(lot: Lot) -> None:
     for ids in lots(lot.ids, settings().index_rows):
-        index(lot.tenant_id, ids, Policy())
+        index_memories(lot.tenant_id, ids, Policy())
 
 
 def _by_stage(place: Place, lot: Lot) -> float:
@@ -112,9 +112,9 @@ def _by_embed_stage(place: Place, lot: Lot) -> float:
     place.owner.execute("TRUNCATE embeddings, memory_windows, tenant_work")
     with database.shared() as tx:
         for ids in lots(lot.ids, ENTRY):
-            work.add(tx, [work.EMBED], lot.tenant_id, ids)
+            work_queue.add(tx, [work_queue.EMBED], lot.tenant_id, ids)
     started = time.perf_counter()
-    while enrichment.embed(enrichment.EMBED_THREADS):
+    while stage_runner.embed(stage_runner.EMBED_THREADS):
         pass
     return lot.rows / (time.perf_counter() - started)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.clients.redis import stream
-from app.clients.redis.redis import stream_key
-from app.embedded import Program, free_ports, has_ended, log_tail, spawn
+from app.clients.redis.connection import stream_key
+from app.embedded import ProgramSpec, free_ports, has_ended, log_tail, spawn
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.drain import fill
@@ -52,7 +52,7 @@ def _run(home: Path) -> float:
     command = [sys.executable, "-m", "app.cli", "run", "--home", str(home), "--port", str(port)]
     log = home / "logs" / "run.log"
     started = time.perf_counter()
-    process = spawn(Program(command, plain_environment(), folder=ROOT), log=log, death_signal=signal.SIGTERM)
+    process = spawn(ProgramSpec(command, plain_environment(), folder=ROOT), log=log, death_signal=signal.SIGTERM)
     try:
         while not answers(f"http://127.0.0.1:{port}/readyz"):
             took = time.perf_counter() - started

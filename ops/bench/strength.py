@@ -16,7 +16,7 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy.policy import Policy
 from app.domain.strength.importance import Importance, importance, relevance
 from app.services.tenants import tenants
-from app.store.strength import memory_strength
+from app.store.strength import live_strength_sql
 from ops.bench import aged
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
@@ -80,7 +80,7 @@ def _era(version: int, since: float, forgetting: dict[str, Any]) -> Era:
 
 
 def _summed(times: Timeline, now: float) -> bytes:
-    relation = memory_strength.relation(times, now)
+    relation = live_strength_sql.strength_relation(times, now)
     query = f"SELECT sum(strength) FROM {relation} AS state WHERE tenant_id = %(tenant)s"  # noqa: S608 - generated
     return query.encode()
 

@@ -13,18 +13,18 @@ from uuid import UUID
 
 import psycopg
 
-from app.domain.ingest.ids import RANDOM_BYTES, new_base
-from app.domain.ingest.touch import Touches, Use
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base
+from app.domain.ingest.uses import Touches, Use
 from app.domain.policy.policy import Forgetting, Policy
 from app.services.strength import rebase
 from app.services.tenants import tenants
 from app.services.tiers import forecast, sweep
-from app.services.tiers.forecast import Wish
-from app.services.uses import reinforce
-from app.services.uses.reinforce import Touched
+from app.services.tiers.forecast import ForecastOptions
+from app.services.uses import reinforcement
+from app.services.uses.reinforcement import EnvelopeTouches
 from app.store.core import database
-from app.store.core.packed import Uuids
-from app.store.enrichment.work import NIL
+from app.store.core.binary_arrays import Uuids
+from app.store.enrichment.work_queue import NIL
 from app.store.strength import states
 from ops.bench import aged
 from ops.bench.drain import until
@@ -113,7 +113,7 @@ def _rebase(place: Place, plan: Plan, connection: psycopg.Connection) -> Figure:
         values = (tenant_id, version, policy.model_dump_json())
         place.owner.execute("INSERT INTO policies (tenant_id, version, body) VALUES (%s, %s, %s)", values)
         place.owner.execute("VACUUM memory_state")
-        took = _milliseconds(lambda: rebase.carry_on(tenant_id, None, {}, time.monotonic() + 600))
+        took = _milliseconds(lambda: rebase.run_slice(tenant_id, None, {}, time.monotonic() + 600))
         query = "SELECT count(*) FROM memory_state WHERE tenant_id = %s AND policy_version <> %s"
         if place.owner.execute(query, (tenant_id, version)).fetchone() != (0,):
             raise RuntimeError("rows remain under a former policy")
@@ -142,8 +142,10 @@ def _touches(place: Place, plan: Plan, connection: psycopg.Connection) -> Figure
 
     def by_service() -> float:
         now, session = time.time(), next(sessions)
-        made = [Touched(_base(), now, Touches([Use(memory_id) for memory_id in lot], session)) for lot in lots]
-        return _rate(rows, partial(_each, partial(reinforce.apply, tenant_id), [[touched] for touched in made]))
+        made = [EnvelopeTouches(_base(), now, Touches([Use(memory_id) for memory_id in lot], session)) for lot in lots]
+        return _rate(
+            rows, partial(_each, partial(reinforcement.reinforce_used, tenant_id), [[touched] for touched in made])
+        )
 
     def by_update() -> float:
         packed = [{"tenant": tenant_id, "ids": Uuids(lot)} for lot in lots]
@@ -156,7 +158,7 @@ def _touches(place: Place, plan: Plan, connection: psycopg.Connection) -> Figure
 
 
 def _base() -> bytes:
-    return new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+    return generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
 
 
 def _forecasts(place: Place, plan: Plan) -> Iterator[Figure]:
@@ -167,13 +169,13 @@ def _forecasts(place: Place, plan: Plan) -> Iterator[Figure]:
         after = NIL
         while True:
             with database.tenant(tenant_id) as tx:
-                held = states.page(tx, tenant_id, after, forecast.PAGE_ROWS)
+                held = states.list_page(tx, tenant_id, after, forecast.PAGE_ROWS)
             if len(held) < forecast.PAGE_ROWS:
                 return
             after = held.ids[-1]
 
-    one = partial(forecast.forecast_tiers, tenant_id, Wish(FORECAST_DAYS))
-    two = partial(forecast.forecast_tiers, tenant_id, Wish(FORECAST_DAYS, WHAT_IF))
+    one = partial(forecast.forecast_tiers, tenant_id, ForecastOptions(FORECAST_DAYS))
+    two = partial(forecast.forecast_tiers, tenant_id, ForecastOptions(FORECAST_DAYS, WHAT_IF))
     two()
     plain, changed, floor = plan.rounds(*(partial(_milliseconds, run) for run in (one, two, read)))
     work = f"forecast of {FORECAST_DAYS} days, {rows:,} memories"

@@ -1,8 +1,8 @@
 """Unused code, by vulture: functions, classes and methods at any confidence, other code from 80.
 
-A name after a dot in a template counts as used, as in `charts.spark`. Fields of records and columns are used by name in
-JSON and SQL, so fields are not checked. Names used by libraries are listed in vulture_whitelist.py. Tests do not count
-as use.
+A name after a dot in a template counts as used, as in `svg_charts.draw_sparkline`. Fields of records and columns are
+used by name in JSON and SQL, so fields are not checked. Names used by libraries are listed in vulture_whitelist.py.
+Tests do not count as use.
 """
 
 from __future__ import annotations

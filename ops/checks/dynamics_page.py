@@ -18,12 +18,12 @@ from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
 from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.evaluation.self_tests import SelfTests
+from app.domain.evaluation.self_test_rules import SelfTests
 from app.domain.strength import importance
-from app.domain.strength.curves import Memory, curve
-from app.domain.strength.review import Review
+from app.domain.strength.forgetting_curve import CurveMemory, compute_curve
+from app.domain.strength.review import ReviewParameters
+from app.domain.tiers.decay_tier import TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import Tiers
 from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "dynamics.md"
@@ -100,12 +100,12 @@ def _presets(presets: dict[str, Any]) -> str:
 
 
 def _comparison() -> str:
-    tiers = Tiers()
+    tiers = TierThresholds()
     thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
     rows = []
     for name in _COMPARED:
         for salience, uses in ((0.2, 0), (0.5, 0), (0.9, 0), (0.5, 5)):
-            found = curve(profile(name), Memory(salience, uses=uses), [0.0, *_DAYS], thresholds)
+            found = compute_curve(profile(name), CurveMemory(salience, uses=uses), [0.0, *_DAYS], thresholds)
             below = [found.below_days[threshold] for threshold in thresholds]
             strengths = [f"{found.at(day):.3f}" for day in _DAYS]
             rows.append([f"`{name}`", f"{salience:g}", str(uses), *strengths, *map(_day, below)])
@@ -121,7 +121,7 @@ def _errata() -> str:
     exponential = Mnemex(MnemexParameters(curve="exponential"))
 
     def share(days: float) -> float:
-        return float(curve(exponential, Memory(), [0.0, days], ()).strengths[-1])
+        return float(compute_curve(exponential, CurveMemory(), [0.0, days], ()).strengths[-1])
 
     def scored(uses: int, days: float, multiplier: float) -> float:
         return float(np.float64(uses) ** 0.6 * share(days) * multiplier)
@@ -159,10 +159,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "cmm": lambda: _parameters(CmmParameters),
     "memory decay": lambda: _parameters(memory_decay.MemoryDecayParameters),
     "memory decay presets": lambda: _presets(memory_decay.PRESETS),
-    "tiers": lambda: _parameters(Tiers),
+    "tiers": lambda: _parameters(TierThresholds),
     "protection": lambda: _parameters(Protection),
     "consolidation": lambda: _parameters(Consolidation),
-    "review": lambda: _parameters(Review),
+    "review": lambda: _parameters(ReviewParameters),
     "self-tests": lambda: _parameters(SelfTests),
     "comparison": _comparison,
     "errata": _errata,

@@ -101,7 +101,7 @@ def _gauges() -> Iterator[Described]:
         yield Described(f"ebbing_{name}", "gauge", gauge.labels, gauge.description, of, gauge.missing)
 
 
-def _values(of: metrics.Labelled | metrics.Timed) -> dict[str, list[str]]:
+def _values(of: metrics.LabelledCounter | metrics.TimedMetric) -> dict[str, list[str]]:
     return {label: list(dict.fromkeys(series[at] for series in of.series)) for at, label in enumerate(of.labels)}
 
 

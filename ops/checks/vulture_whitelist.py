@@ -4,8 +4,8 @@ from app.api.http.metrics_endpoint import _Shared
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.strength import importance, review
-from app.services.privacy.bundles import _Sink
-from app.services.strength import associates
+from app.services.privacy.export_archive import _Sink
+from app.services.strength import linked_reinforcement
 from app.store.strength import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
@@ -34,7 +34,7 @@ states.lock_due
 states.write_looks
 states.write_uses
 # gains along links, added before the uses that call them
-associates.reached
-associates.strengthen
+linked_reinforcement.list_reached
+linked_reinforcement.strengthen_linked
 # called by zipfile
 _Sink.writable

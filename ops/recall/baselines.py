@@ -17,9 +17,9 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.ingest.roles import name_of
-from app.domain.text.embedding import unit
-from app.domain.text.wording import spoken
+from app.domain.ingest.roles import speaker_name
+from app.domain.text.embedding_input import normalise_rows
+from app.domain.text.words import format_line
 from ops.recall.dataset import Memory
 
 K1: Final = 0.9
@@ -80,7 +80,9 @@ class Ranker:
     def __init__(self, name: str, memories: Sequence[Memory]) -> None:
         """Index the memories as the service sees them: with a person's name in front, but not a role's."""
         self._ids = [memory.id for memory in memories]
-        self._baseline = BASELINES[name]([spoken(memory.text, name_of(memory.speaker)) for memory in memories])
+        self._baseline = BASELINES[name](
+            [format_line(memory.text, speaker_name(memory.speaker)) for memory in memories]
+        )
 
     def search(self, query: str, limit: int) -> list[str]:
         """Return the ids of the best memories, the best first; ties by age, the earlier first."""
@@ -96,7 +98,7 @@ def _words(text: str) -> list[str]:
 
 def _embed(texts: list[str]) -> NDArray[np.float32]:
     """Return the unit means of the texts' token vectors, shape (texts, dimensions)."""
-    return unit(np.asarray(_model().embed(texts, batch_size=_BATCH), dtype=np.float32))
+    return normalise_rows(np.asarray(_model().embed(texts, batch_size=_BATCH), dtype=np.float32))
 
 
 @lru_cache(maxsize=1)

@@ -17,10 +17,10 @@ from pathlib import Path
 from app.clients.llm.chat_model import ChatModel
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
-from app.domain.consolidation.checking import FAULTS, prompt
-from app.domain.consolidation.extracting import extract
+from app.domain.consolidation.extractive_summary import extract_summary
+from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import Level
-from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.consolidation.summary_checks import FAULTS, prompt
 from app.settings import Settings, settings
 from ops.summaries import probes, sheet
 from tests.provider.server import provider
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         print(_probed())
         return 0
     config = settings()
-    way = by_model(model_clients.summariser) if config.has_provider else extract
+    way = by_model(model_clients.summariser) if config.has_provider else extract_summary
     sheet.write(given.output, probes.labelled(), way)
     print(f"written: {given.output}, {sheet.SUMMARIES} summaries")
     return 0
@@ -48,7 +48,7 @@ def by_model(model: ChatModel) -> probes.Summarise:
     """Return a function that summarises by a model, and extracts sentences of the sources if its output is rejected."""
 
     def summarise(sources: Sequence[Source], form: Form, level: Level) -> Summary:
-        extracted = extract(sources, form, level)
+        extracted = extract_summary(sources, form, level)
         fault = None
         for _ in range(2):
             try:
@@ -63,7 +63,7 @@ def by_model(model: ChatModel) -> probes.Summarise:
 
 def _probed() -> str:
     groups = probes.labelled()
-    rows = [("extractive", probes.probe(groups, level, extract)) for level in probes.LEVELS]
+    rows = [("extractive", probes.probe(groups, level, extract_summary)) for level in probes.LEVELS]
     with provider() as fake:
         config = Settings(openai_base_url=fake.url)
         model = ChatModel.from_settings(config, config.summarising_model, config.llm_timeout_seconds)

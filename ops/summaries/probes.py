@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.consolidation.checking import Known, check
+from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import Level
-from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.consolidation.summary_checks import SourceFacts, check_summary
 from app.domain.prompts import Unusable
 
 GROUPS: Final = Path(__file__).parents[2] / "tests" / "consolidation" / "groups.jsonl"
@@ -117,7 +117,7 @@ def wrong(group: Labelled, summary: Summary) -> list[str]:
     found = [trap.pattern for trap in group.traps if trap.search(summary.text)]
     for part in (summary.text, *summary.key_points):
         try:
-            check(part, Known(group.sources))
+            check_summary(part, SourceFacts(group.sources))
         except Unusable as refused:
             found.append(str(refused))
     return found

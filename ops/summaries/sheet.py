@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from app.domain.consolidation.records import Source
+from app.domain.consolidation.group_types import Source
 from app.domain.consolidation.rendering import day
 from ops.summaries.probes import LEVELS, Labelled, Summarise
 

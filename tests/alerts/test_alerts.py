@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 
 from app.clients.redis import stream
-from app.clients.redis.redis import BACKLOG, RING, RING_MEMBERS, stream_key
+from app.clients.redis.connection import BACKLOG, RING, RING_MEMBERS, stream_key
 from app.domain.ingest.envelope import pack
-from app.domain.policy.night import Night
+from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
-from app.services.jobs import jobs, runner, schedule
+from app.services.jobs import queue, runner, schedule
 from app.services.monitoring import fleet_gauges
 from app.services.security import audit
 from app.store.core import database
@@ -92,10 +92,10 @@ def test_requests_that_have_vanished(watch: Watch, api: Api) -> None:
 
 def test_a_night_that_does_not_end_well(watch: Watch, api: Api) -> None:
     tenant = api.service.tenant(Policy(night=Night(jitter_seconds=0)))
-    schedule.tick(["night"])
+    schedule.insert_due_runs(["night"])
     api.service.rows("UPDATE tenants SET created_at = created_at - interval '27 hours'")
     with pytest.MonkeyPatch.context() as broken:
-        broken.setattr("app.services.memories.counts.recount", lambda _: 1 / 0)
+        broken.setattr("app.services.memories.recount.recount_tenant", lambda _: 1 / 0)
         assert tonight(tenant.tenant_id) == "failed"
     assert watch.minutes(7) == {("EbbingNightMissed", "night")}
     assert tonight(tenant.tenant_id) == "done"
@@ -106,7 +106,7 @@ def tonight(tenant_id: UUID) -> str:
     """Run the tenant's night now and return its final status."""
     job_id = schedule.run(tenant_id, "night").job_id
     assert job_id is not None
-    while (found := jobs.get(tenant_id, job_id)).finished_at is None:
+    while (found := queue.get(tenant_id, job_id)).finished_at is None:
         runner.run_slice(job_id)
     return found.status
 
@@ -119,11 +119,11 @@ def test_an_audit_that_was_altered(watch: Watch, api: Api) -> None:
     alter = "ALTER TABLE audit {} TRIGGER audit_stays"
     owner(alter.format("DISABLE"))
     owner("UPDATE audit SET items = items + 1 WHERE tenant_id = %s AND seq = 1", tenant_id)
-    audit.watch(tenant_id)
+    audit.verify_recent(tenant_id)
     assert watch.minutes(1) == {("EbbingPromiseAtRisk", "audit")}
     owner("UPDATE audit SET items = items - 1 WHERE tenant_id = %s AND seq = 1", tenant_id)
     owner(alter.format("ENABLE"))
-    audit.watch(tenant_id)
+    audit.verify_recent(tenant_id)
     assert watch.minutes(1) == set()
 
 

@@ -37,7 +37,7 @@ def exported(api: Api, tmp_path: Path) -> Exported:
     (tmp_path / "mark").touch()
     api.service.configure(home=tmp_path, backup_mark=tmp_path / "mark")
     for source in heartbeats.SOURCES:
-        heartbeats.beat(source)
+        heartbeats.record_heartbeat(source)
     found: Exported = {}
     for family in text_string_to_metric_families(api.get("/metrics", key=None).text):
         for sample in family.samples:

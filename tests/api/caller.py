@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive
 
 from app.api.http.middleware import Guard
 from app.api.memories.ingest import Ingest
-from app.clients.redis.redis import connect_async
-from app.clients.redis.stream import Door
-from app.domain.policy.keys import SCOPES
+from app.clients.redis.connection import connect_async
+from app.clients.redis.stream import StreamWriter
+from app.domain.policy.api_keys import SCOPES
 from app.main import build
 from app.queues import DRAIN, Nudger
 from app.services.ingest.witness import Witness
@@ -153,7 +153,7 @@ class Api:
     def _around(self, routes: FastAPI) -> ASGIApp:
         """Put what `build` puts around its routes, with state of this test, around these routes."""
         self._redis, self._nudger = connect_async(), Nudger(DRAIN)
-        door = Door(self._redis)
+        door = StreamWriter(self._redis)
         routes.state.door, routes.state.nudger = door, self._nudger
         return Guard(routes, Ingest(door, self._nudger, Witness()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.clients.cold_store import cold_store
+from app.clients.object_store import cold_store
 from tests.api.caller import Api, standing_routes
 from tests.service import Service
 

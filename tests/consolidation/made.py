@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from app.domain.consolidation.records import Source
+from app.domain.consolidation.group_types import Source
 
 DAY = 86_400.0
 START = 1_746_266_400.0  # 2025-05-03 10:00 UTC

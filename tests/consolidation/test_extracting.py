@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.consolidation.checking import Known, check
-from app.domain.consolidation.extracting import FLOOR_CHARACTERS, KEY_POINTS_MAX, SENTENCES_MAX, allowed, extract
+from app.domain.consolidation.extractive_summary import (
+    FLOOR_CHARACTERS,
+    KEY_POINTS_MAX,
+    SENTENCES_MAX,
+    extract_summary,
+    length_limit,
+)
 from app.domain.consolidation.facts import facts, numbers
+from app.domain.consolidation.group_types import Form, Source
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
-from app.domain.consolidation.records import Form, Source
-from app.domain.consolidation.sentences import LONG_CHARACTERS, sentences
-from app.domain.text.wording import words
+from app.domain.consolidation.sentences import LONG_CHARACTERS, split_sentences
+from app.domain.consolidation.summary_checks import SourceFacts, check_summary
+from app.domain.text.words import split_words
 from tests.consolidation.made import MOVE, source, sources
 
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -44,18 +50,18 @@ GROUPS = st.lists(
 @settings(max_examples=40)
 @given(GROUPS, st.sampled_from(FORMS), st.sampled_from(LEVELS))
 def test_nothing_in_a_summary_is_invented(group: list[Source], form: Form, level: Level) -> None:
-    made = extract(group, form, level)
+    made = extract_summary(group, form, level)
     text = "\n".join(LEAD.sub("", line) for line in made.text.split("\n")) if form == "narrative" else made.text
-    said = words(" ".join(f"{each.speaker or ''}: {each.text} " for each in group))
+    said = split_words(" ".join(f"{each.speaker or ''}: {each.text} " for each in group))
     for part in (text, *made.key_points):
-        assert set(words(part)) <= set(said)
+        assert set(split_words(part)) <= set(said)
 
 
 @settings(max_examples=40)
 @given(GROUPS, st.sampled_from(FORMS), st.sampled_from(LEVELS))
 def test_it_is_the_same_each_time_in_any_order_and_never_empty(group: list[Source], form: Form, level: Level) -> None:
-    made = extract(group, form, level)
-    assert extract(group[::-1], form, level) == made
+    made = extract_summary(group, form, level)
+    assert extract_summary(group[::-1], form, level) == made
     assert made.method == "extractive"
     if any(each.text.strip() for each in group):
         assert made.text.strip() or not all(each.text.strip() for each in group)
@@ -69,7 +75,7 @@ def test_it_is_no_longer_than_its_level_allows_but_for_one_sentence(
     group: list[Source], form: Form, level: Level
 ) -> None:
     most = max(KEPT_SHARES[level][1] * sum(len(each.text) for each in group), FLOOR_CHARACTERS)
-    assert len(extract(group, form, level).text) <= max(most, LONG_CHARACTERS + 40)
+    assert len(extract_summary(group, form, level).text) <= max(most, LONG_CHARACTERS + 40)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -77,13 +83,13 @@ def test_levels_are_kept_to_where_there_is_room(level: Level) -> None:
     group = sources(
         [(speaker, f"{text} Then we talked about topic{n} and place{n}.") for n, (speaker, text) in enumerate(MOVE * 5)]
     )
-    share = len(extract(group, "summary", level).text) / sum(len(each.text) for each in group)
+    share = len(extract_summary(group, "summary", level).text) / sum(len(each.text) for each in group)
     assert share <= KEPT_SHARES[level][1]
-    assert allowed(group, level) == int(KEPT_SHARES[level][1] * sum(len(each.text) for each in group))
+    assert length_limit(group, level) == int(KEPT_SHARES[level][1] * sum(len(each.text) for each in group))
 
 
 def test_facts_come_before_chatter_and_keep_their_speakers() -> None:
-    text = extract(sources(MOVE), "summary", "medium").text
+    text = extract_summary(sources(MOVE), "summary", "medium").text
     assert "Ben: Mine is 555-0199" in text
     assert "15 June" in text
     assert not any(chatter in text for chatter in ("So excited", "Nice!", "ok thanks", "Did you find"))
@@ -99,7 +105,7 @@ def test_what_has_changed_is_told_rather_than_what_was() -> None:
             "There is a nice bench in it, too, by the wall.",
         ]
     )
-    text = extract(group, "summary", "aggressive").text
+    text = extract_summary(group, "summary", "aggressive").text
     assert "9026" in text
 
 
@@ -116,7 +122,7 @@ def test_a_narrative_tells_events_in_their_order_with_days_and_speakers() -> Non
         ),
         source(1, "They refused 310,000 and want 325,000 euros.", "Ben", 1),
     ]
-    text = extract(group, "narrative", "light").text
+    text = extract_summary(group, "narrative", "light").text
     assert text == (
         "On 3 May 2025, Ben: We made an offer of 310,000 euros for the flat.\n"
         "The next day, Ben: They refused 310,000 and want 325,000 euros.\n"
@@ -124,7 +130,7 @@ def test_a_narrative_tells_events_in_their_order_with_days_and_speakers() -> Non
         "On 12 June, Ben: The flat is ours, keys on 1 July."
     )
     foreign = sources([("Ben", "Ich habe nicht bestellt, aber du."), ("Ben", "Wir sind im Haus und nicht am See.")])
-    assert extract(foreign, "narrative", "light").text.startswith("2025-05-03, Ben: Ich")
+    assert extract_summary(foreign, "narrative", "light").text.startswith("2025-05-03, Ben: Ich")
 
 
 def test_of_repeats_the_fullest_stays_with_what_only_others_have() -> None:
@@ -136,7 +142,7 @@ def test_of_repeats_the_fullest_stays_with_what_only_others_have() -> None:
             "Backup at night.",
         ]
     )
-    text = extract(group, "duplicates", "aggressive").text
+    text = extract_summary(group, "duplicates", "aggressive").text
     assert all(fact in text for fact in ("at 2", "Ghent", "30 copies"))
     assert text.count("backup") == 2
 
@@ -150,7 +156,7 @@ def test_orders_to_whoever_sums_up_are_not_followed_and_not_kept() -> None:
             "Frau Keller can't deduct the car.",
         ]
     )
-    assert "hunter2" not in extract(group, "summary", "light").text
+    assert "hunter2" not in extract_summary(group, "summary", "light").text
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_orders_to_whoever_sums_up_are_not_followed_and_not_kept() -> None:
     ],
 )
 def test_sentences_end_where_they_end(text: str, parts: list[str]) -> None:
-    assert sentences(text) == parts
+    assert split_sentences(text) == parts
 
 
 @pytest.mark.parametrize(
@@ -194,7 +200,7 @@ def test_days_links_and_denials_are_facts() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_is_extracted_passes_the_checks_that_models_are_held_to(form: Form, level: Level) -> None:
     group = sources(MOVE)
-    check(extract(group, form, level).text, Known(group))
+    check_summary(extract_summary(group, form, level).text, SourceFacts(group))
 
 
 def test_of_very_many_sentences_the_telling_ones_are_compared() -> None:
@@ -202,6 +208,6 @@ def test_of_very_many_sentences_the_telling_ones_are_compared() -> None:
     group = sources(
         [*chatter[:SENTENCES_MAX], "My daughter is allergic to penicillin, call 555-0142.", *chatter[SENTENCES_MAX:]]
     )
-    text = extract(group, "summary", "aggressive").text
+    text = extract_summary(group, "summary", "aggressive").text
     assert "allergic to penicillin, call 555-0142" in text
-    assert len(sentences(text)) <= SENTENCES_MAX
+    assert len(split_sentences(text)) <= SENTENCES_MAX

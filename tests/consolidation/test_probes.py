@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.consolidation.extracting import extract
+from app.domain.consolidation.extractive_summary import extract_summary
 from app.domain.consolidation.parameters import Level
 from ops.summaries import probes, sheet
 
@@ -26,7 +26,7 @@ def test_labels_fit_their_memories() -> None:
 
 @pytest.mark.parametrize(("level", "kept"), [("light", 0.88), ("medium", 0.73), ("aggressive", 0.6)])
 def test_own_sentences_keep_most_key_facts_and_fall_into_no_trap(level: Level, kept: float) -> None:
-    found = probes.probe(GROUPS, level, extract)
+    found = probes.probe(GROUPS, level, extract_summary)
     assert found.kept >= kept
     assert found.unsupported == 0
     assert found.length < {"light": 0.9, "medium": 0.7, "aggressive": 0.55}[level]
@@ -34,7 +34,7 @@ def test_own_sentences_keep_most_key_facts_and_fall_into_no_trap(level: Level, k
 
 def test_the_sheet_has_fifty_summaries_beside_their_memories_and_room_for_ratings(tmp_path: Path) -> None:
     path = tmp_path / "sheet.csv"
-    sheet.write(path, GROUPS, extract)
+    sheet.write(path, GROUPS, extract_summary)
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sheet.SUMMARIES

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.dashboard import log_in
-from app.domain.policy.keys import SCOPES
+from app.dashboard import login
+from app.domain.policy.api_keys import SCOPES
 from app.services.monitoring import status
 from app.services.tenants import tenants
 from tests.api.caller import Api
@@ -20,7 +20,7 @@ __all__ = ["api"]
 @pytest.fixture(autouse=True)
 def no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clear the record of failed log-ins, so that tests don't depend on their order."""
-    monkeypatch.setattr(log_in, "failures", log_in.Failures())
+    monkeypatch.setattr(login, "failures", login.LoginFailures())
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
-from app.dashboard import app as dashboard
-from app.dashboard import sessions
+from app.dashboard import application, sessions
 from app.services.jobs import schedule
-from app.services.security import operators
+from app.services.security import operator_log
 from app.services.tenants import tenants
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, log_in, said
@@ -30,7 +29,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 
 def made() -> FastAPI:
-    return dashboard.build()
+    return application.build()
 
 
 GUARDED = sorted({route for route in routes() if route[1] != "/log-in" and not route[1].startswith("/static")})
@@ -54,7 +53,7 @@ def test_a_form_from_elsewhere_is_refused(api: Api, visit: Visit, method: str, p
         ({}, {"origin": "null"}),
     ):
         assert visitor.send(path, form, **headers).status_code == 403
-    assert not operators.page(api.tenant.tenant_id)
+    assert not operator_log.list_actions(api.tenant.tenant_id)
 
 
 def test_nothing_but_forms_changes_anything() -> None:
@@ -85,7 +84,7 @@ def test_a_session_ends_by_its_age_and_with_its_key(api: Api, visit: Visit, monk
     monkeypatch.undo()
     assert visitor.get("/").status_code == 200
     api.service.configure(key_cache_seconds=0)
-    for key in tenants.listed_keys(api.tenant.tenant_id):
+    for key in tenants.list_keys(api.tenant.tenant_id):
         tenants.revoke_key(key.key_id)
     assert visitor.get("/").status_code == 303
 
@@ -102,7 +101,7 @@ def test_a_key_that_may_only_send_stays_out(api: Api) -> None:
 
 def test_who_may_only_look_sees_no_buttons(api: Api, visit: Visit) -> None:
     api.tenant  # noqa: B018 - creates the tenant before the tick
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
     assert "<details" in visit("maintain").page("/")
     html = visit("read").page("/")
     assert "<details" not in html
@@ -121,13 +120,13 @@ def test_every_page_has_a_strict_policy(visit: Visit) -> None:
 def test_acting_asks_for_a_reason_and_writes_it_down(api: Api, visit: Visit) -> None:
     visitor = visit()
     api.tenant  # noqa: B018 - as above
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
     assert visitor.send("/log-out", {"reason": ""}).status_code == 303
     answer = visitor.send("/schedule/night/pause", {"reason": " "})
     assert answer.status_code == 422
     assert "reason" in said(answer.text)
     assert visitor.act("/schedule/night/pause", {"reason": "the disk is being moved"}) == "/?done=paused"
-    [act] = operators.page(api.tenant.tenant_id)
+    [act] = operator_log.list_actions(api.tenant.tenant_id)
     assert (act.act, act.target, act.reason) == ("pause", "night", "the disk is being moved")
     html = visitor.page("/?done=paused")
     assert "the disk is being moved" in said(html)

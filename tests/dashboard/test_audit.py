@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.privacy.audit import START
-from app.services.security import audit, chain, operators
+from app.domain.privacy.audit_chain import START
+from app.services.security import audit, audit_verification, operator_log
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 
@@ -18,14 +18,14 @@ Visit = Callable[..., Visitor]
 @pytest.fixture
 def done(api: Api) -> None:
     for number in range(5):
-        operators.record(api.tenant.tenant_id, "k", "pause", "night", f"reason <i>number {number}</i>")
+        operator_log.record_action(api.tenant.tenant_id, "k", "pause", "night", f"reason <i>number {number}</i>")
 
 
 def test_the_chain_holds_and_says_so(api: Api, visit: Visit, done: None) -> None:
     html = visit().page("/audit")
     assert 'badge well">intact' in html
     assert "operator acted" in said(html)
-    last = audit.page(api.tenant.tenant_id, None, None, 1)[0].seq
+    last = audit.list_entries(api.tenant.tenant_id, None, None, 1)[0].seq
     assert f"up to entry {last} of {last}, verified just now" in said(html)
     anchor = re.search(r"<code>(\d+:[0-9a-f]{64})</code>", html)
     assert anchor
@@ -45,7 +45,7 @@ def test_a_broken_chain_is_trouble(api: Api, visit: Visit, done: None) -> None:
 def test_the_last_stretch_alone_is_looked_at_on_the_page(
     api: Api, visit: Visit, done: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "LAST_ENTRIES", 2)
+    monkeypatch.setattr(audit_verification, "LAST_ENTRIES", 2)
     api.service.rows(
         "SET session_replication_role = replica; UPDATE audit SET actor = 'nobody' WHERE seq = 2; "
         "RESET session_replication_role"
@@ -58,7 +58,7 @@ def test_the_whole_chain_is_gone_through_some_seconds_at_a_time(
     api: Api, visit: Visit, done: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor = visit()
-    monkeypatch.setattr(chain, "SECONDS_MAX", 0.0)
+    monkeypatch.setattr(audit_verification, "SECONDS_MAX", 0.0)
     monkeypatch.setattr("app.services.security.audit.verify.__defaults__", (START, 3, None))
     path, pages = "/audit/chain", 0
     while True:
@@ -88,7 +88,7 @@ def test_what_was_done_by_hand_is_there_in_full(visit: Visit, done: None, monkey
 def test_entries_are_listed_by_number(api: Api, visit: Visit, done: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.dashboard.pages.audit.PAGE", 4)
     visitor = visit()
-    count = audit.page(api.tenant.tenant_id, None, None, 1)[0].seq
+    count = audit.list_entries(api.tenant.tenant_id, None, None, 1)[0].seq
     path, seen = "/audit/entries", 0
     while path:
         html = visitor.page(path)

@@ -10,19 +10,19 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.consolidation.parameters import Consolidation
-from app.domain.consolidation.supersession import Pair
+from app.domain.consolidation.supersession import SupersessionPair
 from app.domain.policy.policy import Policy
-from app.services.consolidation import supersede
-from app.services.security import operators
-from app.services.strength import policies
+from app.services.consolidation import supersession
+from app.services.security import operator_log
+from app.services.strength import current_policy
 from app.services.tenants import policy_versions
-from app.services.tenants.policy_versions import Change
+from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from tests.services import nights
-from tests.services.alike import LIKE, Alike
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
+from tests.services.mergeable import LIKE, Alike
 
 Visit = Callable[..., Visitor]
 ASKING = Policy(consolidation=Consolidation(rule="cohesion", merged_from=1.0, asked_from=0.5))
@@ -89,7 +89,7 @@ def test_a_merge_is_undone(api: Api, merged: Alike, visit: Visit) -> None:
     visitor = visit()
     assert visitor.act(f"{place}/undo") == "/consolidation?done=undone"
     assert merged.merges() == [("summary", "undone", len(LIKE) - 1)]
-    [act] = operators.page(api.tenant.tenant_id)
+    [act] = operator_log.list_actions(api.tenant.tenant_id)
     assert (act.act, act.target) == ("undo_merge", str(merged.merge_id()))
     assert visitor.send(f"{place}/undo").status_code == 409
     assert "Undo" not in said(visitor.page(place))
@@ -138,7 +138,7 @@ def test_it_is_paused_and_resumed_by_the_policy(api: Api, visit: Visit) -> None:
     alike.remember(*LIKE, subject="ann")
     visitor = visit("maintain")
     assert visitor.act("/consolidation/pause", {"reason": "the model is odd"}) == "/consolidation?done=paused"
-    assert policies.current(tenant_id).consolidation.paused
+    assert current_policy.read(tenant_id).consolidation.paused
     html = said(visitor.page("/consolidation"))
     assert "Consolidation is paused" in html
     assert "Resume" in html
@@ -148,12 +148,12 @@ def test_it_is_paused_and_resumed_by_the_policy(api: Api, visit: Visit) -> None:
     assert "Consolidation runs every night" in said(visitor.page("/consolidation"))
     nights.run(tenant_id)
     assert len(alike.summaries()) == 1
-    assert [act.act for act in operators.page(tenant_id)] == ["resume_consolidation", "pause_consolidation"]
+    assert [act.act for act in operator_log.list_actions(tenant_id)] == ["resume_consolidation", "pause_consolidation"]
 
 
 def test_a_policy_that_waits_is_named_before_it_is_called_off(api: Api, visit: Visit) -> None:
     later = datetime.now(UTC) + timedelta(days=3)
-    policy_versions.put(api.tenant.tenant_id, Change({"quota_bytes": 10}, effective_at=later))
+    policy_versions.write_change(api.tenant.tenant_id, RequestedChange({"quota_bytes": 10}, effective_at=later))
     visitor = visit("maintain")
     assert "This cancels scheduled policy changes: version 2" in said(visitor.page("/consolidation"))
     visitor.act("/consolidation/pause")
@@ -164,8 +164,8 @@ def test_a_policy_that_waits_is_named_before_it_is_called_off(api: Api, visit: V
 def proposal(api: Api) -> tuple[UUID, list[str]]:
     ids = api.remember(f"Ann lives in Oslo {SCRIPT}", "Ann lives in Rome")
     with database.tenant(api.tenant.tenant_id) as tx:
-        supersede.propose(tx, api.tenant.tenant_id, [Pair(*map(UUID, ids))], approved=[])
-    [proposed] = supersede.page(api.tenant.tenant_id, "proposed", None, None, 1)
+        supersession.propose_pairs(tx, api.tenant.tenant_id, [SupersessionPair(*map(UUID, ids))], approved=[])
+    [proposed] = supersession.list_supersessions(api.tenant.tenant_id, "proposed", None, None, 1)
     return proposed.supersession_id, ids
 
 
@@ -183,7 +183,7 @@ def test_a_proposed_supersession_is_decided(api: Api, visit: Visit, way: str, st
     visitor = visit("read", "ingest")
     done = "superseded" if way == "approve" else "rejected"
     assert visitor.act(f"/consolidation/supersessions/{found}/{way}") == f"/consolidation?done={done}"
-    [decided] = supersede.page(api.tenant.tenant_id, None, None, None, 2)
+    [decided] = supersession.list_supersessions(api.tenant.tenant_id, None, None, None, 2)
     assert decided.status == status
     assert "No proposals" in said(visitor.page("/consolidation"))
 

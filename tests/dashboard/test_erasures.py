@@ -12,14 +12,14 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.privacy import exports, holds
-from app.services.security import operators
+from app.services.privacy import export_requests, legal_holds
+from app.services.security import operator_log
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
 
 Visit = Callable[..., Visitor]
 
@@ -76,7 +76,7 @@ def test_an_erasure_is_asked_for_and_cancelled(api: Api, visit: Visit, ids: list
     assert visitor.get(f"/privacy/erasures/{which}/report").status_code == 409
     assert visitor.act(f"/privacy/erasures/{which}/cancel").endswith("?done=cancelled")
     assert api.get(f"/v1/memories/{ids[0]}").status_code == 200
-    assert {act.act for act in operators.page(api.tenant.tenant_id)} == {"request_erasure", "cancel_erasure"}
+    assert {act.act for act in operator_log.list_actions(api.tenant.tenant_id)} == {"request_erasure", "cancel_erasure"}
     assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
 
 
@@ -100,7 +100,7 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
 
 
 def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]) -> None:
-    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
     api.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
     api.service.rows("UPDATE erasures SET status = 'running', cut = '1-0', started_at = now()")
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]
 
 
 def test_the_report_is_let_through_by_its_digest_alone(api: Api, visit: Visit, ids: list[str]) -> None:
-    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
     worked(api.service)
     answer = visit().get(f"/privacy/erasures/{which}/report")
     assert answer.status_code == 200
@@ -128,7 +128,7 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "reason": "a lawsuit"})
     hold = where.split("/")[-1].partition("?")[0]
     assert where.endswith("?done=held")
-    which = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
     worked(api.service)
     assert requests.get(api.tenant.tenant_id, which).status == "held"
     assert "blocked by a hold" in visitor.page(f"/privacy/erasures/{which}")
@@ -154,7 +154,7 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
     html = visitor.page("/privacy/holds")
     assert "<script>alert" not in html
     assert "because of thread" in html
-    [by_ids, by_thread, by_subject] = holds.page(api.tenant.tenant_id, None, 10, released=False)
+    [by_ids, by_thread, by_subject] = legal_holds.list_holds(api.tenant.tenant_id, None, 10, released=False)
     assert by_ids.meant.memory_ids == [UUID(ids[3])]
     assert (by_thread.meant.thread, by_subject.meant.subject) == ("t1", ANN)
     assert "because of subject" in visitor.page("/privacy")
@@ -174,7 +174,7 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
 )
 def test_a_hold_of_nothing_is_refused(api: Api, visit: Visit, form: dict[str, str]) -> None:
     assert visit().send("/privacy/holds", form).status_code == 422
-    assert holds.page(api.tenant.tenant_id, None, 10, released=True) == []
+    assert legal_holds.list_holds(api.tenant.tenant_id, None, 10, released=True) == []
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_an_export_is_asked_for_and_fetched(api: Api, visit: Visit, ids: list[st
     worked(api.service)
     html = visitor.page("/privacy/exports")
     assert "<script>alert" not in html
-    [made] = exports.page(api.tenant.tenant_id, None, 10)
+    [made] = export_requests.list_exports(api.tenant.tenant_id, None, 10)
     answer = visitor.send(f"/privacy/exports/{made.export_id}/file")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/zip"

@@ -8,18 +8,18 @@ from uuid import UUID
 
 import pytest
 
-from app.dashboard import graph, wording
-from app.dashboard.pages.memory import curve
-from app.services.consolidation import merges
-from app.services.memories import why
-from app.services.security import operators
+from app.dashboard import svg_graph, text_display
+from app.dashboard.pages.memory import draw_curve
+from app.services.consolidation import merge_log
+from app.services.memories import explanation
+from app.services.security import operator_log
 from app.services.storage import lookup
-from app.services.strength import course
-from app.store.memories.memories import Stored
+from app.services.strength import forgetting_curve
+from app.store.memories.memories import StoredMemory
 from tests.api.caller import Api
 from tests.dashboard.odd import RICH, assert_inert
 from tests.dashboard.visitor import Visitor, said
-from tests.services.alike import LIKE, Alike
+from tests.services.mergeable import LIKE, Alike
 
 Visit = Callable[..., Visitor]
 NOBODY = "00000000-0000-0000-0000-000000000001"
@@ -34,7 +34,7 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     told = said(html)
     for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "heuristic", memory_id):
         assert word in told
-    explained = why.explain(api.tenant.tenant_id, UUID(memory_id))
+    explained = explanation.explain_tier(api.tenant.tenant_id, UUID(memory_id))
     assert explained.verdict.why.partition(",")[2] in told
     assert explained.change is not None
     assert f"Next change, if unused: {explained.change.tier}" in told
@@ -72,9 +72,9 @@ def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:
     api.post(f"/v1/memories/{memory_id}/touch", json={})
     tenant_id = api.tenant.tenant_id
     stored = lookup.get(tenant_id, UUID(memory_id))
-    assert isinstance(stored, Stored)
-    drawn = course.draw(tenant_id, stored)
-    svg = str(curve(drawn))
+    assert isinstance(stored, StoredMemory)
+    drawn = forgetting_curve.draw_curve(tenant_id, stored)
+    svg = str(draw_curve(drawn))
     [(_, strength)] = [mark for mark in drawn.course.marks if mark[0].kind == "use"]
     bottom, top, inner = 216, 10, 206
     [height] = re.findall(r'class="mark-use" cx="[\d.]+" cy="([\d.]+)"', svg)
@@ -144,7 +144,7 @@ def test_a_summary_shows_what_it_was_made_of_and_they_show_it(api: Api, visit: V
     sources = alike.remember(*LIKE)
     assert alike.run()["merged"]
     visitor = visit("read")
-    [made] = merges.page(api.tenant.tenant_id, "done", None, 10)
+    [made] = merge_log.list_merges(api.tenant.tenant_id, "done", None, 10)
     summary, taken = made.merge.summary_id, [each.memory_id for each in made.ancestors if each.part == "source"]
     assert set(taken) <= set(sources)
     html = visitor.page(f"/memories/{summary}")
@@ -192,7 +192,7 @@ def test_an_archived_one_is_brought_back(api: Api, visit: Visit) -> None:
     assert visitor.act(path) == f"/memories/{memory_id}?done=restored"
     assert api.get(f"/v1/memories/{memory_id}").json()["tier"] == "active"
     assert "/restore" not in visitor.page(f"/memories/{memory_id}?done=restored")
-    acts = operators.page(api.tenant.tenant_id)
+    acts = operator_log.list_actions(api.tenant.tenant_id)
     assert (acts[0].act, acts[0].target) == ("restore_memory", memory_id)
 
 
@@ -220,14 +220,19 @@ def test_its_history_goes_on_by_pages(api: Api, visit: Visit) -> None:
 
 def test_columns_go_from_what_was_first_to_what_became_of_it() -> None:
     one, two, three, four = (UUID(int=n) for n in range(1, 5))
-    assert graph.columns_of(two, [(one, two), (two, three), (four, three)]) == {one: -1, two: 0, three: 1, four: 0}
+    assert svg_graph.assign_columns(two, [(one, two), (two, three), (four, three)]) == {
+        one: -1,
+        two: 0,
+        three: 1,
+        four: 0,
+    }
 
 
 def test_signs_that_steer_are_written_out() -> None:
-    assert wording.visible("a\u202eb\u0007\x7f\ud800\n\tc") == "a⟨U+202E⟩b⟨U+0007⟩⟨U+007F⟩⟨U+D800⟩\n\tc"
-    assert wording.visible("שלום \u200f 日本 👩\u200d🔬") == "שלום \u200f 日本 👩\u200d🔬"
-    assert wording.short("one\ntwo three", 8) == "one two…"
-    assert wording.visible(None) == ""
+    assert text_display.make_visible("a\u202eb\u0007\x7f\ud800\n\tc") == "a⟨U+202E⟩b⟨U+0007⟩⟨U+007F⟩⟨U+D800⟩\n\tc"
+    assert text_display.make_visible("שלום \u200f 日本 👩\u200d🔬") == "שלום \u200f 日本 👩\u200d🔬"
+    assert text_display.shorten("one\ntwo three", 8) == "one two…"
+    assert text_display.make_visible(None) == ""
 
 
 def test_a_correction_and_a_name_that_waits_are_shown(api: Api, visit: Visit) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from app import heartbeats, queues, stopping
+from app import heartbeats, queues, shutdown
 from app.clients.redis import stream
 from app.dashboard import rendering
 from app.dashboard.access import Viewer
@@ -28,9 +28,9 @@ Visit = Callable[..., Visitor]
 @pytest.fixture
 def well(api: Api) -> None:
     for source in heartbeats.SOURCES:
-        heartbeats.beat(source)
+        heartbeats.record_heartbeat(source)
     api.tenant  # noqa: B018 - creates the tenant before the tick
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
 
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
@@ -115,8 +115,8 @@ def test_room_is_told_beside_the_quota(api: Api, well: None, visit: Visit, quota
 
 
 def test_one_row_is_told_as_one() -> None:
-    assert rendering.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
-    assert rendering.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
+    assert rendering.format_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
+    assert rendering.format_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
 
 
 def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -> None:
@@ -145,7 +145,7 @@ async def first_events(viewer: Viewer, streams: overview.Streams) -> list[bytes]
     made, found = overview._events(viewer, streams), []
     async for event in made:
         found.append(event)
-        stopping._told.set()
+        shutdown._told.set()
     return found
 
 
@@ -162,7 +162,7 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
     try:
         [event] = api.run(read())
     finally:
-        stopping._told.clear()
+        shutdown._told.clear()
     assert event.startswith(b"event: now\ndata: ")
     assert event.endswith(b"\n\n")
     assert all(line.startswith(b"data: ") for line in event.strip().splitlines()[1:])
@@ -193,11 +193,11 @@ def test_too_many_streams_are_refused_and_the_page_asks_by_itself(
     ],
 )
 def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) -> None:
-    assert rendering.age(seconds) == shown
+    assert rendering.format_age(seconds) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234")]
 )
 def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
-    assert rendering.number(value) == shown
+    assert rendering.format_number(value) == shown

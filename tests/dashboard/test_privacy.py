@@ -9,24 +9,24 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.privacy.requests import NewRequest, Request
-from app.services.privacy import privacy_requests, rights
-from app.services.security import operators
+from app.domain.privacy.requests import NewRequest, PrivacyRequest
+from app.services.privacy import request_log, rights_overview
+from app.services.security import operator_log
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 
 Visit = Callable[..., Visitor]
 
 
-def entered(api: Api, days_ago: float, **given: str) -> Request:
+def entered(api: Api, days_ago: float, **given: str) -> PrivacyRequest:
     """Record a request received this many days ago."""
     received = datetime.now(UTC) - timedelta(days=days_ago)
     new = NewRequest(**{"nature": "correction", "law": "gdpr", **given}, received_at=received)  # type: ignore[arg-type]
-    return privacy_requests.create(api.tenant.tenant_id, new)
+    return request_log.create(api.tenant.tenant_id, new)
 
 
-def found(api: Api, request: Request) -> Request:
-    every = privacy_requests.page(api.tenant.tenant_id, None, 100, is_open=False)
+def found(api: Api, request: PrivacyRequest) -> PrivacyRequest:
+    every = request_log.list_requests(api.tenant.tenant_id, None, 100, is_open=False)
     return next(each for each in every if each.request_id == request.request_id)
 
 
@@ -49,7 +49,7 @@ def test_urgency_has_its_colour(api: Api, visit: Visit, days_ago: int, kind: str
 
 def test_the_one_due_first_is_shown_however_many_are_open(api: Api, visit: Visit) -> None:
     worst = entered(api, 60)
-    rows = rights.REQUESTS_MAX + 5
+    rows = rights_overview.REQUESTS_MAX + 5
     api.service.rows(
         "INSERT INTO privacy_requests (tenant_id, request_id, nature, law, manner, received_at, due_at) "
         "SELECT %s, gen_random_uuid(), 'access', 'gdpr', 'mail', now(), now() + interval '30 days' "
@@ -80,7 +80,7 @@ def test_a_request_is_confirmed_and_answered(
     assert after.answer == answer
     assert after.confirmed_at is not None
     assert after.basis == form.get("basis")
-    [done] = operators.page(api.tenant.tenant_id)
+    [done] = operator_log.list_actions(api.tenant.tenant_id)
     assert (done.act, done.target) == (f"{act}_request", str(new.request_id))
     assert ("No open requests" in visitor.page("/privacy")) == (answer is not None)
 
@@ -91,14 +91,14 @@ def test_a_denial_needs_its_basis(api: Api, visit: Visit) -> None:
     assert answer.status_code == 422
     assert "basis" in said(answer.text)
     assert found(api, new).answer is None
-    assert not operators.page(api.tenant.tenant_id)
+    assert not operator_log.list_actions(api.tenant.tenant_id)
 
 
 def test_one_that_came_by_mail_is_entered_with_its_day(api: Api, visit: Visit) -> None:
     day = (datetime.now(UTC) - timedelta(days=4)).date()
     form = {"nature": "objection", "law": "gdpr", "manner": "letter", "received": day.isoformat()}
     assert visit().act("/privacy/requests", form) == "/privacy?done=entered"
-    [new] = privacy_requests.page(api.tenant.tenant_id, None, 10, is_open=True)
+    [new] = request_log.list_requests(api.tenant.tenant_id, None, 10, is_open=True)
     assert (new.nature, new.manner, new.received_at.date()) == ("objection", "letter", day)
     assert visit().send("/privacy/requests", {**form, "nature": "revenge"}).status_code == 422
 
@@ -106,7 +106,7 @@ def test_one_that_came_by_mail_is_entered_with_its_day(api: Api, visit: Visit) -
 def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
     for days in (2, 4):
         new = entered(api, days)
-        privacy_requests.answer(api.tenant.tenant_id, new.request_id, "done", None, "k")
+        request_log.answer_request(api.tenant.tenant_id, new.request_id, "done", None, "k")
     text = said(visit().page("/privacy"))
     assert "correction GDPR 2 0 2 0 0 0 0 3.0 3.0" in text
     assert "pii 30 days" in text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.dashboard.pages.search import request_of, signals
+from app.dashboard.pages.search import break_down_score, build_request
 from app.domain.policy.policy import Policy
 from app.services.search import search
 from tests.api.caller import Api
@@ -51,11 +51,11 @@ def test_the_shares_are_all_of_the_score(api: Api) -> None:
     api.remember({"text": "Ann likes her tea green", "speaker": "Ann", "thread": "a"}, "tea is green", "no more of it")
     for mode in ("", "lexical", "dense"):
         results = search.search(
-            api.tenant.tenant_id, request_of({"query": "Ann's tea", "tier_active": "1", "mode": mode})
+            api.tenant.tenant_id, build_request({"query": "Ann's tea", "tier_active": "1", "mode": mode})
         )
         assert results
         for result in results:
-            found = signals(result)
+            found = break_down_score(result)
             assert sum(signal.value for signal in found) == pytest.approx(result.score)
             assert sum(signal.share for signal in found) == pytest.approx(1)
 

@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 import msgspec
 
 from app.services.monitoring import status
-from app.services.security import operators
+from app.services.security import operator_log
 from app.services.uses import reviews
 from app.store.core import database
 from app.store.strength import reviews as rows
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
-from tests.services.grave import worked
-from tests.services.past import age
+from tests.services.backdated import age
+from tests.services.due_deletions import worked
 
 Visit = Callable[..., Visitor]
 
@@ -90,8 +90,8 @@ def test_what_failed_is_flagged_with_why_and_leads_to_its_page(api: Api, visit: 
             *(tenant_id, run_id, kind, memory_id, passed),
         )
     with database.tenant(tenant_id) as tx:
-        rows.flag(tx, tenant_id, ids, datetime.now(UTC), 1.0)
-    reviews.record(tenant_id, ids[2], "passed")
+        rows.flag_memories(tx, tenant_id, ids, datetime.now(UTC), 1.0)
+    reviews.record_review(tenant_id, ids[2], "passed")
     text = said(visit().page("/tests"))
     assert "Flagged 2" in text
     assert f"{ids[0]} application" in text
@@ -107,5 +107,5 @@ def test_a_run_by_hand(api: Api, visit: Visit) -> None:
     assert visitor.act("/tests/run") == "/tests?done=tested"
     worked(api.service)
     assert "application 100 % passed" in said(visitor.page("/tests"))
-    assert [act.act for act in operators.page(api.tenant.tenant_id)] == ["run_self_tests"]
+    assert [act.act for act in operator_log.list_actions(api.tenant.tenant_id)] == ["run_self_tests"]
     assert visit("read").send("/tests/run").status_code == 403

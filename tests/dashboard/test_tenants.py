@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event, text
 
 from app.clients.llm.responses import Usage
-from app.clients.redis.redis import BACKLOG, RING, stream_key
-from app.domain.policy.budget import State
+from app.clients.redis.connection import BACKLOG, RING, stream_key
+from app.domain.policy.budget import BudgetState
 from app.domain.policy.policy import Budget, Policy
 from app.services.jobs import schedule
 from app.services.monitoring import tenant_comparison
@@ -77,15 +77,15 @@ def test_memories_letters_night_and_budget(service: Service) -> None:
     service.send(tenant.tenant_id, "x", "y")
     service.post(tenant.tenant_id, b"no JSON")
     service.work()
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
     schedule.run(tenant.tenant_id, "night", None, "k")
-    budget.spend(tenant.tenant_id, "score", "m", Usage(1, 900, 0, 50))
+    budget.spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 900, 0, 50))
     [found] = tenant_comparison.waiting_longest()
     numbers = found.numbers
     assert (numbers.active, numbers.archived, numbers.cold, numbers.dead_letters) == (2, 0, 0, 1)
     assert (numbers.night, numbers.night_failed) == ("queued", 0)
     assert numbers.spent.tokens == 950
-    assert (numbers.budget_tokens, found.budget) == (1000, State.SOFT)
+    assert (numbers.budget_tokens, found.budget) == (1000, BudgetState.SOFT)
     assert numbers.text_bytes == 2
 
 
@@ -95,10 +95,10 @@ def test_the_quota_is_what_the_tenants_own_page_says(service: Service, share: fl
     service.send(tenant.tenant_id, "x", "y")
     service.work()
     with database.tenant(tenant.tenant_id) as tx:
-        taken = quota.state(tx, tenant.tenant_id).taken_bytes
+        taken = quota.quota_status(tx, tenant.tenant_id).taken_bytes
         policies.add(tx, tenant.tenant_id, 2, Policy(quota_bytes=int(taken / share), quota_near=0.5))
     with database.tenant(tenant.tenant_id) as tx:
-        own = quota.state(tx, tenant.tenant_id)
+        own = quota.quota_status(tx, tenant.tenant_id)
     [found] = tenant_comparison.waiting_longest()
     assert found.quota == own.state == state
     assert found.numbers.dimensions == own.vector_bytes / 4 > 0

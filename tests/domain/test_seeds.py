@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from app.domain.dynamics.cmm import Cmm, CmmParameters
-from app.domain.dynamics.memory_decay import PRESETS as TICKS
-from app.domain.dynamics.memory_decay import MemoryDecay, MemoryDecayParameters
+from app.domain.dynamics.memory_decay import PRESETS, MemoryDecay, MemoryDecayParameters
 from app.domain.dynamics.mnemex import CONTENT_MULTIPLIERS, Mnemex, MnemexParameters
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
@@ -23,9 +22,9 @@ from app.domain.ingest.memory import KINDS
 from app.domain.salience.criteria import Criteria
 from app.domain.salience.criteria import salience as salience_of
 from app.domain.strength.importance import Importance
-from app.domain.strength.review import Review
+from app.domain.strength.review import ReviewParameters
+from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresholds, decay_tier
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 from tests.domain.dynamics.batches import START
 
 EXPONENTIAL = Mnemex(MnemexParameters(curve="exponential"))
@@ -125,13 +124,13 @@ def test_defaults_of_memory_decay() -> None:
     assert (p.lambda_fact, p.lambda_episode, p.impact_weight, p.stability_weight) == (0.02, 0.035, 0.5, 0.8)
     assert (p.stability_decay, p.gain_direct, p.gain_associate, p.stability_cap) == (0.01, 0.2, 0.05, 1.0)
     assert (p.boost, p.storage_fraction, p.retrieval_weight) == (0.1, 0.25, 0.5)
-    assert TICKS["server"].tick_seconds == 3_600
+    assert PRESETS["server"].tick_seconds == 3_600
 
 
 @pytest.mark.parametrize(("seconds", "ticks"), [(3_599, 0), (3_600, 1), (86_400, 24), (604_800, 168)])
 def test_ticks_are_whole_intervals_of_the_time_gone_by(seconds: float, ticks: int) -> None:
     """Seed 003, auto-tick: floor(elapsed / interval)."""
-    found = MemoryDecay(TICKS["server"]).strength(memory(salience=0), START + seconds)[0]
+    found = MemoryDecay(PRESETS["server"]).strength(memory(salience=0), START + seconds)[0]
     assert found == pytest.approx(math.exp(-0.035 * ticks), rel=1e-12)
 
 
@@ -189,15 +188,15 @@ def test_tiers_begin_below_their_thresholds(
 
     The conditions on salience are not part of the seed.
     """
-    seen = Seen(np.array([strength]), np.array([importance]))
+    seen = CurrentStrength(np.array([strength]), np.array([importance]))
     state = memory(uses, salience=0.1)
-    found = decay_tier(Tiers(), state, START + days * DAY_SECONDS, seen, state.created_at)[0]
+    found = decay_tier(TierThresholds(), state, START + days * DAY_SECONDS, seen, state.created_at)[0]
     assert DECAY_TIERS[found] == tier
 
 
 def test_the_configuration_example_is_the_default() -> None:
     """Seed 004, configuration example."""
-    weights, spec, tiers, review = Importance().weights, SpecParameters(), Tiers(), Review()
+    weights, spec, tiers, review = Importance().weights, SpecParameters(), TierThresholds(), ReviewParameters()
     assert (weights.recency, weights.frequency, weights.salience, weights.relevance) == (0.25, 0.2, 0.35, 0.2)
     assert (Importance().recency_lambda_per_day, Importance().max_expected_accesses) == (0.05, 100)
     assert (spec.base_per_day, spec.reinforcement) == (0.1, 0.15)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
-from tests.faults.plant import Plant
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import psycopg
 import redis
 
-from app.clients.redis.redis import BACKLOG, HELD, stream_key
-from app.store.enrichment.work import SCORE
+from app.clients.redis.connection import BACKLOG, HELD, stream_key
+from app.store.enrichment.work_queue import SCORE
 from tests.faults.load import Caller
 from tests.waiting import until
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli.core.place import configuration
-from app.cli.service.run import announced, lay_out
+from app.cli.core.connection import load_settings
+from app.cli.service.run import announce_url, plan_service
 from app.embedded import EmbeddedError
-from app.supervisor import Event, RestartPolicy, Supervisor, lock_home
+from app.supervisor import ChildEvent, RestartPolicy, Supervisor, lock_home
 
 PATIENT = RestartPolicy(deaths_max=1_000_000)
 
@@ -25,22 +25,22 @@ class Line(msgspec.Struct):
     """An event, or the server URLs of a start, with the supervisor's pid."""
 
     supervisor: int
-    event: Event | None = None
+    event: ChildEvent | None = None
     owner_url: str = ""
     redis_url: str = ""
 
 
 def main(home: Path, port: int, events: Path) -> int:
-    config = configuration().model_copy(update={"home": home, "port": port})
+    config = load_settings().model_copy(update={"home": home, "port": port})
 
     def note(line: Line) -> None:
         with events.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
     with lock_home(home) as locked:
-        service = lay_out(config, locked)
+        service = plan_service(config, locked)
         note(Line(os.getpid(), None, service.owner_database_url, service.redis_url))
-        with announced(service, locked):
+        with announce_url(service, locked):
             return Supervisor(service.children, lambda event: note(Line(os.getpid(), event)), PATIENT).run()
 
 

@@ -15,16 +15,24 @@ from uuid import UUID
 
 import pytest
 
-from app.clients.cold_store import cold_store
-from app.domain.policy.keys import SCOPES
+from app.clients.object_store import cold_store
+from app.domain.policy.api_keys import SCOPES
 from app.errors import EbbingError
-from app.services.memories import counts
-from app.services.passing import is_passing
+from app.services.memories import recount
 from app.services.security import audit
-from app.services.tiers import archive, bases, cold, cold_restore, compaction, removals, sweep
+from app.services.tiers import (
+    archive,
+    cold_restore,
+    cold_storage,
+    pca_fitting,
+    permanent_deletion,
+    segment_compaction,
+    sweep,
+)
+from app.services.transient_errors import is_transient
 from tests.api.caller import Api
 from tests.service import Service, Tenant
-from tests.services import attic
+from tests.services import archived_memories
 
 MEMORIES = 60
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
@@ -75,8 +83,8 @@ class Crowd:
                 do(chance)
                 self.did[name] += 1
             except Exception as error:  # noqa: BLE001 - the test reports any error
-                if not isinstance(error, cold.SegmentLost) and not (
-                    isinstance(error, EbbingError) and is_passing(error)
+                if not isinstance(error, cold_storage.SegmentLost) and not (
+                    isinstance(error, EbbingError) and is_transient(error)
                 ):
                     self.failed.append(f"{name}: {error!r}")
 
@@ -96,14 +104,14 @@ def test_all_at_once(api: Api, rounds: int) -> None:
     tenant = service.tenant(scopes=SCOPES)
     own = tenant.tenant_id
     told = [{"text": f"turn {n} of a boat", "thread": f"t{n % 3}", "external_id": f"e{n}"} for n in range(MEMORIES)]
-    ids = attic.remember(service, own, *told)
+    ids = archived_memories.remember(service, own, *told)
     service.rows("UPDATE policies SET effective_at = '2000-01-01' WHERE tenant_id = %s", own)
     before = service.one(DEADLOCKS)
     crowd = Crowd(api, tenant, ids, rounds)
 
     def fade(chance: random.Random) -> None:
         one = crowd.any(chance)
-        attic.fade(service, [one], chance.choice((20, 60, 400)))
+        archived_memories.fade(service, [one], chance.choice((20, 60, 400)))
         service.rows("UPDATE memory_state SET restored_at = NULL, access_count = 0 WHERE memory_id = %s", one)
 
     def hold(chance: random.Random) -> None:
@@ -124,14 +132,17 @@ def test_all_at_once(api: Api, rounds: int) -> None:
         {
             "fade": fade,
             "sweep": lambda _: sweep.sweep(own),
-            "archive": lambda _: archive.move(own, None, None),
-            "cold": lambda _: cold.move(own),
-            "delete": lambda chance: removals.delete(own) if chance.random() < 0.1 else None,
+            "archive": lambda _: archive.move_slice(own, None, None),
+            "cold": lambda _: cold_storage.move_segment(own),
+            "delete": lambda chance: permanent_deletion.delete(own) if chance.random() < 0.1 else None,
             "thaw": lambda chance: cold_restore.restore(own, chance.sample(ids, 5)),
-            "compact": lambda _: (compaction.compact(own), cold.delete(own, compaction._drop(own))),
-            "recount": lambda _: counts.recount(own),
-            "refit": lambda _: bases.refit(own),
-            "verify": lambda _: audit.watch(own),
+            "compact": lambda _: (
+                segment_compaction.compact_segments(own),
+                cold_storage.delete(own, segment_compaction._drop_segments(own)),
+            ),
+            "recount": lambda _: recount.recount_tenant(own),
+            "refit": lambda _: pca_fitting.refit_basis(own),
+            "verify": lambda _: audit.verify_recent(own),
             "touch": touch,
             "restore": lambda chance: crowd.ask("POST", f"/v1/memories/{crowd.any(chance)}/restore"),
             "edit": lambda chance: crowd.ask(
@@ -148,8 +159,8 @@ def test_all_at_once(api: Api, rounds: int) -> None:
     assert service.one(DEADLOCKS) == before
     places = service.rows(IN_PLACES, own)
     assert [row for row in places if row[2:] != (row[1] == "archived", row[1] == "cold")] == []
-    assert not any(counts.recount(own)), "the tenant's counts were wrong before the recount"
+    assert not any(recount.recount_tenant(own)), "the tenant's counts were wrong before the recount"
     found = audit.verify(own)
     assert (found.broken, found.finished) == (None, True)
     service.work()
-    attic.check(service, [memory_id for memory_id, *_ in places])
+    archived_memories.check(service, [memory_id for memory_id, *_ in places])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
-from tests.faults.plant import Plant
 from tests.waiting import until
 
 

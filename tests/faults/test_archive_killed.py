@@ -6,11 +6,11 @@ import os
 import random
 from signal import SIGKILL
 
-from app.services.memories import counts
+from app.services.memories import recount
 from tests.service import Service
-from tests.services import attic
-from tests.services.attic import fade, remember
-from tests.services.tiers.test_cold_killed import Workers, workers
+from tests.services import archived_memories
+from tests.services.archived_memories import fade, remember
+from tests.services.tiers.test_cold_storage_killed import Workers, workers
 
 __all__ = ["workers"]
 
@@ -32,11 +32,14 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
         some = chance.sample(ids, chance.randint(1, 4))
         if what == "archive":
             service.rows("UPDATE memory_state SET restored_at = NULL, access_count = 0 WHERE tier = 'active'")
-            fade(service, [memory_id for memory_id in some if attic.tiers(service, [memory_id]) == ["active"]])
-            attic.swept(tenant_id)
+            fade(
+                service,
+                [memory_id for memory_id in some if archived_memories.tiers(service, [memory_id]) == ["active"]],
+            )
+            archived_memories.swept(tenant_id)
         ended.append(workers.ended(chance.choice(PLACES[what]), what, tenant_id, *(some if what == "use" else [])))
-        attic.embed(service)
-        attic.check(service, ids)
+        archived_memories.embed(service)
+        archived_memories.check(service, ids)
     assert set(ended) <= {-SIGKILL, 0}, seed
     assert -SIGKILL in ended, seed
-    assert not any(counts.recount(tenant_id)), "the tenant's counts were wrong before the recount"
+    assert not any(recount.recount_tenant(tenant_id)), "the tenant's counts were wrong before the recount"

@@ -10,9 +10,9 @@ import os
 import random
 from signal import SIGKILL
 
-from app.services.tiers import cold, compaction
-from tests.services.chilled import LONG, Chilled, aged, chilled
-from tests.services.tiers.test_cold_killed import COMPACTION, MOVE, RESTORE, Workers, workers
+from app.services.tiers import cold_storage, segment_compaction
+from tests.services.cold_due import LONG, Chilled, aged, chilled
+from tests.services.tiers.test_cold_storage_killed import COMPACTION, MOVE, RESTORE, Workers, workers
 
 __all__ = ["aged", "chilled", "workers"]
 
@@ -39,8 +39,8 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
             )
     assert set(ended) <= {-SIGKILL, 0}, seed
     assert -SIGKILL in ended, seed
-    cold.clean(chilled.tenant_id)
-    while compaction.compact(chilled.tenant_id)[0]:
+    cold_storage.clean_segments(chilled.tenant_id)
+    while segment_compaction.compact_segments(chilled.tenant_id)[0]:
         pass
     written = [segment for segment in chilled.segments() if segment[0] == "written"]
     assert len(chilled.objects()) == len(written) == len(chilled.segments())

@@ -7,11 +7,11 @@ import random
 from signal import SIGKILL
 from uuid import UUID
 
-from app.services.memories import counts
+from app.services.memories import recount
 from app.services.security import audit
-from app.services.tiers import cold, compaction
-from tests.services.chilled import LONG, Chilled, aged, chilled
-from tests.services.tiers.test_cold_killed import DELETE, Workers, workers
+from app.services.tiers import cold_storage, segment_compaction
+from tests.services.cold_due import LONG, Chilled, aged, chilled
+from tests.services.tiers.test_cold_storage_killed import DELETE, Workers, workers
 
 __all__ = ["aged", "chilled", "workers"]
 
@@ -49,7 +49,7 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
             used,
         )
         chilled.cool()
-        counts.recount(chilled.tenant_id)  # these were inserted without the stream
+        recount.recount_tenant(chilled.tenant_id)  # these were inserted without the stream
         kept.update(used)
         there, known = set(left(chilled)), deleted(chilled)
         before = {memory_id: chilled.rows(memory_id) for memory_id in there}
@@ -69,9 +69,9 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
             assert len(ended) < 50 * rounds, seed
     assert set(ended) <= {-SIGKILL, 0}, seed
     assert -SIGKILL in ended, seed
-    cold.clean(chilled.tenant_id)
-    while compaction.compact(chilled.tenant_id)[0]:
+    cold_storage.clean_segments(chilled.tenant_id)
+    while segment_compaction.compact_segments(chilled.tenant_id)[0]:
         pass
     assert len(chilled.objects()) == len(chilled.segments())
     assert audit.verify(chilled.tenant_id).broken is None
-    assert not any(counts.recount(chilled.tenant_id)), "the tenant's counts were wrong before the recount"
+    assert not any(recount.recount_tenant(chilled.tenant_id)), "the tenant's counts were wrong before the recount"

@@ -15,9 +15,9 @@ from app.errors import EbbingError
 from app.services.memories import memories
 from app.services.tiers import archive, sweep
 from tests.service import Service
-from tests.services.attic import act_on, fade, remember
+from tests.services.archived_memories import act_on, fade, remember
 from tests.services.erasure.test_erasing_killed import PLACES, asked, finish, said, workers
-from tests.services.tiers.test_cold_killed import Workers
+from tests.services.tiers.test_cold_storage_killed import Workers
 
 __all__ = ["workers"]
 
@@ -53,10 +53,10 @@ def happen(service: Service, tenant_id: UUID, what: str, memory_id: UUID) -> Non
         service.send(tenant_id, *map(said, range(2)))
     elif what == "archive":
         sweep.sweep(tenant_id)
-        archive.move(tenant_id, None, None)
+        archive.move_slice(tenant_id, None, None)
     elif what == "use":
         with suppress(EbbingError):
             act_on(tenant_id, memory_id, "use")
     else:
         with suppress(EbbingError):
-            memories.edit(tenant_id, memory_id, MemoryPatch(text="Bob has other pears"))
+            memories.edit_memory(tenant_id, memory_id, MemoryPatch(text="Bob has other pears"))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from tests.api.caller import Api
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import Plant
 from tests.service import Service
 from tests.waiting import until
 
@@ -42,7 +42,7 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None
         assert api.post("/v1/memories", json={"text": "a word"}, key=quiet.key).status_code == 202
 
         flooding = api.tenant.tenant_id
-        assert turns_until(ingest.drain, lambda: service.texts(quiet.tenant_id)) == 2
+        assert turns_until(ingest.drain_streams, lambda: service.texts(quiet.tenant_id)) == 2
         assert service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) == FLOOD / FLOODS_TURNS
         assert api.post("/v1/memories", content=flood).status_code == 202, "the backlog is below its limit again"
 
@@ -50,8 +50,8 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None
             item = "SELECT FROM tenant_work WHERE tenant_id = %s AND stage = %s"
             return bool(service.rows(item, quiet.tenant_id, stage))
 
-        assert turns_until(enrichment.index, lambda: not waits("index")) <= 2
-        assert turns_until(enrichment.embed, lambda: not waits("embed")) <= 2
+        assert turns_until(stage_runner.run_index_stage, lambda: not waits("index")) <= 2
+        assert turns_until(stage_runner.embed, lambda: not waits("embed")) <= 2
 
 
 def test_a_flood_of_many_tenants_costs_a_quiet_one_a_turn_each(service: Service) -> None:
@@ -64,7 +64,7 @@ def test_a_flood_of_many_tenants_costs_a_quiet_one_a_turn_each(service: Service)
     service.send(quiet, "a word")
 
     def drain() -> None:
-        ingest.drain()
+        ingest.drain_streams()
         for tenant_id in flooding:
             service.send(tenant_id, "more")
 

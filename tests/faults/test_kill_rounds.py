@@ -21,8 +21,8 @@ import pytest
 import redis
 
 from tests.faults.conservation import Figures
-from tests.faults.household import TARGETS, Household
 from tests.faults.load import Caller, load
+from tests.faults.supervised_home import TARGETS, Household
 from tests.installation import make_tenant
 from tests.waiting import until
 

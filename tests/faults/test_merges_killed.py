@@ -8,10 +8,10 @@ from signal import SIGKILL
 from uuid import UUID
 
 from app.domain.ingest.memory import MemoryPatch
-from app.services.memories import counts, memories
+from app.services.memories import memories, recount
 from tests.service import Service
-from tests.services.alike import LIKE, Alike, alike
-from tests.services.tiers.test_cold_killed import Workers, workers
+from tests.services.mergeable import LIKE, Alike, alike
+from tests.services.tiers.test_cold_storage_killed import Workers, workers
 
 __all__ = ["alike", "workers"]
 
@@ -34,7 +34,7 @@ def sound(alike: Alike, ids: list[UUID]) -> None:
     )
     assert sorted(away) == sorted(sources)
     alike.check()
-    assert not any(counts.recount(alike.tenant_id))
+    assert not any(recount.recount_tenant(alike.tenant_id))
 
 
 def test_killed_at_each_step(alike: Alike, workers: Workers) -> None:
@@ -52,7 +52,7 @@ def test_killed_at_each_step(alike: Alike, workers: Workers) -> None:
     alike.run()
     [summary_id] = alike.summaries()
     source = alike.service.one("SELECT memory_id FROM lineage WHERE part = 'source' ORDER BY memory_id LIMIT 1")
-    memories.edit(alike.tenant_id, source, MemoryPatch(text="the boat of Zaragoza lies in the harbour"))
+    memories.edit_memory(alike.tenant_id, source, MemoryPatch(text="the boat of Zaragoza lies in the harbour"))
     for failpoint in REDERIVE:
         workers.killed(failpoint, "rederive", alike.tenant_id)
         assert alike.summaries() == [summary_id]

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
-from tests.faults.plant import Plant
 from tests.waiting import until
 
 TENANTS = 2

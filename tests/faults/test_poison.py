@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from app.domain.ingest.envelope import pack
-from app.domain.ingest.ids import new_base
+from app.domain.ingest.ids import generate_base
 from app.domain.ingest.memory import TEXT_MAX_BYTES
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
-from tests.faults.plant import Plant
 from tests.past_the_door import push, push_raw
 from tests.waiting import until
 
@@ -39,7 +39,7 @@ BODIES: Final = {
 
 def header(version: bytes = b"1") -> bytes:
     """Build an envelope header as the door does, with any version."""
-    base = new_base(time.time_ns() // 1_000_000, os.urandom(8))
+    base = generate_base(time.time_ns() // 1_000_000, os.urandom(8))
     return version + bytes(pack(base, 1, "json", "past-the-door", "", b"")[3])[1:]
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.services.enrichment.enrichment import KILLED
+from app.services.enrichment.stage_runner import KILLED
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import Plant
 from tests.provider.server import FakeProvider, provider
 from tests.waiting import until
 

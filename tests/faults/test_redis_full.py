@@ -9,8 +9,8 @@ import redis
 
 from app.embedded import has_ended
 from app.queues import EMBED, SCORE, broker_options
+from tests.faults.fault_cluster import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
 from tests.waiting import until
 

@@ -14,8 +14,8 @@ import pytest
 
 from app.domain.ingest.queue_mark import TAIL_MS
 from app.embedded import has_ended
+from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
-from tests.faults.plant import Plant
 from tests.waiting import PATIENCE_SECONDS, until
 
 REQUESTS = 20

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from app.embedded import has_ended
+from tests.faults.fault_cluster import WORKERS, Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import WORKERS, Plant
 from tests.waiting import until
 
 MORE = 200

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from app.embedded import has_ended
+from tests.faults.fault_cluster import WORKERS, Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
 from tests.waiting import until
 

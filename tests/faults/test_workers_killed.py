@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from app.queues import DRAIN, EMBED_MEMORIES, INDEX, SCORE_MEMORIES
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest.ingest import KILLED
+from tests.faults.fault_cluster import CLAIM_IDLE_SECONDS, LEASE_SECONDS, WORKERS, Plant
 from tests.faults.load import Caller, load
-from tests.faults.plant import CLAIM_IDLE_SECONDS, LEASE_SECONDS, WORKERS, Plant
 from tests.waiting import until
 from workers.schedule import SAFETY_NETS
 
@@ -112,7 +112,7 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
 
         until(are_set_aside, "all are set aside")
         for stage, caller in sick.items():
-            assert plant.books.dead_letters(caller) == [(stage, enrichment.KILLED, TRIES)]
+            assert plant.books.dead_letters(caller) == [(stage, stage_runner.KILLED, TRIES)]
         plant.books.wait_until_settled([well, *others])
     plant.books.check(others, dead_letters=1)  # stored nonetheless
     plant.books.check([well])

@@ -13,8 +13,8 @@ import redis
 from celery import Celery
 
 from app import queues
-from app.domain.policy.keys import SCOPES
-from app.embedded import free_ports, secret
+from app.domain.policy.api_keys import SCOPES
+from app.embedded import ensure_password, free_ports
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
 from tests.installation import make_tenant
@@ -51,7 +51,7 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
                 "EBBING_DATABASE_URL": database_url,
                 "EBBING_REDIS_URL": redis_url,
                 "EBBING_PORT": str(port),
-                "EBBING_MASTER_KEY": secret(folder / "master-key"),
+                "EBBING_MASTER_KEY": ensure_password(folder / "master-key"),
                 "EBBING_TENANT_BACKLOG_ENTRIES": str(BACKLOG_ENTRIES),
                 "EBBING_KEY_CACHE_SECONDS": "1",
                 "EBBING_WAIT_MAX_SECONDS": str(PATIENCE_SECONDS),

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from psycopg import sql
 
-from app.domain.ingest.ids import new_base
+from app.domain.ingest.ids import generate_base
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import Service, Tenant
 from tests.waiting import until
@@ -85,7 +85,7 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
     until(lambda: set(keeper.stats().pending.values()) == {0}, "nothing holds the memory any more")  # or sweep skips it
     due = sql.SQL("UPDATE memory_state SET next_due_at = '-infinity' WHERE tenant_id = %s")
     service.rows(due, tenant.tenant_id)
-    month_ago = new_base(int((time.time() - 30 * 86_400) * 1000), b"8 random")
+    month_ago = generate_base(int((time.time() - 30 * 86_400) * 1000), b"8 random")
     enter = sql.SQL("INSERT INTO envelopes (tenant_id, base, memories) VALUES (%s, %s, 1)")
     service.rows(enter, tenant.tenant_id, UUID(bytes=month_ago))
 

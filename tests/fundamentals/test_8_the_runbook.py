@@ -18,8 +18,8 @@ from psycopg import sql
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.ingest.ids import RANDOM_BYTES, new_base
-from app.domain.policy.keys import SCOPES
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base
+from app.domain.policy.api_keys import SCOPES
 from app.settings import settings
 from tests import documents
 from tests.fundamentals.client import Client
@@ -68,7 +68,7 @@ class Desk:
 
     def dead_letter(self, stage: str, reason: str) -> str:
         """Insert a dead letter that holds a request's entry or refers to a stored memory, depending on the stage."""
-        letter_id, base = uuid4(), new_base(1_700_000_000_000, uuid4().bytes[-RANDOM_BYTES:])
+        letter_id, base = uuid4(), generate_base(1_700_000_000_000, uuid4().bytes[-RANDOM_BYTES:])
         entry: tuple[Any, ...] = ([], "1-1", b"1j" + base + b"request trace", b'[{"text": "a late heron"}]')
         if stage != "drain":
             entry = ([UUID(memory) for memory in self.client.remember("an early heron")], None, None, None)

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.domain.ingest.ids import new_base
-from app.domain.ingest.touch import Use
-from app.services.memories import why
+from app.domain.ingest.ids import generate_base
+from app.domain.ingest.uses import Use
+from app.services.memories import explanation
 from app.services.tiers import sweep
 from tests.lifecycle.year import Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days
-from tests.services.shop import Shop, shop
+from tests.services.used_memories import Shop, shop
 
 __all__ = ["shop"]
 
@@ -48,7 +48,7 @@ def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
 ) -> None:
     aged, lived = tenant(service, monkeypatch, profile)
     before = look(aged, lived, NOON)
-    due = sweep.preview(aged.tenant_id, days(NOON + HOURS), None, 1000).moves
+    due = sweep.preview_sweep(aged.tenant_id, days(NOON + HOURS), None, 1000).moves
     jumped = look(aged, lived, NOON + HOURS)
     moved = {lived.ids[place] for place in np.flatnonzero(np.array(before) != jumped)}
     assert moved == {move.memory_id for move in due}, "exactly the moves due within two hours"
@@ -80,7 +80,7 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     again = aged.strengths(*used)
     assert ((again >= ahead) & (again <= 1)).all()
     for memory_id in used:
-        found = why.explain(aged.tenant_id, memory_id)
+        found = explanation.explain_tier(aged.tenant_id, memory_id)
         assert found.as_of == days(NOON + HOURS), "never earlier than the last change"
         assert found.case.age_days >= 0
     before = lived.tiers()
@@ -108,7 +108,7 @@ def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_
 @pytest.mark.parametrize("ahead_ms", [TEN_MINUTES_MS, -TEN_MINUTES_MS])
 def test_a_memory_is_accepted_when_the_servers_say(service: Service, ahead_ms: int) -> None:
     tenant = service.tenant()
-    base = new_base(time.time_ns() // 1_000_000 + ahead_ms, bytes(8))
+    base = generate_base(time.time_ns() // 1_000_000 + ahead_ms, bytes(8))
     begin = service.one("SELECT now()")
     service.post(tenant.tenant_id, msgspec.json.encode([{"text": "from a fast host"}]), base=base)
     service.work()
@@ -126,6 +126,6 @@ def test_no_clock_but_the_database_s_decides(service: Service, monkeypatch: pyte
     told_at = shop.now()
     shop.used(Use(used, at=told_at + 600))
     assert told_at <= shop.row(used).accessed_at <= shop.now()
-    found = why.explain(shop.tenant_id, other)
+    found = explanation.explain_tier(shop.tenant_id, other)
     assert 0 <= found.case.age_days < 0.01, "age counts from acceptance by the database's clock, not the host's"
     assert sweep.sweep(shop.tenant_id)[0] == 2

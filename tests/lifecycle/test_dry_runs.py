@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.tiers.tiers import DECAY_TIERS
-from app.services.strength import rebase, strengths
-from app.services.tenants import effects
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.services.strength import memory_strength, rebase
+from app.services.tenants import policy_impact
 from app.services.tiers import forecast, sweep
-from app.services.tiers.forecast import Wish
-from app.services.tiers.previews import Move
+from app.services.tiers.dry_run import PredictedMove
+from app.services.tiers.forecast import ForecastOptions
 from app.store.core import database
 from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
@@ -28,13 +28,15 @@ def wanted(aged: Aged) -> dict[UUID, str]:
     return dict(aged.service.rows("SELECT memory_id, wanted_tier FROM memory_state"))
 
 
-def previewed(aged: Aged, day: float, limit: int, *, only_rebase: bool = False) -> tuple[list[Move], Counter[str]]:
+def previewed(
+    aged: Aged, day: float, limit: int, *, only_rebase: bool = False
+) -> tuple[list[PredictedMove], Counter[str]]:
     """Return the moves and counts of all pages of a dry run."""
-    moves: list[Move] = []
+    moves: list[PredictedMove] = []
     counts: Counter[str] = Counter()
     after = None
     while True:
-        page = sweep.preview(aged.tenant_id, days(day), after, limit, only_rebase=only_rebase)
+        page = sweep.preview_sweep(aged.tenant_id, days(day), after, limit, only_rebase=only_rebase)
         moves += page.moves
         counts.update(page.counts)
         after = page.following
@@ -47,7 +49,7 @@ def run(aged: Aged, day: float, *, only_rebase: bool = False) -> tuple[dict[UUID
     state: dict[str, Any] = {}
     before, counts, finished = wanted(aged), Counter[str](), False
     while not finished:
-        carry_on = rebase.carry_on if only_rebase else sweep.carry_on
+        carry_on = rebase.run_slice if only_rebase else sweep.run_slice
         step = carry_on(aged.tenant_id, days(day), state, float("inf"))
         state, finished = step.state, step.finished
         counts.update({**step.counts, "looked_at": step.done})
@@ -121,20 +123,22 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     def told(day: int) -> Counter[str]:
         return Counter(dict(zip(DECAY_TIERS, outlook.counts[day].tolist(), strict=True)))
 
-    outlook = forecast.forecast_tiers(aged.tenant_id, Wish(30))
+    outlook = forecast.forecast_tiers(aged.tenant_id, ForecastOptions(30))
     assert told(0) == decided(before, 110 + NIGHT)
     assert all(told(day) == decided(before, 110 + day) for day in (1, 8, 15))
-    later = decided(before, 125.5 + effects.LATER_DAYS)
+    later = decided(before, 125.5 + policy_impact.LATER_DAYS)
     with database.tenant(aged.tenant_id) as tx:
-        known = [era for era in strengths.eras(tx, aged.tenant_id) if era.version < version]
-    found_effects = effects.measure(aged.tenant_id, Timeline(known), Era(version, days(125.5).timestamp(), waiting))
+        known = [era for era in memory_strength.load_eras(tx, aged.tenant_id) if era.version < version]
+    found_effects = policy_impact.measure_impact(
+        aged.tenant_id, Timeline(known), Era(version, days(125.5).timestamp(), waiting)
+    )
     assert found_effects.before == decided(before, 125.5)
     assert found_effects.later_before == later
     nights_until_then = [reference.decide(before, memory, 125.5)[0] for memory in here]
     for memory in here:
         reference.settle(before, memory, 125.5)
     assert found_effects.after == decided(harsher, 125.5)
-    assert found_effects.later_after == decided(harsher, 125.5 + effects.LATER_DAYS)
+    assert found_effects.later_after == decided(harsher, 125.5 + policy_impact.LATER_DAYS)
     for memory, tier in zip(here, nights_until_then, strict=True):
         memory.tier = tier
     assert all(told(day) == decided(harsher, 110 + day) for day in (16, 23, 30))

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from app.domain.policy.policy import Forgetting, Policy
+from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import DECAY_TIERS, Tiers
 from app.errors import NotFound, Unavailable
-from app.services.memories import memories, why
-from app.services.memories.why import Explained
+from app.services.memories import explanation, memories
+from app.services.memories.explanation import TierExplanation
 from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
@@ -30,8 +30,8 @@ ENDS = (
 )
 
 
-def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> Explained:
-    return why.explain(aged.tenant_id, memory_id, None if day is None else days(day))
+def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> TierExplanation:
+    return explanation.explain_tier(aged.tenant_id, memory_id, None if day is None else days(day))
 
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm"])
@@ -68,15 +68,20 @@ def test_so_it_is_of_a_model_in_ticks(service: Service, monkeypatch: pytest.Monk
     assert found.change_at is not None
     assert found.change is not None
     assert found.change.tier == "archived"
-    assert why.explain(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1)).verdict.tier == "active"
-    assert why.explain(aged.tenant_id, fresh, found.change_at + timedelta(seconds=1)).verdict.tier == "archived"
+    assert (
+        explanation.explain_tier(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1)).verdict.tier == "active"
+    )
+    assert (
+        explanation.explain_tier(aged.tenant_id, fresh, found.change_at + timedelta(seconds=1)).verdict.tier
+        == "archived"
+    )
 
 
 def test_a_policy_that_is_yet_to_begin_may_bring_it(aged: Aged) -> None:
     [marked, plain] = aged.remember(-400, -12)
     aged.service.rows("UPDATE memories SET tags = '{decision}' WHERE memory_id = %s", marked)
     assert explained(aged, marked).change_at is None
-    aged.decide(Policy(protection=Protection(never_forget_tags=()), tiers=Tiers(archived_below=0.7)), 3)
+    aged.decide(Policy(protection=Protection(never_forget_tags=()), tiers=TierThresholds(archived_below=0.7)), 3)
     for memory_id, tier in ((marked, "cold"), (plain, "archived")):
         found = explained(aged, memory_id)
         assert found.verdict.tier == "active"
@@ -125,7 +130,7 @@ def test_the_ends_of_the_calendar_are_moments_too(
 ) -> None:
     aged = Aged(service, monkeypatch, Policy(forgetting=Forgetting(profile=profile)))
     [memory_id] = aged.remember(-3, salience=0.0)
-    found = why.explain(aged.tenant_id, memory_id, end)
+    found = explanation.explain_tier(aged.tenant_id, memory_id, end)
     if end > START:
         assert found.as_of == end
         assert (found.verdict.tier, found.change_at) == (DECAY_TIERS[-1], None)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import Invalid
 from app.services.night import night_preview, steps
-from app.services.night.night_preview import Foreseen, Place
-from app.services.tiers.previews import Move
+from app.services.night.night_preview import NightCursor, StepForecast
+from app.services.tiers.dry_run import PredictedMove
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services import nights
@@ -32,14 +32,14 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: i
 
 def told(
     aged: Aged, day: float, limit: int
-) -> tuple[list[tuple[str, Move]], dict[str, Counter[str]], dict[str, str | None]]:
+) -> tuple[list[tuple[str, PredictedMove]], dict[str, Counter[str]], dict[str, str | None]]:
     """Return moves, counts and notes of all pages of a dry run."""
-    changes: list[tuple[str, Move]] = []
+    changes: list[tuple[str, PredictedMove]] = []
     counts: dict[str, Counter[str]] = {}
     notes: dict[str, str | None] = {}
     begin = None
     while True:
-        page = night_preview.preview(aged.tenant_id, days(day), begin, limit)
+        page = night_preview.preview_night(aged.tenant_id, days(day), begin, limit)
         assert page.as_of == days(day)
         assert len(page.changes) <= limit
         changes += page.changes
@@ -102,11 +102,11 @@ def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(
         raise AssertionError
 
     monkeypatch.setattr(steps, "STEPS", {"new": nothing})
-    page = night_preview.preview(aged.tenant_id, None, None, 10)
-    assert page == (aged.now, [Foreseen("new", {}, night_preview.UNSEEN)], [], None)
+    page = night_preview.preview_night(aged.tenant_id, None, None, 10)
+    assert page == (aged.now, [StepForecast("new", {}, night_preview.UNSEEN)], [], None)
     with pytest.raises(Invalid):
-        night_preview.preview(aged.tenant_id, None, Place("sweep", UUID(int=1)), 10)
+        night_preview.preview_night(aged.tenant_id, None, NightCursor("sweep", UUID(int=1)), 10)
 
 
 def test_every_step_says_what_its_dry_run_is() -> None:
-    assert list(steps.foreseen()) == list(steps.STEPS)
+    assert list(steps.dry_runs()) == list(steps.STEPS)

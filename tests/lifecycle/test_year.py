@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
 from tests.lifecycle.year import NIGHTS, QUIET, Lived, Year, policy

@@ -14,13 +14,13 @@ import numpy as np
 from app.domain.ingest.memory import KINDS
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.privacy.parameters import Privacy
+from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import DECAY_TIERS, Tiers
 from app.services.night.steps import STEPS
 from app.services.storage.memory_write import memory_write
-from app.services.tiers import cold_restore, restores
+from app.services.tiers import cold_restore, reactivation
 from app.store.strength import states
-from app.store.tiers import standings
+from app.store.tiers import protections
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
 from tests.services.aged import Aged, days
@@ -58,7 +58,7 @@ def policy(numbers: Numbers) -> Policy:
     }
     return Policy(
         forgetting=Forgetting(profile=numbers.profile, parameters=parameters[numbers.profile]),
-        tiers=Tiers(
+        tiers=TierThresholds(
             archived_below=numbers.archived_below,
             cold_below=numbers.cold_below,
             deleted_below=numbers.deleted_below,
@@ -273,10 +273,10 @@ class Lived:
         with memory_write(tenant_id, "state") as write:
             tx = write.tx
             held = states.lock(tx, tenant_id, ids)
-            here = held.only(np.flatnonzero(standings.read(tx, tenant_id, held.ids, Policy().rules).tiers == 0))
-            used, era, now = restores.use(tx, tenant_id, here)
-            restores.come_back(tx, tenant_id, used, "active", era, now)
-            back = restores.restore(write, sorted({*ids}.difference(here.ids)), "use")
+            here = held.only(np.flatnonzero(protections.read(tx, tenant_id, held.ids, Policy().rules).tiers == 0))
+            used, era, now = reactivation.record_use(tx, tenant_id, here)
+            reactivation.record_reactivation(tx, tenant_id, used, "active", era, now)
+            back = reactivation.restore(write, sorted({*ids}.difference(here.ids)), "use")
         cold = sorted({*ids}.difference(here.ids, back))
         for part in (cold[at : at + cold_restore.ROWS] for at in range(0, len(cold), cold_restore.ROWS)):
             assert not cold_restore.restore(tenant_id, part).failed

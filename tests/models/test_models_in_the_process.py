@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 
 from app.clients.embedding import local_models
-from app.clients.embedding.embedder import NoEmbedder, embedder, embedder_of
+from app.clients.embedding.embedder import EmbedderUnavailable, embedder, embedder_of
 from app.clients.embedding.local_models import BATCH, LocalModel
 from app.clients.embedding.static_embedder import Vectors
 from app.domain.search.request import SearchRequest
-from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
+from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText
 from app.domain.text.prefixes import Prefixes, family_prefixes
 from app.errors import Misconfigured
-from app.services.embedding.embed import embed
-from app.services.enrichment import enrichment
+from app.services.embedding.embed import embed_memories
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.monitoring import doctor
 from app.services.search.search import search
 from app.settings import IN_PROCESS
 from tests.models import tiny
 from tests.service import Service
-from tests.services.movers import Move, forget
+from tests.services.embedder_move import Move, forget
 from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,7 @@ def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
     model = local_models.load(kind, str(e5))
     code = (
         "import numpy, sys; from app.clients.embedding.embedder import embedder; "
-        "from app.domain.text.embedding import MemoryText; "
+        "from app.domain.text.embedding_input import MemoryText; "
         "one = embedder(); found = [*one.embed_memories([MemoryText(sys.argv[1])]), one.embed_query(sys.argv[1], {})]; "
         "print(one.model); print(numpy.stack(found).tobytes().hex())"
     )
@@ -294,13 +294,13 @@ def test_a_claim_holds_no_more_than_a_slow_model_can_do_in_its_time(
 
     def watched(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         sizes.append(len(ids))
-        return embed(tenant_id, ids)
+        return embed_memories(tenant_id, ids)
 
-    monkeypatch.setattr(enrichment, "embed_memories", watched)
+    monkeypatch.setattr(stage_runner, "embed_memories", watched)
     using.send(using.tenant().tenant_id, *(f"soup {n}" for n in range(130)))
-    ingest.drain()
-    assert enrichment.embed() == 130
-    assert sizes == [enrichment.SLOW_EMBED_ROWS, 30], "the memories of one request are one item, which is split"
+    ingest.drain_streams()
+    assert stage_runner.embed() == 130
+    assert sizes == [stage_runner.SLOW_EMBED_ROWS, 30], "the memories of one request are one item, which is split"
 
 
 def test_a_tenant_moves_to_the_model_and_keeps_being_found(using: Service, kind: str, e5: Path) -> None:
@@ -328,5 +328,5 @@ def test_a_space_without_a_prefix_is_served_beside_one_with(using: Service, kind
     assert embedder().model != before
     assert embedder_of(kind, before, tiny.WIDTH).model == before
     assert embedder_of(kind, embedder().model, tiny.WIDTH).model == embedder().model
-    with pytest.raises(NoEmbedder, match="taken its place"):
+    with pytest.raises(EmbedderUnavailable, match="taken its place"):
         embedder_of(kind, f"{kind}:{folder}+{Prefixes('', 'other').tag}+{PASSAGE_VERSION}", tiny.WIDTH)

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.clients.cold_store import cold_store
-from app.domain.privacy.hold import Meant
+from app.clients.object_store import cold_store
+from app.domain.privacy.legal_hold import Scope
 from app.embedded.binaries import postgres_programs
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
@@ -25,8 +25,8 @@ from app.services.monitoring import probes
 from app.store.core import migrate
 from tests.service import Service, forget, inside
 from tests.services.aged import Aged
-from tests.services.chilled import MASTER_KEY, Chilled
-from tests.services.grave import UNFINISHED, worked
+from tests.services.cold_due import MASTER_KEY, Chilled
+from tests.services.due_deletions import UNFINISHED, worked
 from tests.waiting import PATIENCE_SECONDS
 
 RUNBOOK = Path(__file__).resolve().parents[2] / "ops" / "runbook.md"
@@ -108,7 +108,7 @@ class Drill:
             self.service.rows(statement)
 
     def erase(self, **scope: Any) -> None:
-        requests.request(self.tenant_id, ErasureOptions(Meant(**scope), "gdpr", 0), "key")
+        requests.request(self.tenant_id, ErasureOptions(Scope(**scope), "gdpr", 0), "key")
         self.work()
 
     def work(self) -> None:

@@ -12,23 +12,23 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.clients.cold_store import cold_store
-from app.domain.evaluation.self_tests import KINDS
+from app.clients.object_store import cold_store
+from app.domain.evaluation.self_test_rules import KINDS
 from app.domain.jobs import Job
-from app.services.enrichment import rate
+from app.services.enrichment import score_by_model
 from app.services.erasure import requests
 from app.services.evaluation import self_tests
-from app.services.privacy import exports
-from app.services.tiers import cold
+from app.services.privacy import export_requests
+from app.services.tiers import cold_storage
 from app.settings import settings
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service
-from tests.services import attic
-from tests.services.alike import Alike
-from tests.services.chilled import MASTER_KEY
-from tests.services.grave import UNFINISHED, worked
+from tests.services import archived_memories
+from tests.services.cold_due import MASTER_KEY
+from tests.services.due_deletions import UNFINISHED, worked
+from tests.services.mergeable import Alike
 
 WORD = "quillwort7f3a"
 SUBJECT = f"{WORD} person"
@@ -71,7 +71,7 @@ class Everywhere:
         self.ids = [UUID(each) for each in answer.json()["ids"]]
         self.bobs = self.ids[5:]
         self.service.work()
-        while rate.rate():
+        while score_by_model.rate_memories():
             pass
 
     def fill(self) -> None:
@@ -152,9 +152,9 @@ class Everywhere:
     def test(self) -> None:
         """Run self-tests of all kinds, with questions from a model."""
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, {}, {}, None, 0)
-        while not (step := self_tests.step(job)).finished:
+        while not (step := self_tests.run_job_slice(job)).finished:
             job = replace(job, state=step.state)
-        [last] = self_tests.page(self.tenant_id, None, 1)
+        [last] = self_tests.list_runs(self.tenant_id, None, 1)
         assert set(last.results) == set(KINDS)
         assert self.service.one("SELECT count(*) FROM self_tests WHERE by_model") > 0
 
@@ -174,19 +174,19 @@ class Everywhere:
                 assert WORD in "".join(zipped.read(name).decode() for name in zipped.namelist())
             if kind == "portable":
                 self.fetched = UUID(export_id)
-                over = exports.get(self.tenant_id, self.fetched).expires_at
-                assert exports.carry_on(self.tenant_id, over, {}, 0).counts == {"expired": 2}
+                over = export_requests.get(self.tenant_id, self.fetched).expires_at
+                assert export_requests.run_slice(self.tenant_id, over, {}, 0).counts == {"expired": 2}
 
     def move(self) -> None:
         """Move one memory to the archive and one to cold storage."""
         cool, archived = self.ids[2], self.ids[3]
         for each in (cool, archived):
-            attic.fade(self.service, [each], days=200)
-            attic.swept(self.tenant_id)
-            attic.archive_all(self.tenant_id)
+            archived_memories.fade(self.service, [each], days=200)
+            archived_memories.swept(self.tenant_id)
+            archived_memories.archive_all(self.tenant_id)
             if each == cool:
-                cold.move(self.tenant_id)
-        assert attic.tiers(self.service, [cool, archived]) == ["cold", "archived"]
+                cold_storage.move_segment(self.tenant_id)
+        assert archived_memories.tiers(self.service, [cool, archived]) == ["cold", "archived"]
 
     def erase(self, **scope: Any) -> None:
         """Request an erasure (of the person, unless a scope is given) and carry it out."""

@@ -12,26 +12,26 @@ from typing import Any
 
 import pytest
 
-from app.clients.cold_store import cold_store
-from app.domain.privacy.hold import Meant
+from app.clients.object_store import cold_store
+from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
-from app.services.enrichment import rate
+from app.services.enrichment import score_by_model
 from app.services.erasure import requests, steps
 from app.services.erasure.requests import ErasureOptions
-from app.services.privacy import exports
+from app.services.privacy import export_requests
 from app.services.security import audit
 from app.settings import Settings, settings
 from app.store.core import database
 from app.store.erasure import residue
 from app.store.erasure.requests import Erasure
-from app.store.tiers import removal
+from app.store.tiers import row_deletion
 from tests.api.caller import Api
 from tests.privacy.drill import RUNBOOK
 from tests.provider.server import provider
 from tests.service import Service
+from tests.services.due_deletions import worked
 from tests.services.erasure.test_erasures import Household, house
-from tests.services.grave import worked
-from tests.services.vault import Vault, vault
+from tests.services.export_store import Vault, vault
 
 __all__ = ["house", "vault"]
 
@@ -68,7 +68,7 @@ def test_one_call_and_they_are_in_no_search_and_no_recall(api: Api) -> None:
 def test_it_is_cancelled_before_it_starts_or_not_at_all_and_that_is_audited(house: Household) -> None:
     first, second = house.ask(7, subject="ann"), house.ask(0, subject="bob")
     requests.cancel(house.tenant_id, first.erasure_id, "somebody")
-    entries = audit.page(house.tenant_id, "erasure_cancelled", None, 9)
+    entries = audit.list_entries(house.tenant_id, "erasure_cancelled", None, 9)
     assert [(each.actor, each.items, each.details["erasure"]) for each in entries] == [
         ("somebody", 2, str(first.erasure_id))
     ]
@@ -81,13 +81,13 @@ def test_it_is_cancelled_before_it_starts_or_not_at_all_and_that_is_audited(hous
 @pytest.mark.acceptance(4)
 def test_the_plan_is_written_before_anything_goes(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, int]] = []
-    removes = removal.remove
+    removes = row_deletion.remove
 
     def remove(tx: database.Transaction, *given: Any) -> None:
         seen.append((planned(house), len(given[1])))
         removes(tx, *given)
 
-    monkeypatch.setattr(removal, "remove", remove)
+    monkeypatch.setattr(row_deletion, "remove", remove)
     asked = house.ask(0, subject="ann")
     assert asked.plan is None
     house.work()
@@ -126,7 +126,7 @@ def test_backups_are_kept_as_long_as_the_report_and_the_policy_say(api: Api, tmp
         api.service.configure(backup_days=days)
     told = api.get("/v1/privacy/categories").json()["backups"]["kept_days"]
     assert told == settings().backup_days == (Settings.model_fields["backup_days"].default if days is None else days)
-    asked = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
+    asked = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key")
     worked(api.service)
     report = requests.get(api.tenant.tenant_id, asked.erasure_id).report or {}
     expires = datetime.fromisoformat(report["backups"]["newest_affected_expires"])
@@ -151,7 +151,7 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
         cold_store.cache_clear()
         service.send(tenant.tenant_id, {"text": "Ann is allergic to penicillin, said Dr. Oduya", "subject": "ann"})
         service.work()
-        while rate.rate():
+        while score_by_model.rate_memories():
             pass
         assert fake.calls > 0
         service.configure(openai_base_url="http://127.0.0.2:9/v1")  # a new provider; the first has its data
@@ -164,7 +164,7 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
 
 
 def recipients(service: Service, tenant_id: Any) -> dict[str, Any]:
-    asked = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
+    asked = requests.request(tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key")
     worked(service)
     report = requests.get(tenant_id, asked.erasure_id).report or {}
     return {each["host"]: each for each in report["recipients"]}
@@ -175,7 +175,7 @@ def test_whatever_is_done_with_a_person_no_entry_of_the_audit_names_them(vault: 
     subject = f"{CANARY}@example.org"
     vault.remember({"text": f"the {CANARY} text", "subject": subject, "thread": f"{CANARY} thread"})
     vault.made(subject=subject)
-    given = [ErasureOptions(Meant(subject=subject), "ccpa", grace, f"{CANARY} asked") for grace in (7, 0)]
+    given = [ErasureOptions(Scope(subject=subject), "ccpa", grace, f"{CANARY} asked") for grace in (7, 0)]
     first = requests.request(vault.tenant_id, given[0], "key")
     requests.cancel(vault.tenant_id, first.erasure_id, "key")
     requests.request(vault.tenant_id, given[1], "key")
@@ -194,7 +194,7 @@ def test_an_export_is_erased_with_who_it_is_of(vault: Vault) -> None:
     vault.remember({"text": "x", "subject": "ann"})
     made = [vault.made(kind) for kind in ("access", "portable")]
     assert vault.objects()
-    requests.request(vault.tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
+    requests.request(vault.tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key")
     worked(vault.service)
     assert vault.objects() == []
-    assert {exports.get(vault.tenant_id, each.export_id).status for each in made} == {"expired"}
+    assert {export_requests.get(vault.tenant_id, each.export_id).status for each in made} == {"expired"}

@@ -11,17 +11,17 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
-from app.services.privacy import holds as legal
+from app.services.privacy import legal_holds
 from app.services.security import audit
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import scores, words
+from app.store.enrichment import scores, word_index
 from app.store.memories import tenant_counts
 from tests.privacy import traces
 from tests.service import Service
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
 
 WORD = "gooseberry"
 DAY = timedelta(days=1)
@@ -38,9 +38,9 @@ class Past:
 
     def delete(self, ids: Sequence[UUID], days_ago: int) -> None:
         """Delete as `DELETE` once did: remove the memories from the indexes and hide their rows forever."""
-        with database.tenant(self.tenant_id) as tx, tenant_counts.changing(tx, self.tenant_id, ids):
+        with database.tenant(self.tenant_id) as tx, tenant_counts.track_changes(tx, self.tenant_id, ids):
             embeddings.remove(tx, self.tenant_id, ids)
-            words.remove(tx, self.tenant_id, ids)
+            word_index.remove(tx, self.tenant_id, ids)
             scores.remove(tx, self.tenant_id, ids)
             tx.execute(_RETIRE, {"ids": list(ids)})
             tx.execute(_MARK_DELETED, {"ids": list(ids), "days": days_ago})
@@ -78,7 +78,7 @@ def test_what_was_deleted_long_ago_is_erased_by_the_first_night(past: Past) -> N
     assert past.left() == {past.ids[2]}
     assert traces.in_tables(past.service, WORD) == []
     with database.tenant(past.tenant_id) as tx:
-        assert tenant_counts.drift(tx, past.tenant_id) == tenant_counts.NONE
+        assert tenant_counts.measure_drift(tx, past.tenant_id) == tenant_counts.NONE
     assert audit.verify(past.tenant_id).broken is None
 
 
@@ -103,15 +103,15 @@ def test_one_that_is_taken_back_comes_back(past: Past) -> None:
     assert past.service.texts(past.tenant_id)[0] == f"{WORD} one"
     assert past.service.rows("SELECT FROM memories WHERE deleted_at IS NOT NULL") == []
     with database.tenant(past.tenant_id) as tx:
-        assert tenant_counts.drift(tx, past.tenant_id) == tenant_counts.NONE
+        assert tenant_counts.measure_drift(tx, past.tenant_id) == tenant_counts.NONE
 
 
 def test_what_is_held_waits_for_its_release(past: Past) -> None:
     past.delete(past.ids[:2], days_ago=40)
-    hold = legal.place(past.tenant_id, Meant(subject="ann"), "court", "key")
+    hold = legal_holds.place_hold(past.tenant_id, Scope(subject="ann"), "court", "key")
     past.night()
     assert past.left() == {past.ids[0], past.ids[2]}
-    legal.release(past.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(past.tenant_id, hold.hold_id, "key")
     [adopted] = requests.page(past.tenant_id, None, None, 10)
     worked(past.service)
     assert requests.get(past.tenant_id, adopted.erasure_id).status == "verified"

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
 from app.embedded import Postgres, Redis, ServerOptions, free_ports
 from app.services.ingest import ingest
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.services.search import search
 from app.services.security import audit
 from app.services.tiers import cold_restore
@@ -66,7 +66,7 @@ def contents(service: Service) -> dict[str, tuple[int, str]]:
 def strengths(service: Service, tenant_id: Any) -> list[tuple[Any, ...]]:
     """Search as of a future time and return ids, scores and strengths."""
     wanted = SearchRequest(query="Bob tea Ann Wroclaw", as_of=days(500), reinforce=False)
-    found = search.find(tenant_id, wanted).results
+    found = search.find_memories(tenant_id, wanted).results
     return [(each.id, each.score, each.strength) for each in found]
 
 
@@ -74,7 +74,7 @@ def test_all_is_as_it_was_on_a_server_that_had_nothing(drill: Drill, empty_serve
     other = drill.service.tenant().tenant_id
     drill.service.send(other, {"text": "another tenant's", "tags": ["commitment"]}, "and small talk")
     drill.service.post(other, b"no JSON", memories=1)
-    holds.place(other, Meant(subject="orla"), "court", "key")
+    legal_holds.place_hold(other, Scope(subject="orla"), "court", "key")
     drill.erase(subject="nobody")
     drill.service.work()
     before = contents(drill.service), strengths(drill.service, drill.tenant_id)
@@ -102,7 +102,7 @@ def test_all_is_as_it_was_on_a_server_that_had_nothing(drill: Drill, empty_serve
 
 def test_what_was_accepted_and_not_stored_is_stored_once_in_the_restored_database(drill: Drill) -> None:
     drill.service.send(drill.tenant_id, "stored before the dump")
-    ingest.drain()
+    ingest.drain_streams()
     drill.service.send(drill.tenant_id, "waits at the dump")
     drill.dump()
     drill.service.send(drill.tenant_id, "accepted after it")
@@ -134,7 +134,7 @@ def test_redis_moves_with_its_append_only_file(
         try:
             service.configure(redis_url=new.url)
             forget()
-            ingest.drain()
+            ingest.drain_streams()
             assert service.texts(tenant_id) == ["one", "two", "three"]
         finally:
             forget()

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from app.clients.redis.redis import RedisError
-from app.domain.privacy.hold import Meant
+from app.clients.redis.connection import RedisError
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import ingest
-from app.services.jobs import jobs
-from app.services.privacy import holds
+from app.services.jobs import queue
+from app.services.privacy import legal_holds
 from tests.privacy import traces
 from tests.privacy.everywhere import SUBJECT, WORD, Everywhere, everywhere, someone
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
 from tests.waiting import until
 
 __all__ = ["everywhere", "someone"]
@@ -67,7 +67,7 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
         "SELECT memory_id FROM memories WHERE text ILIKE %s AND memory_id <> %s", f"%{WORD}%", summary
     )
     theirs = sorted({memory_id for (memory_id,) in said}.intersection(ids))
-    asked = ErasureOptions(Meant(memory_ids=theirs), "gdpr", 7)
+    asked = ErasureOptions(Scope(memory_ids=theirs), "gdpr", 7)
     erasure = requests.request(someone.tenant_id, asked, "key")
     worked(someone.service)
     assert someone.api.get(f"/v1/memories/{summary}").is_success, "the summary is rebuilt from the other sources"
@@ -144,7 +144,7 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
     with monkeypatch.context() as patch:
         patch.setattr(ingest, "_store_together", away)
         with pytest.raises(RedisError):
-            ingest.drain()
+            ingest.drain_streams()
     assert traces.in_redis(someone.service.redis, WORD), "the entry is still in the stream"
     someone.erase()
     assert someone.left() == {}
@@ -162,14 +162,14 @@ def test_dead_letters_are_gone_too(someone: Everywhere, is_json: bool) -> None:
 
 
 def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> None:
-    hold = holds.place(someone.tenant_id, Meant(subject=SUBJECT), f"case of {WORD}", "key")
-    holds.release(someone.tenant_id, hold.hold_id, "key")
+    hold = legal_holds.place_hold(someone.tenant_id, Scope(subject=SUBJECT), f"case of {WORD}", "key")
+    legal_holds.release_hold(someone.tenant_id, hold.hold_id, "key")
     someone.erase()
     assert someone.left() == {}
 
 
 def test_a_cancelled_erasure_and_an_earlier_deletion_name_nobody(someone: Everywhere) -> None:
-    asked = requests.request(someone.tenant_id, ErasureOptions(Meant(subject=SUBJECT), "user", None, WORD), "key")
+    asked = requests.request(someone.tenant_id, ErasureOptions(Scope(subject=SUBJECT), "user", None, WORD), "key")
     requests.cancel(someone.tenant_id, asked.erasure_id, "key")
     someone.service.work()
     assert someone.api.delete(f"/v1/memories/{someone.ids[4]}").is_success
@@ -243,10 +243,10 @@ def in_files(of: Everywhere) -> list[str]:
 
 def test_nothing_comes_back_by_itself(everywhere: Everywhere) -> None:
     """Nights, sweeps, retries and pending work run after the erasure."""
-    from app.services.night import night  # noqa: PLC0415 - slow: imports every step of a night
+    from app.services.night import night_run  # noqa: PLC0415 - slow: imports every step of a night
 
     everywhere.erase()
-    jobs.create(everywhere.tenant_id, night.KIND, {"as_of": _now()}, lone=True)
+    queue.create(everywhere.tenant_id, night_run.KIND, {"as_of": _now()}, lone=True)
     everywhere.work()
     assert everywhere.left() == {}
 

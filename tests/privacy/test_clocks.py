@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.privacy.clocks import GRACE_DAYS_MAX, LAWS, RESERVE, Law, clocks, month_later
+from app.domain.privacy.legal_deadlines import GRACE_DAYS_MAX, LAWS, RESERVE, Law, add_month, legal_deadlines
 from app.errors import Invalid
 
 
@@ -28,18 +28,18 @@ def day(text: str) -> datetime:
     ],
 )
 def test_gdpr_gives_a_calendar_month(received: str, due: str) -> None:
-    assert clocks("gdpr", day(received)).due_at == day(due)
+    assert legal_deadlines("gdpr", day(received)).due_at == day(due)
 
 
 @pytest.mark.acceptance(2)
 def test_ccpa_gives_45_days_and_ten_business_days_to_confirm() -> None:
-    found = clocks("ccpa", day("2026-11-20"))  # a Friday
+    found = legal_deadlines("ccpa", day("2026-11-20"))  # a Friday
     assert found.due_at == day("2027-01-04")
     assert found.confirm_by == day("2026-12-04")
 
 
 def test_a_persons_own_deletion_has_no_legal_clock_and_thirty_days() -> None:
-    found = clocks("user", day("2026-11-20"))
+    found = legal_deadlines("user", day("2026-11-20"))
     assert (found.due_at, found.confirm_by) == (None, None)
     assert found.erase_after == day("2026-12-20")
 
@@ -47,10 +47,10 @@ def test_a_persons_own_deletion_has_no_legal_clock_and_thirty_days() -> None:
 @pytest.mark.acceptance(3)
 @pytest.mark.parametrize("law", LAWS)
 def test_grace_may_be_nought_and_no_more_than_the_most(law: Law) -> None:
-    assert clocks(law, day("2026-11-20"), 0).erase_after == day("2026-11-20")
+    assert legal_deadlines(law, day("2026-11-20"), 0).erase_after == day("2026-11-20")
     for wrong in (-1, GRACE_DAYS_MAX[law] + 1):
         with pytest.raises(Invalid) as refused:
-            clocks(law, day("2026-11-20"), wrong)
+            legal_deadlines(law, day("2026-11-20"), wrong)
         assert refused.value.errors[0].field == "grace_days"
 
 
@@ -61,7 +61,7 @@ def test_grace_may_be_nought_and_no_more_than_the_most(law: Law) -> None:
     st.integers(0, 14),
 )
 def test_erasing_begins_in_time(received: datetime, law: Law, grace: int) -> None:
-    found = clocks(law, received, grace)
+    found = legal_deadlines(law, received, grace)
     assert received <= found.erase_after <= received + timedelta(days=grace)
     if found.due_at is not None:
         assert found.erase_after <= found.due_at - RESERVE
@@ -70,6 +70,6 @@ def test_erasing_begins_in_time(received: datetime, law: Law, grace: int) -> Non
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_a_month_later_is_in_the_next_month(moment: datetime) -> None:
-    later = month_later(moment)
+    later = add_month(moment)
     assert (later.year * 12 + later.month) - (moment.year * 12 + moment.month) == 1
     assert later.day <= moment.day

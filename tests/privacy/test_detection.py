@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.privacy.detection import CATEGORY, KINDS, MAYBE, REPORTED_FROM, detect, may_be
+from app.domain.privacy.pii_detection import CATEGORY, KINDS, MAYBE, REPORTED_FROM, detect_pii, may_be
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ HELD_OUT = rows("held_out.jsonl")
 
 def found(row: dict[str, Any]) -> Counter[tuple[str, str]]:
     text = row["text"]
-    return Counter((one.kind, text[one.start : one.end]) for one in detect(text, row.get("regions", ())))
+    return Counter((one.kind, text[one.start : one.end]) for one in detect_pii(text, row.get("regions", ())))
 
 
 def wanted(row: dict[str, Any]) -> Counter[tuple[str, str]]:
@@ -81,7 +81,7 @@ def test_what_a_quick_look_passes_over_has_nothing() -> None:
 @given(st.text(max_size=200), st.sampled_from([(), ("DE",), ("US", "GB")]))
 def test_any_text_is_read(text: str, regions: tuple[str, ...]) -> None:
     before = 0
-    for one in detect(text, regions):
+    for one in detect_pii(text, regions):
         assert before <= one.start < one.end <= len(text)
         assert REPORTED_FROM <= one.confidence <= 1
         before = one.end
@@ -89,4 +89,4 @@ def test_any_text_is_read(text: str, regions: tuple[str, ...]) -> None:
 
 def test_a_long_text_takes_its_length_and_not_its_square() -> None:
     for piece in ("1234-", "a@b.", "password ", "1.2.3.", "ab12 ", ":", "x" * 50):
-        detect((piece * 32_768)[:32_768])
+        detect_pii((piece * 32_768)[:32_768])

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.privacy.hold import HoldFilter, Meant
+from app.domain.privacy.legal_hold import HoldFilter, Scope
 from app.services.erasure import ledger, requests, restore_replay
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.settings import settings
 from app.store.core import database
 from app.store.privacy.holds import Hold
@@ -29,7 +29,7 @@ KEPT = "SELECT hold_id FROM ebbing_keys.kept_holds ORDER BY placed->>'placed_at'
 
 
 def place(drill: Drill, reason: str = "court", **scope: Any) -> Hold:
-    return holds.place(drill.tenant_id, Meant(**scope), reason, "key")
+    return legal_holds.place_hold(drill.tenant_id, Scope(**scope), reason, "key")
 
 
 def kept(drill: Drill) -> list[UUID]:
@@ -46,7 +46,7 @@ def replayed() -> list[tuple[UUID | None, int, str]]:
 
 
 def in_force(drill: Drill) -> list[Hold]:
-    return holds.page(drill.tenant_id, None, 10, released=False)
+    return legal_holds.list_holds(drill.tenant_id, None, 10, released=False)
 
 
 @pytest.mark.acceptance(14)
@@ -69,7 +69,7 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
     assert shown(drill.service) == ["bob"]
     assert HOT in texts(drill)
     assert drill.service.rows("SELECT to_jsonb(hold) FROM holds AS hold") == before
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
@@ -89,7 +89,7 @@ def test_what_was_erased_before_a_hold_was_placed_goes_again(drill: Drill) -> No
     assert in_force(drill) == [hold]
     drill.service.send(drill.tenant_id, {"text": "Another Ann", "subject": "ann"})
     drill.service.work()
-    assert holds.get(drill.tenant_id, hold.hold_id)[1].memories == 1
+    assert legal_holds.get(drill.tenant_id, hold.hold_id)[1].memories == 1
 
 
 def test_of_whom_a_part_was_erased_before_the_rest_is_kept(drill: Drill) -> None:
@@ -152,7 +152,7 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
             raise InterruptedError
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.failpoints.reach", fail)
+        patched.setattr("app.failpoints.trigger", fail)
         with pytest.raises(InterruptedError):
             list(restore_replay.replay())
     assert "erasures" in drill.unwell()
@@ -166,7 +166,7 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
 def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Drill) -> None:
     hold = place(drill, subject="ann")
     drill.dump()
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     assert kept(drill) == []
     restore(drill)
     assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
@@ -176,7 +176,7 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     assert replayed() == [(hold.hold_id, 2, "unreleased")]
     assert drill.unwell() == {}
     assert kept(drill) == [hold.hold_id], "the hold is in the key store for another restore"
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     assert kept(drill) == []
     assert drill.unwell() == {}
 
@@ -185,7 +185,7 @@ def test_what_was_placed_and_released_since_leaves_nothing(drill: Drill) -> None
     drill.dump()
     hold = place(drill, reason="quillwort", subject="ann")
     assert [place for place in traces.in_tables(drill.service, "quillwort") if "kept_holds" in place] != []
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     assert [place for place in traces.in_tables(drill.service, "quillwort") if "kept_holds" in place] == []
     restore(drill)
     assert list(restore_replay.replay()) == []
@@ -197,7 +197,7 @@ def test_an_older_key_store_gets_what_is_in_force_and_loses_what_is_over(drill: 
     over = place(drill, subject="bob")
     drill.dump()
     older = (drill.folder / "keys.dump").read_bytes()
-    holds.release(drill.tenant_id, over.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, over.hold_id, "key")
     hold = place(drill, subject="ann")
     drill.dump()
     (drill.folder / "keys.dump").write_bytes(older)
@@ -226,7 +226,7 @@ def test_the_command_lists_and_places_holds(drill: Drill) -> None:
 def test_what_was_in_force_when_the_schema_changed_is_kept(drill: Drill) -> None:
     hold = place(drill, subject="ann")
     over = place(drill, subject="bob")
-    holds.release(drill.tenant_id, over.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, over.hold_id, "key")
     found = "SELECT tenant_id, hold_id, placed FROM ebbing_keys.kept_holds"
     before = drill.service.rows(found)
     drill.restore_down_and_up("0024")
@@ -252,7 +252,7 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
 def test_a_tenant_made_after_the_copy_is_left_out(drill: Drill) -> None:
     drill.dump()
     other = drill.service.tenant().tenant_id
-    holds.place(other, Meant(subject="ann"), "court", "key")
+    legal_holds.place_hold(other, Scope(subject="ann"), "court", "key")
     restore(drill)
     assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}

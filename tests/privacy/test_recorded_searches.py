@@ -13,12 +13,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.clients.cold_store import cold_store
+from app.clients.object_store import cold_store
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
 from app.services.erasure import requests, restore_replay
 from app.services.memories import memories
-from app.services.privacy import anonymising
+from app.services.privacy import anonymisation
 from app.services.search import search, search_records
 from app.store.core import database
 from app.store.erasure import residue
@@ -27,8 +27,8 @@ from tests.api.caller import Api
 from tests.privacy import traces
 from tests.privacy.drill import Drill, drill
 from tests.service import Service
-from tests.services.chilled import MASTER_KEY
-from tests.services.grave import UNFINISHED, erased, worked
+from tests.services.cold_due import MASTER_KEY
+from tests.services.due_deletions import UNFINISHED, erased, worked
 
 __all__ = ["drill"]
 
@@ -118,7 +118,7 @@ def test_a_deleted_memory_takes_its_records_along_when_its_grace_is_over(api: Ap
 def test_an_anonymous_memory_is_in_no_record(api: Api, consenting: dict[str, str]) -> None:
     find(api, "boat")
     find(api, "tea", subject="bob", limit=1)
-    anonymising.anonymise(api.tenant.tenant_id, UUID(consenting["ann"]), "key")
+    anonymisation.anonymise(api.tenant.tenant_id, UUID(consenting["ann"]), "key")
     assert api.service.rows(SUBJECTS) == [("bob",)]
 
 
@@ -162,22 +162,22 @@ def exported(api: Api, subject: str) -> list[dict[str, Any]]:
 
 def record(service: Service, tenant_id: UUID, query: str, **more: Any) -> None:
     request = SearchRequest(query, **more)
-    found = search.find(tenant_id, request)
+    found = search.find_memories(tenant_id, request)
     assert found.gathered is not None
-    assert search_records.record(tenant_id, request, found.gathered, found.results, datetime.now(UTC))
+    assert search_records.record_search(tenant_id, request, found.gathered, found.results, datetime.now(UTC))
 
 
 def test_records_of_an_erased_person_do_not_come_back_with_an_older_copy(drill: Drill) -> None:
     with database.tenant(drill.tenant_id) as tx:
-        held = policies.current(tx, drill.tenant_id)
-        version = max(version for version, _, _ in policies.versions(tx, drill.tenant_id))
+        held = policies.read_current(tx, drill.tenant_id)
+        version = max(version for version, _, _ in policies.list_versions(tx, drill.tenant_id))
         policies.add(tx, drill.tenant_id, version + 1, held.model_copy(update={"record_searches": True}))
     [moved] = drill.service.send(drill.tenant_id, {"text": "Dora paints a gate", "subject": "dora"})
     drill.service.work()
     record(drill.service, drill.tenant_id, "Ann")
     record(drill.service, drill.tenant_id, "tea", subject="bob")
     record(drill.service, drill.tenant_id, "gate", subject="dora")
-    memories.edit(drill.tenant_id, moved, MemoryPatch(subject="eve"))
+    memories.edit_memory(drill.tenant_id, moved, MemoryPatch(subject="eve"))
     drill.service.work()
     before = drill.service.one(COUNT)
     assert drill.service.one("SELECT count(*) FROM memories WHERE subject = 'dora'") == 0, (

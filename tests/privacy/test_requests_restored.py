@@ -14,20 +14,20 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.privacy.hold import HoldFilter, Meant
+from app.domain.privacy.legal_hold import HoldFilter, Scope
 from app.services.erasure import batch, execution, ledger, requests, restore_replay
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
-from app.services.privacy import holds, privacy_requests
+from app.services.privacy import legal_holds, request_log
 from app.settings import settings
 from app.store.core import database
 from app.store.erasure.requests import Erasure
-from app.store.privacy import holds as held
+from app.store.privacy import holds
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.privacy.drill import Drill, drill
 from tests.service import Service
-from tests.services.grave import erased, worked
+from tests.services.due_deletions import erased, worked
 
 __all__ = ["drill"]
 
@@ -44,7 +44,7 @@ MARKS = "SELECT mark.requests, known.seq FROM ledger_mark AS mark, ebbing_keys.r
 
 
 def ask(drill: Drill, law: Any = "gdpr", grace_days: int | None = 7, **scope: Any) -> Erasure:
-    return requests.request(drill.tenant_id, ErasureOptions(Meant(**scope), law, grace_days, "Ann's letter"), "key")
+    return requests.request(drill.tenant_id, ErasureOptions(Scope(**scope), law, grace_days, "Ann's letter"), "key")
 
 
 def shown(service: Service) -> list[str]:
@@ -95,7 +95,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     drill.work()
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
-    [answered] = privacy_requests.page(drill.tenant_id, None, 10, is_open=False)
+    [answered] = request_log.list_requests(drill.tenant_id, None, 10, is_open=False)
     assert answered.answer == "done"
     assert kept(drill.service) == []
 
@@ -173,7 +173,7 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
             raise InterruptedError
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.failpoints.reach", fail)
+        patched.setattr("app.failpoints.trigger", fail)
         with pytest.raises(InterruptedError):
             list(restore_replay.replay())
     assert "erasures" in drill.unwell()
@@ -275,7 +275,7 @@ def test_a_batch_of_deletions_is_erased_again_after_a_restore(drill: Drill, dump
 
 
 def test_with_a_hold_of_the_copy_it_is_hidden_all_the_same(drill: Drill) -> None:
-    holds.place(drill.tenant_id, Meant(memory_ids=[drill.cold_id]), "court", "key")
+    legal_holds.place_hold(drill.tenant_id, Scope(memory_ids=[drill.cold_id]), "court", "key")
     drill.dump()
     asked = ask(drill, subject="ann")
     restore(drill)
@@ -289,7 +289,7 @@ def test_with_a_hold_of_the_copy_it_is_hidden_all_the_same(drill: Drill) -> None
 def test_a_tenant_made_after_the_copy_is_left_out(drill: Drill) -> None:
     drill.dump()
     other = drill.service.tenant().tenant_id
-    requests.request(other, ErasureOptions(Meant(subject="ann"), "gdpr", 7), "key")
+    requests.request(other, ErasureOptions(Scope(subject="ann"), "gdpr", 7), "key")
     restore(drill)
     assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}
@@ -316,9 +316,9 @@ def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) ->
     """The mark that all tenants share is locked only at the commit."""
     other = drill.service.tenant().tenant_id
     with database.tenant(drill.tenant_id) as tx:
-        held.lock_shared(tx, drill.tenant_id)
+        holds.lock_shared(tx, drill.tenant_id)
         requests.delete(tx, drill.tenant_id, drill.cold_id, "key")
-        requests.request(other, ErasureOptions(Meant(subject="orla"), "gdpr", 7), "key")
+        requests.request(other, ErasureOptions(Scope(subject="orla"), "gdpr", 7), "key")
         assert drill.service.rows(MARKS) == [(1, 1)]
     assert drill.service.rows(MARKS) == [(2, 2)]
 

@@ -16,17 +16,17 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
 from app.errors import NotReplayed
 from app.services.erasure import ledger, restore_replay
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.services.search import search
-from app.services.security import key_store
+from app.services.security import encryption_keys
 from app.settings import settings
 from app.store.core import database
 from app.store.erasure import requests
-from app.supervisor.service import running_database
+from app.supervisor.service_children import running_database
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.privacy.drill import RUNBOOK, Drill, drill
@@ -70,7 +70,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         assert api.request("GET", "/v1/memories", key="any").status_code == 401, "keys are checked again"
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
-    found = search.find(drill.tenant_id, SearchRequest(query="Ann Wroclaw", reinforce=False)).results
+    found = search.find_memories(drill.tenant_id, SearchRequest(query="Ann Wroclaw", reinforce=False)).results
     assert not any("Ann" in each.text for each in found)
     drill.drain()
     assert "a heron stood there" in drill.service.texts(drill.tenant_id)
@@ -111,7 +111,7 @@ def test_the_cold_text_of_who_was_erased_stays_closed_in_old_copies(drill: Drill
     assert traces.opened(drill.tenant_id, old.read_bytes()) == [], "unreadable even before the replay"
     key_ids = [key for (key,) in drill.service.rows("SELECT key_id FROM cold_memories")]
     with database.tenant(drill.tenant_id) as tx:
-        assert key_store.opened(tx, drill.tenant_id, key_ids) == {}
+        assert encryption_keys.open_record_keys(tx, drill.tenant_id, key_ids) == {}
     list(restore_replay.replay())
     assert drill.service.rows("SELECT FROM cold_memories") == []
 
@@ -128,9 +128,9 @@ def test_what_comes_late_about_them_is_dropped_as_before(drill: Drill) -> None:
 
 
 def test_what_a_hold_of_the_copy_is_on_stays_hidden(drill: Drill) -> None:
-    hold = holds.place(drill.tenant_id, Meant(memory_ids=[drill.cold_id]), "court", "key")
+    hold = legal_holds.place_hold(drill.tenant_id, Scope(memory_ids=[drill.cold_id]), "court", "key")
     drill.dump()
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.erase(subject="ann")
     drill.dump_keys()
     drill.restore()
@@ -138,7 +138,7 @@ def test_what_a_hold_of_the_copy_is_on_stays_hidden(drill: Drill) -> None:
     assert drill.unwell() == {}
     shown = drill.service.rows("SELECT memory_id FROM memories WHERE subject = 'ann' AND deleted_at IS NULL")
     assert shown == []
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]
 
@@ -150,7 +150,7 @@ def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.
     drill.dump_keys()
     drill.restore()
     reached = iter(("replay.hidden", "erasing.memories", "replay.before_mark"))
-    monkeypatch.setattr("app.failpoints.reach", _fails_at(reached))
+    monkeypatch.setattr("app.failpoints.trigger", _fails_at(reached))
     for _ in range(3):
         with pytest.raises(InterruptedError):
             list(restore_replay.replay())
@@ -194,11 +194,11 @@ def test_an_older_key_store_is_said_to_be_one(drill: Drill) -> None:
 
 
 def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: Drill) -> None:
-    hold = holds.place(drill.tenant_id, Meant(memory_ids=[drill.cold_id]), "court", "key")
+    hold = legal_holds.place_hold(drill.tenant_id, Scope(memory_ids=[drill.cold_id]), "court", "key")
     drill.erase(subject="ann")
     assert drill.people() == ["ann", "bob"]
     drill.dump()
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]
     drill.dump_keys()
@@ -207,7 +207,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
     outcomes = [done.outcome for done in restore_replay.replay()]
     assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
-    holds.release(drill.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]
     assert drill.unwell() == {}
@@ -264,7 +264,7 @@ def test_a_dry_run_finds_the_database_of_a_service_that_runs_in_its_home(
     drill: Drill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = os.environ["EBBING_DATABASE_URL"]
-    monkeypatch.setattr("app.supervisor.service.running_database", {tmp_path: url}.get)
+    monkeypatch.setattr("app.supervisor.service_children.running_database", {tmp_path: url}.get)
     for name in ("EBBING_DATABASE_URL", "EBBING_REDIS_URL"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("EBBING_HOME", str(tmp_path))

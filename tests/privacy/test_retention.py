@@ -14,7 +14,15 @@ from pydantic import ValidationError
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.policy.policy import Policy
 from app.domain.privacy.parameters import KNOWN, Category, Privacy
-from app.domain.privacy.retention import ROUNDING, Personal, days_of, expiry, name_of, never, privacy_risk
+from app.domain.privacy.retention import (
+    ROUNDING,
+    PersonalData,
+    category_days,
+    category_name,
+    compute_expiry,
+    no_expiry,
+    privacy_risk,
+)
 
 ACCEPTED = 1_767_225_600.0
 LIMITS = {"pii": 30.0, "financial": 90.0, "casual": 180.0, "work": 365.0, "mine": 3.0}
@@ -68,26 +76,26 @@ def bits(names: frozenset[str]) -> int:
 
 @given(st.lists(MEMORIES, max_size=30))
 def test_a_batch_expires_as_each_memory_by_itself(memories: list[Memory]) -> None:
-    personal = Personal(
+    personal = PersonalData(
         np.array([bits(each.given) for each in memories], np.int64),
         np.array([bits(each.found) for each in memories], np.int64),
         np.array([each.pii for each in memories], float),
         np.array([each.is_talk for each in memories], bool),
     )
-    told = expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
+    told = compute_expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
     wanted = [ACCEPTED + reference(each) * DAY_SECONDS for each in memories]
     np.testing.assert_allclose(told.at, wanted, atol=0.5, rtol=0)
     for row in np.flatnonzero(np.isfinite(told.at)):
-        limit = days_of(POLICY, told.category[row])
+        limit = category_days(POLICY, told.category[row])
         assert limit is not None
-        assert told.at[row] >= ACCEPTED + limit * DAY_SECONDS, name_of(POLICY, told.category[row])
+        assert told.at[row] >= ACCEPTED + limit * DAY_SECONDS, category_name(POLICY, told.category[row])
         age = (told.at[row] - ACCEPTED) / DAY_SECONDS + 1
         risk = privacy_risk(POLICY, told.pii[row], told.sensitivity[row], np.array(age))
         assert not told.by_risk[row] or risk > POLICY.risk_above
 
 
 def test_nothing_known_never_expires() -> None:
-    assert np.isinf(never(3).at).all()
+    assert np.isinf(no_expiry(3).at).all()
 
 
 @pytest.mark.parametrize("name", ["pii", "PII", "archived_conversations"])

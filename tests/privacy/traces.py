@@ -9,10 +9,10 @@ from uuid import UUID
 
 import redis
 
-from app.domain.privacy.export import bound_to as sealed_to
-from app.domain.tiers import segment
-from app.domain.tiers.sealing import bound_to, unseal
-from app.services.security import key_store
+from app.domain.privacy.export import part_associated_data
+from app.domain.tiers import cold_segment
+from app.domain.tiers.encryption import record_associated_data, unseal
+from app.services.security import encryption_keys
 from app.store.core import database
 from tests.service import Service
 
@@ -82,20 +82,22 @@ def exported(tenant_id: UUID, name: str, data: bytes) -> list[bytes]:
     _, _, named, number = name.split("/")
     export_id = UUID(named)
     with database.tenant(tenant_id) as tx:
-        key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
-    return [] if key is None else [unseal(key, data, sealed_to(tenant_id.bytes + export_id.bytes, int(number)))]
+        key = encryption_keys.open_record_keys(tx, tenant_id, [export_id]).get(export_id)
+    return (
+        [] if key is None else [unseal(key, data, part_associated_data(tenant_id.bytes + export_id.bytes, int(number)))]
+    )
 
 
 def opened(tenant_id: UUID, data: bytes) -> list[bytes]:
     """Return the parts of a segment that can still be decrypted."""
-    entries = segment.decode(tenant_id, data)
+    entries = cold_segment.decode(tenant_id, data)
     with database.tenant(tenant_id) as tx:
-        keys = key_store.opened(tx, tenant_id, [entry.key_id for entry in entries])
+        keys = encryption_keys.open_record_keys(tx, tenant_id, [entry.key_id for entry in entries])
     return [
         unseal(
             keys[entry.key_id],
-            segment.body(data, entry),
-            bound_to(tenant_id, entry.memory_id, entry.text_version),
+            cold_segment.record_body(data, entry),
+            record_associated_data(tenant_id, entry.memory_id, entry.text_version),
         )
         for entry in entries
         if entry.key_id in keys

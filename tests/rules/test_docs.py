@@ -15,7 +15,7 @@ import yaml
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from app.cli import app as cli
+from app.cli import app
 from app.queues import LANES
 from ops.checks import architecture_picture, dynamics_page, metrics_page
 from ops.checks.docker_lint import COMPOSE
@@ -51,7 +51,7 @@ def commands(*programs: str) -> Iterator[tuple[str, list[str]]]:
 
 @cache
 def _command() -> object:
-    return typer.main.get_command(cli)
+    return typer.main.get_command(app)
 
 
 def _resolve(words: list[str]) -> tuple[list[str], set[str], list[str]]:
@@ -83,7 +83,7 @@ def _first_word(command: TyperGroup, words: list[str]) -> int | None:
 
 @cache
 def _has_help(*names: str) -> bool:
-    return CliRunner().invoke(cli, [*names, "--help"]).exit_code == 0
+    return CliRunner().invoke(app, [*names, "--help"]).exit_code == 0
 
 
 def _options(command: object) -> set[str]:

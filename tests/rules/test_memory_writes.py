@@ -21,20 +21,20 @@ STATEMENT = re.compile(
 
 SQL = {
     "app/store/memories/memories.py": "edits and upserts",
-    "app/store/core/copying.py": "the drain's COPY",
-    "app/store/consolidation/consolidation.py": "summaries, and the tiers of their sources",
+    "app/store/core/binary_copy.py": "the drain's COPY",
+    "app/store/consolidation/merged_memories.py": "summaries, and the tiers of their sources",
     "app/store/tiers/tiers.py": "moves and restores",
-    "app/store/tiers/cold.py": "texts that leave for cold storage and return",
-    "app/store/tiers/removal.py": "permanent deletion",
+    "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
+    "app/store/tiers/row_deletion.py": "permanent deletion",
     "app/store/erasure/erasures.py": "hiding, and showing again",
     "app/store/privacy/holds.py": "external ids that a held memory gives up, and the next sweep after a release",
     "app/store/strength/states.py": "anchors, uses and due times",
     "app/store/strength/promotion.py": "the promotion flag",
     "app/store/enrichment/scores.py": "salience",
-    "app/store/enrichment/suggestions.py": "a profile's hints",
+    "app/store/enrichment/profile_hints.py": "a profile's hints",
     "app/store/enrichment/corrections.py": "a derived flag",
     "app/store/enrichment/reminders.py": "a derived flag",
-    "app/store/enrichment/findings.py": "the next sweep after a finding",
+    "app/store/enrichment/pii_findings.py": "the next sweep after a finding",
 }
 """Store modules that write the two tables, with what they write."""
 
@@ -42,24 +42,24 @@ BOOKKEEPING = {
     "app.store.memories.writes": {"record", "lock_holds_and_erasures"},
     "app.store.memories.tenant_counts": {"add", "changing", "measure"},
     "app.store.tiers.tier_moves": {"add"},
-    "app.store.tiers.removal": {"remove"},
+    "app.store.tiers.row_deletion": {"remove"},
     "app.store.tiers.tiers": {"write"},
-    "app.store.enrichment.work": {"add"},
-    "app.store.consolidation.consolidation": {"add_summaries"},
+    "app.store.enrichment.work_queue": {"add"},
+    "app.store.consolidation.merged_memories": {"add_summaries"},
     "app.store.consolidation.merges": {"make_stale"},
     "app.store.privacy.holds": {"lock_shared"},
     "app.store.erasure.erasures": {"lock_shared"},
-    "app.services.strength.strengths": {"changing"},
+    "app.services.strength.memory_strength": {"changing"},
 }
 """Functions that only the unit of work calls, by module."""
 
 OTHERS = {
-    ("app/services/memories/counts.py", "add"): "corrects the counts by a recount",
+    ("app/services/memories/recount.py", "add"): "corrects the counts by a recount",
     ("app/services/ingest/ingest.py", "lock_shared"): "the drain has a role and a transaction of its own",
     ("app/services/evaluation/self_tests.py", "lock_shared"): "draws a sample, writes no memory",
-    ("app/services/privacy/exports.py", "lock_shared"): "reads memories",
-    ("app/services/privacy/exporting.py", "lock_shared"): "reads memories",
-    ("app/services/privacy/rights.py", "lock_shared"): "locks both exclusively or shared to request erasures",
+    ("app/services/privacy/export_requests.py", "lock_shared"): "reads memories",
+    ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",
+    ("app/services/privacy/rights_overview.py", "lock_shared"): "locks both exclusively or shared to request erasures",
 }
 """Services that call one of these functions nevertheless, by path and function, with the reason."""
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
-from app.services.enrichment.enrichment import KILLED
+from app.services.enrichment.stage_runner import KILLED
 from tests import documents
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.salience.scoring import CATEGORIES, ENTITIES_MAX, KINDS, TOPIC_MAX_CHARACTERS, TOPICS_MAX
-from app.services.enrichment import rate
+from app.domain.salience.llm_scoring import CATEGORIES, ENTITIES_MAX, KINDS, TOPIC_MAX_CHARACTERS, TOPICS_MAX
+from app.services.enrichment import score_by_model
 from tests.provider import model
 from tests.service import Tenant
 from tests.services.rated import Rated, rated
@@ -69,7 +69,7 @@ def test_every_text_travels_in_its_block_as_one_line_and_comes_back_with_labels_
 ) -> None:
     tenant = sent(rated, rated.tenant)
     rest = rated.service.rows(REST, tenant.tenant_id)
-    assert rate.rate() == len(TEXTS)
+    assert score_by_model.rate_memories() == len(TEXTS)
     assert sorted(text for call in rated.asked() for text in call) == sorted(TEXTS)
     for body in rated.fake.control.bodies:
         assert body.keys() == {"model", "messages", "response_format", "max_completion_tokens"}, (
@@ -104,13 +104,13 @@ def test_a_model_that_obeys_moves_the_salience_of_the_memory_that_asked_and_noth
     rated: Rated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = sent(rated)
-    rate.rate()
+    score_by_model.rate_memories()
     orders = dict.fromkeys(("emotional", "novelty", "actionable", "personal", "sensitivity"), 1e9)
     labels = {"kind": "system", "categories": ["legal", "never_forget"], "entities": ["Nobody Named So"]}
     obeying(monkeypatch, **orders, **labels, topics=["https://evil.example", "<b>x</b>"])
     obeyed = sent(rated)
     rest = rated.service.rows(REST, obeyed.tenant_id)
-    assert rate.rate() == len(TEXTS)
+    assert score_by_model.rate_memories() == len(TEXTS)
     assert rated.service.rows(REST, obeyed.tenant_id) == rest
     before, after = said(rated, honest), said(rated, obeyed)
     for item in HOSTILE:
@@ -127,11 +127,11 @@ def test_a_model_that_says_more_than_it_may_is_not_heard(
     rated: Rated, monkeypatch: pytest.MonkeyPatch, orders: dict[str, Any]
 ) -> None:
     honest = sent(rated)
-    rate.rate()
+    score_by_model.rate_memories()
     obeying(monkeypatch, **orders)
     obeyed = sent(rated)
     rest = rated.service.rows(REST, obeyed.tenant_id)
-    rate.rate()
+    score_by_model.rate_memories()
     assert rated.service.rows(REST, obeyed.tenant_id) == rest
     before, after = said(rated, honest), said(rated, obeyed)
     assert ATTACKS.isdisjoint(after)
@@ -145,17 +145,17 @@ def test_one_hostile_text_costs_its_neighbours_nothing(rated: Rated, monkeypatch
     for item in HOSTILE[::12]:
         tenant = rated.service.tenant()
         rated.send(*twins, item["text"], tenant=tenant)
-        assert rate.rate() == len(twins)
+        assert score_by_model.rate_memories() == len(twins)
         assert said(rated, tenant).keys() == set(twins)
 
 
 @pytest.mark.parametrize("mode", ["swapped", "wrong_ids"])
 def test_an_answer_in_the_name_of_another_memory_is_refused(rated: Rated, mode: str) -> None:
     honest = sent(rated)
-    rate.rate()
+    score_by_model.rate_memories()
     tenant = sent(rated)
     rated.fake.control.set(mode=mode)
-    rate.rate()
+    score_by_model.rate_memories()
     before, after = said(rated, honest), said(rated, tenant)
     assert all(before[text] == found for text, found in after.items())
     if mode == "wrong_ids":
@@ -173,7 +173,7 @@ def test_no_text_can_speak_for_a_memory_whose_id_it_knows(rated: Rated, monkeypa
         return honest(memory) | ({"id": str(victim), **tens} if str(victim) in memory["text"] else {})
 
     monkeypatch.setattr(model, "score", score)
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     calls = list(rated.fake.control.bodies)
     given = {each["id"] for body in calls for each in model.memories(body["messages"])}
     assert not given & {str(victim), victim.hex}

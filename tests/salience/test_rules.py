@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ingest.memory import KINDS
-from app.domain.salience import Criteria, Evidence, Judgement, judge, salience
+from app.domain.salience import Criteria, Judgement, ScoringEvidence, judge, salience
 
 HERE = Path(__file__).parent
 CRITERIA = Criteria._fields
@@ -32,7 +32,7 @@ def half(name: str) -> list[dict[str, Any]]:
 
 
 def judged(text: str, **known: Any) -> Judgement:
-    return judge([Evidence(text, **{"speaker": "user", **known})])[0]
+    return judge([ScoringEvidence(text, **{"speaker": "user", **known})])[0]
 
 
 def ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -45,7 +45,9 @@ def ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.d
 
 def rank_correlations(items: list[dict[str, Any]], *, with_kind: bool) -> dict[str, float]:
     """Return Spearman's correlation between rules and labels, for each criterion and the sum."""
-    evidence = [Evidence(item["text"], item.get("speaker"), item["kind"] if with_kind else None) for item in items]
+    evidence = [
+        ScoringEvidence(item["text"], item.get("speaker"), item["kind"] if with_kind else None) for item in items
+    ]
     ours = np.array([judgement.criteria for judgement in judge(evidence)])
     theirs = np.array([[float(item[name]) for name in CRITERIA] for item in items])
     columns = {name: (ours[:, n], theirs[:, n]) for n, name in enumerate(CRITERIA)}
@@ -243,7 +245,7 @@ def test_what_the_rules_cannot_read_is_uncertain() -> None:
 @given(
     st.lists(
         st.builds(
-            Evidence,
+            ScoringEvidence,
             text=st.text(max_size=400) | st.text(st.sampled_from(list("I'm notsad!?.\n \"*#@10")), max_size=80),
             speaker=st.none() | st.text(max_size=10),
             kind=st.none() | st.sampled_from(KINDS),
@@ -254,7 +256,7 @@ def test_what_the_rules_cannot_read_is_uncertain() -> None:
         max_size=4,
     )
 )
-def test_any_text_is_judged_within_bounds_and_always_alike(batch: list[Evidence]) -> None:
+def test_any_text_is_judged_within_bounds_and_always_alike(batch: list[ScoringEvidence]) -> None:
     judgements = judge(batch)
     assert len(judgements) == len(batch)
     for evidence, judgement in zip(batch, judgements, strict=True):
@@ -286,7 +288,7 @@ def test_the_longest_text_is_judged_soon(part: str) -> None:
 @pytest.mark.parametrize("speaker", [None, "user"])
 def test_orders_and_claims_of_importance_raise_nothing(speaker: str | None) -> None:
     hostile = read("hostile.jsonl")
-    texts, twins = (judge([Evidence(item[name], speaker) for item in hostile]) for name in ("text", "twin"))
+    texts, twins = (judge([ScoringEvidence(item[name], speaker) for item in hostile]) for name in ("text", "twin"))
     shifts = {item["id"]: text.salience - twin.salience for item, text, twin in zip(hostile, texts, twins, strict=True)}
     assert {key: shift for key, shift in shifts.items() if shift > SHIFT_UP} == {}
     assert fmean(shifts.values()) <= 0.02
@@ -364,7 +366,7 @@ def test_how_somebody_lives_weighs_more_than_what_is_over_tomorrow(lasts: str, o
 def test_the_rules_are_on_the_scale_of_the_labels() -> None:
     """A threshold therefore means the same whether rules or a model rate, without a curve between them."""
     items = half("dev")
-    ours = [each.salience for each in judge([Evidence(i["text"], i.get("speaker"), i["kind"]) for i in items])]
+    ours = [each.salience for each in judge([ScoringEvidence(i["text"], i.get("speaker"), i["kind"]) for i in items])]
     theirs = [sum(item[name] for name in CRITERIA) / 40 for item in items]
     apart = np.quantile(ours, (0.1, 0.25, 0.5, 0.75, 0.9)) - np.quantile(theirs, (0.1, 0.25, 0.5, 0.75, 0.9))
     assert np.abs(apart).max() < 0.05

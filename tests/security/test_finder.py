@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.store.core import database
-from tests.store.crowd import Crowd, crowd
+from tests.store.bulk_tenants import Crowd, crowd
 
 __all__ = ["crowd"]
 

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.api.http.auth import cache
-from app.domain.policy import keys
+from app.domain.policy import api_keys
 from app.services.tenants import tenants
 from app.settings import Settings, settings
 from tests.api.caller import Api
@@ -57,7 +57,7 @@ def test_the_database_holds_no_secret(api: Api) -> None:
     shown = dump(api.service)
     in_redis = b"".join(api.service.redis.dump(key) or b"" for key in api.service.redis.scan_iter())
     for key in (api.tenant.key, api.admin.key, made):
-        read = keys.parse(key)
+        read = api_keys.parse(key)
         assert read is not None
         assert read.key_id in shown
         for part in (key, read.secret, read.secret[:16]):
@@ -75,19 +75,19 @@ def test_a_mistyped_key_costs_no_look_up(api: Api, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_id_and_a_wrong_secret_look_alike(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = keys.parse(api.tenant.key)
+    read = api_keys.parse(api.tenant.key)
     assert read is not None
     known_id = f"{read.key_id}_{'0' * 43}"
-    wrong_secret = f"ebb_{known_id}{keys._checksum(read.key_id, '0' * 43)}"
-    unknown = keys.make(uuid4().bytes[:9], uuid4().bytes * 2)
+    wrong_secret = f"ebb_{known_id}{api_keys._checksum(read.key_id, '0' * 43)}"
+    unknown = api_keys.make_key(uuid4().bytes[:9], uuid4().bytes * 2)
     compared: list[str] = []
-    matches = keys.matches
+    matches = api_keys.matches_digest
 
     def noting(secret: str, digest: bytes) -> bool:
         compared.append(secret)
         return matches(secret, digest)
 
-    monkeypatch.setattr("app.domain.policy.keys.matches", noting)
+    monkeypatch.setattr("app.domain.policy.api_keys.matches_digest", noting)
     answers = [api.get("/v1/stats", key=key) for key in (wrong_secret, unknown)]
     assert [answer.status_code for answer in answers] == [401, 401]
     first, second = ({**answer.json(), "request_id": ""} for answer in answers)
@@ -96,7 +96,7 @@ def test_an_unknown_id_and_a_wrong_secret_look_alike(api: Api, monkeypatch: pyte
 
 
 def test_digests_are_compared_in_constant_time() -> None:
-    [function] = ast.parse(inspect.getsource(keys.matches)).body
+    [function] = ast.parse(inspect.getsource(api_keys.matches_digest)).body
     assert isinstance(function, ast.FunctionDef)
     assert [node for node in ast.walk(function) if isinstance(node, ast.Compare)] == []
     calls = [ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)]
@@ -160,5 +160,5 @@ def test_many_requests_with_one_key_look_it_up_once(api: Api, clock: Clock, monk
 def test_a_flood_of_unknown_keys_keeps_the_cache_small(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.http.auth.CACHED_KEYS_MAX", 10)
     for n in range(30):
-        assert api.get("/v1/stats", key=keys.make(bytes([n] * 9), bytes(32))).status_code == 401
+        assert api.get("/v1/stats", key=api_keys.make_key(bytes([n] * 9), bytes(32))).status_code == 401
     assert len(cache._held) == 10

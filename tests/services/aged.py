@@ -14,11 +14,11 @@ import pytest
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import Event
 from app.domain.policy.policy import Policy
+from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import DECAY_TIERS, Tiers
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.store.core import database
-from app.store.core.packed import driver
+from app.store.core.binary_arrays import driver_connection
 from app.store.strength import states
 from tests.service import Service
 
@@ -35,7 +35,7 @@ def fading(policy: Policy) -> Policy:
     protection, tiers = policy.protection, policy.tiers
     if protection.salience_above == Protection().salience_above:
         protection = replace(protection, salience_above=1.0)
-    if tiers.deleted_salience_below == Tiers().deleted_salience_below:
+    if tiers.deleted_salience_below == TierThresholds().deleted_salience_below:
         tiers = replace(tiers, deleted_salience_below=1.0)
     return policy.model_copy(update={"protection": protection, "tiers": tiers})
 
@@ -99,9 +99,9 @@ class Aged:
 
     def change(self, ids: Sequence[UUID], **columns: Any) -> None:
         """Change inputs of strength at the clock's time, as the services do."""
-        with database.tenant(self.tenant_id) as tx, strengths.changing(tx, self.tenant_id, ids):
+        with database.tenant(self.tenant_id) as tx, memory_strength.preserve_strength(tx, self.tenant_id, ids):
             for name, value in columns.items():
-                driver(tx).execute(
+                driver_connection(tx).execute(
                     f"UPDATE memory_state SET {name} = %s WHERE memory_id = ANY (%s)".encode(),  # noqa: S608 - a column
                     (value, list(ids)),
                 )
@@ -110,21 +110,23 @@ class Aged:
         """Record a use of each memory at `at` (default: the clock's time), written at the clock's time."""
         now = self.now.timestamp()
         with database.tenant(self.tenant_id) as tx:
-            times = strengths.timeline(tx, self.tenant_id)
+            times = memory_strength.load_timeline(tx, self.tenant_id)
             era = times.at(now)
-            held = strengths.advance_to_era(states.lock(tx, self.tenant_id, ids), times, now)
+            held = memory_strength.advance_to_era(states.lock(tx, self.tenant_id, ids), times, now)
             event = Event(at=(at or self.now).timestamp(), now=now)
             after = replace(held, state=era.dynamics.reinforce(held.state, event))
-            strengths.write_uses(tx, self.tenant_id, after, era, now)
+            memory_strength.write_uses(tx, self.tenant_id, after, era, now)
 
     def strengths(self, *ids: UUID, at: datetime | None = None) -> Floats:
         """Return the strengths of these memories (default: all, in id order) at `at` or the clock's time."""
         now = (at or self.now).timestamp()
         with database.tenant(self.tenant_id) as tx:
-            times = strengths.timeline(tx, self.tenant_id)
+            times = memory_strength.load_timeline(tx, self.tenant_id)
             held = states.read(tx, self.tenant_id, ids or self._ids())
         era = times.at(now)
-        return strengths.evaluate(era, strengths.advance_to_era(held, times, now).state, now).strength
+        return memory_strength.evaluate_strength(
+            era, memory_strength.advance_to_era(held, times, now).state, now
+        ).strength
 
     def tiers(self) -> list[str]:
         """Return the tier that the last sweep wanted for each memory, in id order."""

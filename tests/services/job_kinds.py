@@ -19,7 +19,7 @@ def set_kind(
     in_rights: bool = False,
 ) -> None:
     """Register a job kind with these functions for this test; in the lane `rights` if `in_rights`."""
-    monkeypatch.setitem(runner.KINDS, name, runner.Kind(step, cancelled))
+    monkeypatch.setitem(runner.KINDS, name, runner.JobKind(step, cancelled))
     monkeypatch.setitem(KINDS, name, ())
     if in_rights:
         monkeypatch.setitem(RIGHTS_KINDS, name, ())

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from app.domain.jobs import Job
-from app.services.jobs import retention
-from app.services.night import night
+from app.services.jobs import housekeeping
+from app.services.night import night_run
 from app.services.tiers import sweep
 
 
@@ -19,7 +19,7 @@ def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
     parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
     counts, state = Counter[str](), dict[str, Any]()
     while True:
-        step = night.step(Job(uuid4(), tenant_id, night.KIND, parameters, state, None, 0))
+        step = night_run.run_job_slice(Job(uuid4(), tenant_id, night_run.KIND, parameters, state, None, 0))
         counts.update(step.counts)
         if step.finished:
             assert step.failure is None
@@ -31,7 +31,7 @@ def swept(tenant_id: UUID) -> int:
     """Run the night's sweep only, and return the number of memories evaluated."""
     done, state = 0, dict[str, Any]()
     while True:
-        step = sweep.carry_on(tenant_id, None, state, time.monotonic())
+        step = sweep.run_slice(tenant_id, None, state, time.monotonic())
         done, state = done + step.done, step.state
         if step.finished:
             return done
@@ -41,7 +41,7 @@ def purged(tenant_id: UUID) -> Counter[str]:
     """Delete rows whose retention period is over, and return the number of rows by kind."""
     counts, state = Counter[str](), dict[str, Any]()
     while True:
-        step = retention.carry_on(tenant_id, datetime.now(UTC), state, time.monotonic())
+        step = housekeeping.run_slice(tenant_id, datetime.now(UTC), state, time.monotonic())
         counts.update(step.counts)
         if step.finished:
             return counts

@@ -12,7 +12,7 @@ import pytest
 from app.clients.llm.model_clients import model_clients
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
-from app.store.memories.memories import Stored
+from app.store.memories.memories import StoredMemory
 from tests.provider import model
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, Tenant
@@ -32,7 +32,7 @@ class Rated:
         self.service.work()
         return ids
 
-    def stored(self, memory_id: UUID, tenant: Tenant | None = None) -> Stored:
+    def stored(self, memory_id: UUID, tenant: Tenant | None = None) -> StoredMemory:
         found = lookup.get((tenant or self.tenant).tenant_id, memory_id)
         assert not isinstance(found, Pending)
         return found

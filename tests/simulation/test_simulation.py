@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.simulation.year import Fact, Said, Year, generate
+from app.domain.simulation.year import SimulatedFact, SimulatedStatement, Year, generate_year
 from app.services.evaluation import simulation
 from app.services.evaluation.simulation import KEEP_ALL, Simulation
 from app.services.jobs import schedule
-from app.services.night import night
+from app.services.night import night_run
 from app.services.tenants import tenants
 from app.store.core import database
 from tests.service import Service
@@ -30,7 +30,7 @@ def quick(service: Service) -> Service:
 def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-eight days pass without any call to a model, although one is configured."""
     monkeypatch.setattr(simulation, "RANKED", 20)
-    year = generate(60, 28, seed=5)
+    year = generate_year(60, 28, seed=5)
     told: list[float] = []
     found = Simulation(year, lambda _, share: told.append(share))
     own, *others = found.outcomes("spec")
@@ -61,9 +61,9 @@ def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
     """All but one of the statements about boats become one text, which mentions Ghent but not each colour."""
     boats = ["The boat of Ghent lies in the harbour and waits there for 40 sailors, and for rain"]
     boats += [f"The {colour} boat lies in the harbour and waits for rain" for colour in ("red", "blue", "old", "new")]
-    said = [Said(1, "Ann", text, place if place < 2 else None) for place, text in enumerate(boats)]
-    said += [Said(1, "Ann", "Good morning", None)]
-    facts = [Fact("boats", "Ann", (place,), ("What lies in the harbour?",), math.inf) for place in (0, 1)]
+    said = [SimulatedStatement(1, "Ann", text, place if place < 2 else None) for place, text in enumerate(boats)]
+    said += [SimulatedStatement(1, "Ann", "Good morning", None)]
+    facts = [SimulatedFact("boats", "Ann", (place,), ("What lies in the harbour?",), math.inf) for place in (0, 1)]
     year = Year(0, 28, tuple(said), tuple(facts), ())
     given = {"protection": {"salience_above": 1}, "consolidation": {"level": "aggressive", "low_importance_below": 1}}
     found = Simulation(year, given=given)
@@ -83,9 +83,9 @@ def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
 def test_simulated_tenants_have_no_nights_and_aren_t_listed(service: Service) -> None:
     real = service.tenant().tenant_id
     made_up = tenants.create_simulated("made up", Policy(), THEN)
-    schedule.tick([night.KIND])
+    schedule.insert_due_runs([night_run.KIND])
     assert service.rows("SELECT tenant_id FROM schedules") == [(real,)]
-    assert [tenant.tenant_id for tenant in tenants.listed()] == [real]
+    assert [tenant.tenant_id for tenant in tenants.list_tenants()] == [real]
     for tenant_id in (real, made_up):
         service.send(tenant_id, "I live in Ghent now")
     service.work()
@@ -109,7 +109,7 @@ def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(serv
 @pytest.mark.slow
 def test_labels_don_t_leak(service: Service) -> None:
     """The service receives only what a listener would have heard, none of the labels."""
-    year = generate(50, 28, seed=5)
+    year = generate_year(50, 28, seed=5)
     found = Simulation(year)
     rows = service.rows(
         "SELECT text, subject, speaker, memories.kind, tags, categories, entities, metadata, salience_source "

@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from app.domain.simulation.topics import TOPICS, Topic
-from app.domain.simulation.year import IMPORTANT_SHARE, Year, generate
-from app.domain.text.wording import content_words
+from app.domain.simulation.year import IMPORTANT_SHARE, Year, generate_year
+from app.domain.text.words import content_words
 
 _ENDINGS = re.compile(r"(ing|ed|es|s|ly)$")
 
@@ -21,7 +21,7 @@ def stems(texts: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def year() -> Year:
-    return generate(2000, seed=3)
+    return generate_year(2000, seed=3)
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.said[0])
@@ -33,8 +33,8 @@ def test_a_question_shares_no_content_word_with_what_answers_it(topic: Topic) ->
 
 
 def test_a_seed_makes_the_same_year_again_and_another_one_another(year: Year) -> None:
-    assert generate(2000, seed=3) == year
-    assert generate(2000, seed=4).said != year.said
+    assert generate_year(2000, seed=3) == year
+    assert generate_year(2000, seed=4).said != year.said
 
 
 def test_a_tenth_of_what_is_said_matters(year: Year) -> None:

@@ -22,7 +22,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def household(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The service, run as by `ebbing run`, with a tenant that has content on every page."""
-    from tests.faults.household import Household  # noqa: PLC0415 - see above
+    from tests.faults.supervised_home import Household  # noqa: PLC0415 - see above
     from tests.ui.content import fill  # noqa: PLC0415
 
     home = Household(tmp_path_factory.mktemp("home"), {"EBBING_KEY_CACHE_SECONDS": "1"})

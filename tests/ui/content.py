@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx
 import psycopg
 
-from tests.faults.household import Household
+from tests.faults.supervised_home import Household
 from tests.waiting import PATIENCE_SECONDS, until
 
 SCRIPT: Final = "<script>alert('it ran')</script><img src=x onerror=alert(1)> javascript:alert(2)"

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from app import queues
-from app.services.enrichment import enrichment, rate
+from app.services.enrichment import score_by_model, stage_runner
 from workers.base import task
 
 
 @task(queues.EMBED_MEMORIES)
 def embed() -> None:
     """Embed stored memories to make them searchable by meaning."""
-    enrichment.embed(enrichment.EMBED_THREADS)
+    stage_runner.embed(stage_runner.EMBED_THREADS)
 
 
 @task(queues.SCORE_MEMORIES)
 def score() -> None:
     """Score stored memories."""
-    enrichment.score()
+    stage_runner.run_score_stage()
 
 
 @task(queues.RATE_MEMORIES)
 def rate_memories() -> None:
     """Have a model rate memories that only have a rule-based score."""
-    rate.rate()
+    score_by_model.rate_memories()

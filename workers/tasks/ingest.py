@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import queues
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from workers.base import task
 
@@ -11,10 +11,10 @@ from workers.base import task
 @task(queues.DRAIN)
 def drain() -> None:
     """Store the backlog of the streams."""
-    ingest.drain()
+    ingest.drain_streams()
 
 
 @task(queues.INDEX)
 def index() -> None:
     """Index stored memories to make them searchable by words."""
-    enrichment.index()
+    stage_runner.run_index_stage()

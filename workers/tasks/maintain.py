@@ -6,7 +6,7 @@ from uuid import UUID
 
 from app import queues
 from app.services.jobs import runner, schedule
-from app.services.monitoring import fleet_gauges as kept
+from app.services.monitoring import fleet_gauges
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
 
@@ -14,13 +14,13 @@ from workers.schedule import DEFAULT_SCHEDULE
 @task(queues.TICK)
 def tick() -> None:
     """Start scheduled work that is due."""
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
 
 
 @task(queues.FIGURES)
 def figures() -> None:
     """Refresh the cached figures for dashboard pages and metrics."""
-    kept.refresh()
+    fleet_gauges.refresh()
 
 
 @task(queues.JOB)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services.jobs import jobs, runner
+from app.services.jobs import queue, runner
 from workers.base import task
 
 
 @task(queues.RIGHTS_TICK)
 def tick() -> None:
     """Send the jobs that are ready; the tick of the lane `maintain` may be blocked by a long step."""
-    jobs.send()
+    queue.send_jobs()
 
 
 @task(queues.RIGHTS_JOB)

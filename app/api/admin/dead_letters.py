@@ -15,7 +15,7 @@ from app.api.http.cursors import PAGE_MAX, TIMED
 from app.api.http.request_body import json_body
 from app.errors import FieldError, Invalid, NotAllowed
 from app.services.ingest import dead_letters
-from app.store.ingest.dead_letters import Letter, Wanted
+from app.store.ingest.dead_letters import DeadLetter, LetterFilter
 
 router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
 
@@ -52,7 +52,7 @@ class Discard(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     reason: Name
 
 
-def of_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
+def select_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
     """Return the selected tenant: the caller's own, or any tenant with the scope `admin`."""
     if tenant_id is None or tenant_id == caller.tenant_id:
         return caller.tenant_id
@@ -61,7 +61,7 @@ def of_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
     return tenant_id
 
 
-Tenant = Annotated[UUID, Depends(of_tenant)]
+Tenant = Annotated[UUID, Depends(select_tenant)]
 
 
 @router.get("", summary="List dead letters, newest first")
@@ -78,15 +78,15 @@ def page(
     for field, value in (("stage", stage), ("reason", reason)):
         if value is not None and "\0" in value:
             raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])
-    found, reasons = dead_letters.page(
+    found, reasons = dead_letters.list_letters(
         tenant_id,
-        Wanted(stage, reason),
+        LetterFilter(stage, reason),
         discarded=discarded,
         older_than=TIMED.decode(cursor),
         limit=limit,
     )
     shown = {
-        "dead_letters": [_shown(letter) for letter in found],
+        "dead_letters": [_render(letter) for letter in found],
         "next_cursor": TIMED.encode(found.following),
         "reasons": [{"stage": stage, "reason": reason, "count": count} for stage, reason, count in reasons],
     }
@@ -116,14 +116,14 @@ def discard_many(
 @router.get("/{letter_id}", summary="Get a dead letter")
 def get(tenant_id: Tenant, letter_id: str) -> Response:
     """Return the metadata of a dead letter, without its content."""
-    return responses.answer(_shown(dead_letters.get(tenant_id, responses.id_named(letter_id, "dead letter"))))
+    return responses.answer(_render(dead_letters.get(tenant_id, responses.id_named(letter_id, "dead letter"))))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
 def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
     """Retry the work and remove the dead letter; work that fails again becomes a new one."""
     return responses.answer(
-        _shown(dead_letters.replay(tenant_id, responses.id_named(letter_id, "dead letter"), caller.key_id)), 202
+        _render(dead_letters.replay_letter(tenant_id, responses.id_named(letter_id, "dead letter"), caller.key_id)), 202
     )
 
 
@@ -133,13 +133,15 @@ def discard(
 ) -> Response:
     """Delete the content immediately. The metadata and the given reason are retained for 90 days."""
     return responses.answer(
-        _shown(
-            dead_letters.discard(tenant_id, responses.id_named(letter_id, "dead letter"), wanted.reason, caller.key_id)
+        _render(
+            dead_letters.discard_letter(
+                tenant_id, responses.id_named(letter_id, "dead letter"), wanted.reason, caller.key_id
+            )
         )
     )
 
 
-def _shown(letter: Letter) -> dict[str, Any]:
+def _render(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.letter_id,
         "stage": letter.stage,

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import DATED
-from app.domain.policy.budget import Limits, State, left
+from app.domain.policy.budget import BudgetState, Limits, remaining
 from app.errors import NotAllowed
 from app.services.tenants import budget
-from app.services.tenants.budget import Report
+from app.services.tenants.budget import CostReport
 
 router = APIRouter(tags=["usage"])
 
@@ -49,22 +49,24 @@ def used(
     is_admin = ADMIN in caller.scopes
     if tenant_id not in {None, caller.tenant_id} and not is_admin:
         raise NotAllowed(f"usage of another tenant requires a key with the scope {ADMIN!r}")
-    found = budget.report(tenant_id or caller.tenant_id, from_, to)
-    return responses.answer({"usage": [asdict(row) for row in found.rows], "today": _today(found, is_admin=is_admin)})
+    found = budget.report_costs(tenant_id or caller.tenant_id, from_, to)
+    return responses.answer(
+        {"usage": [asdict(row) for row in found.rows], "today": _render_today(found, is_admin=is_admin)}
+    )
 
 
-def _today(found: Report, *, is_admin: bool) -> dict[str, Any]:
+def _render_today(found: CostReport, *, is_admin: bool) -> dict[str, Any]:
     """Return today's budget. Callers who aren't admins see the state of the total budget only if it blocks them."""
     own = found.standing.own
-    state = found.state if is_admin or found.state is State.HARD else found.own_state
+    state = found.state if is_admin or found.state is BudgetState.HARD else found.own_state
     return {
         "tokens": own.tokens,
         "cost": own.known_cost,
         "state": state,
-        "limits": _shown(found.standing.limits, is_admin=is_admin),
-        "left": _shown(left(found.standing), is_admin=is_admin),
+        "limits": _render_limits(found.standing.limits, is_admin=is_admin),
+        "left": _render_limits(remaining(found.standing), is_admin=is_admin),
     }
 
 
-def _shown(limits: Limits, *, is_admin: bool) -> dict[str, float | None]:
+def _render_limits(limits: Limits, *, is_admin: bool) -> dict[str, float | None]:
     return {name: limit for name, limit in asdict(limits).items() if is_admin or not name.startswith("total_")}

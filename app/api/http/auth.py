@@ -15,12 +15,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from app.api.http.request_body import header
-from app.domain.policy import keys
+from app.domain.policy import api_keys
 from app.errors import NotAllowed, NotAuthenticated, Unavailable
-from app.services.passing import is_passing
 from app.services.tenants import tenants
+from app.services.transient_errors import is_transient
 from app.settings import settings
-from app.store.tenants.tenants import Key
+from app.store.tenants.tenants import KeyRecord
 
 # While PostgreSQL is down no key can be revoked either, so a cached key stays valid for this long.
 STALE_SECONDS = 300
@@ -39,7 +39,7 @@ class Caller:
 
 @dataclass(slots=True)
 class _Held:
-    key: Key | None
+    key: KeyRecord | None
     looked_up_at: float
 
 
@@ -52,7 +52,7 @@ class KeyCache:
     def __init__(self) -> None:
         """Start empty."""
         self._held: OrderedDict[str, _Held] = OrderedDict()
-        self._underway: dict[str, asyncio.Task[Key | None]] = {}
+        self._underway: dict[str, asyncio.Task[KeyRecord | None]] = {}
 
     async def caller(self, scope: Scope, needed: str) -> Caller:
         """Return the caller of a request.
@@ -76,11 +76,11 @@ class KeyCache:
             NotAuthenticated: The key is malformed or invalid.
             Unavailable: The key isn't cached and the database is down.
         """
-        presented = keys.parse(token)
+        presented = api_keys.parse(token)
         if presented is None:
             raise NotAuthenticated("send `Authorization: Bearer ebb_…` with a key of this service")
         key = await self._key(presented.key_id)
-        matches = keys.matches(presented.secret, key.digest if key else _ABSENT)
+        matches = api_keys.matches_digest(presented.secret, key.digest if key else _ABSENT)
         if key is None or not matches or not _is_valid(key):
             raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
         return Caller(key.tenant_id, key.key_id, key.scopes)
@@ -97,7 +97,7 @@ class KeyCache:
             raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
         return Caller(key.tenant_id, key.key_id, key.scopes)
 
-    async def _key(self, key_id: str) -> Key | None:
+    async def _key(self, key_id: str) -> KeyRecord | None:
         held = self._held.get(key_id)
         now = time.monotonic()
         if held is not None and now - held.looked_up_at < settings().key_cache_seconds:
@@ -110,7 +110,7 @@ class KeyCache:
         try:
             return await asyncio.shield(task)
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             if held is not None and held.key is not None and now - held.looked_up_at < STALE_SECONDS:
                 return held.key
@@ -118,7 +118,7 @@ class KeyCache:
                 "API keys can't be verified: the database is unavailable", retry_after_seconds=2
             ) from None
 
-    async def _look_up(self, key_id: str) -> Key | None:
+    async def _look_up(self, key_id: str) -> KeyRecord | None:
         asked_at = time.monotonic()
         key = await run_in_threadpool(tenants.find_key, key_id)
         self._held[key_id] = _Held(key, asked_at)
@@ -128,7 +128,7 @@ class KeyCache:
         return key
 
 
-def _is_valid(key: Key) -> bool:
+def _is_valid(key: KeyRecord) -> bool:
     return not (key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)))
 
 

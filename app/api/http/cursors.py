@@ -12,7 +12,7 @@ from fastapi import Depends, Query
 
 from app.errors import FieldError, Invalid
 from app.store.core.paging import Place
-from app.store.memories.links import Key
+from app.store.memories.links import LinkKey
 
 K = TypeVar("K")
 
@@ -84,11 +84,11 @@ def _read_part(text: str) -> tuple[str, UUID]:
     return key[_ID_BYTES:].decode(), UUID(bytes=key[:_ID_BYTES])
 
 
-def _read_link(text: str) -> Key:
+def _read_link(text: str) -> LinkKey:
     key = base64.urlsafe_b64decode(text)
     kind = key[2 * _ID_BYTES :].decode()
     ends = UUID(bytes=key[:_ID_BYTES]), UUID(bytes=key[_ID_BYTES : 2 * _ID_BYTES])
-    return Key(*ends, _checked(kind, "\0" not in kind))
+    return LinkKey(*ends, _checked(kind, "\0" not in kind))
 
 
 ID: Final = Cursor[UUID](
@@ -103,7 +103,9 @@ HISTORY: Final = Cursor[tuple[datetime, int]](
 """Time and position, in the history of memories."""
 PART: Final = Cursor[tuple[str, UUID]](lambda key: _write(key[1].bytes + key[0].encode()), _read_part)
 """Name of a part and id, in lists of several parts."""
-LINK: Final = Cursor[Key](lambda key: _write(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()), _read_link)
+LINK: Final = Cursor[LinkKey](
+    lambda key: _write(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()), _read_link
+)
 NAME: Final = Cursor[str](str, lambda text: _checked(text, "\0" not in text))
 KEY_ID: Final = Cursor[str](str, lambda text: _checked(text, text.isascii() and text.isalnum()))
 

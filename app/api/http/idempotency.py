@@ -9,9 +9,9 @@ import msgspec
 from starlette.types import Scope
 
 from app.api.http.request_body import header
-from app.clients.redis.stream import Accepted
-from app.domain.ingest.decoding import prepared
+from app.clients.redis.stream import AppendResult
 from app.domain.ingest.envelope import Form
+from app.domain.ingest.json_input import precompile
 from app.errors import Conflict, FieldError, Invalid
 
 KEY_MAX_CHARACTERS: Final = 255
@@ -30,7 +30,7 @@ def key_of(scope: Scope) -> str | None:
     return key
 
 
-@prepared
+@precompile
 class Outcome(msgspec.Struct, frozen=True):
     """Record stored under a key: enough to repeat the response, without content."""
 
@@ -48,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
         """Return the digest of the key and this record, as stored with the stream entry."""
         return _digest(key.encode()), msgspec.json.encode(self).decode()
 
-    def settled(self, accepted: Accepted) -> Outcome:
+    def settled(self, accepted: AppendResult) -> Outcome:
         """Return the record of the original request if this one is a repetition, else this record.
 
         Raises:

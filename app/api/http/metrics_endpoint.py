@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
 from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
-from app.services.night import night
+from app.services.night import night_run
 from app.services.night.steps import STEPS
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
@@ -135,13 +135,13 @@ class _Shared(Collector):
 
 def _counted() -> Iterator[Metric]:
     """Yield the counters and histograms of the workers."""
-    held = metrics.held()
+    held = metrics.read_worker_metrics()
     for name, description in metrics.WORK.items():
-        yield CounterMetricFamily(f"ebbing_{name}", description, value=held.amount(name))
+        yield CounterMetricFamily(f"ebbing_{name}", description, value=held.value(name))
     for name, counter in metrics.LABELLED.items():
         family = CounterMetricFamily(f"ebbing_{name}", counter.description, labels=counter.labels)
         for series in counter.series:
-            family.add_metric(series, held.amount(name, series))
+            family.add_metric(series, held.value(name, series))
         yield family
     for name, timed in metrics.TIMED.items():
         histogram = HistogramMetricFamily(f"ebbing_{name}", timed.description, labels=timed.labels)
@@ -149,7 +149,7 @@ def _counted() -> Iterator[Metric]:
             histogram.add_metric(series, *held.buckets(name, series))
         yield histogram
     successes = {(job,): held.marks.get(job, 0.0) for job in metrics.JOBS}
-    successes[night.KIND,] = fleet_gauges.read().night_success_at
+    successes[night_run.KIND,] = fleet_gauges.read().night_success_at
     yield _gauge("job_last_success_timestamp_seconds", successes.items())
     yield _gauge("audit_chain_ok", [((), float(not held.broken_audits))])
 
@@ -160,7 +160,7 @@ def _of_redis() -> Iterator[Metric]:
     yield _gauge("redis_memory_used_bytes", [((), room.used)])
     yield _gauge("redis_memory_limit_bytes", [((), room.limit)])
     yield _gauge("redis_refuses_writes", [((), float(room.refuses))])
-    ages = heartbeats.ages()
+    ages = heartbeats.heartbeat_ages()
     beat = ages.pop(heartbeats.BEAT)
     yield _gauge("lane_silent_seconds", [((lane,), age) for lane, age in ages.items() if age is not None])
     yield _gauge("beat_silent_seconds", [] if beat is None else [((), beat)])

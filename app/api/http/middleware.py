@@ -14,7 +14,7 @@ from app.api.http.problems import respond
 from app.api.http.request_body import header
 from app.errors import NotReplayed
 from app.services.erasure import ledger
-from app.services.passing import is_passing
+from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
 _OURS = "/v1/"
@@ -88,6 +88,6 @@ async def _refusal() -> NotReplayed | None:
     except NotReplayed as error:
         return error
     except Exception as error:
-        if not is_passing(error):
+        if not is_transient(error):
             raise
     return None

@@ -12,10 +12,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.domain.ingest import decoding
-from app.domain.ingest.decoding import UNKNOWN_FIELD
+from app.domain.ingest import json_input
+from app.domain.ingest.json_input import UNKNOWN_FIELD
 from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
-from app.services.passing import is_passing
+from app.services.transient_errors import is_transient
 
 MEDIA_TYPE = "application/problem+json"
 SERVER_ERROR = 500
@@ -72,7 +72,7 @@ def as_ours(error: Exception) -> EbbingError:
     """Convert any exception to an `EbbingError`; log unexpected ones by type and location."""
     if isinstance(error, EbbingError) and not isinstance(error, Misconfigured):
         return error
-    if is_passing(error):
+    if is_transient(error):
         return Unavailable("a database is unreachable", retry_after_seconds=2)
     log.error("unexpected", error=type(error).__name__, exc_info=error)
     return EbbingError()
@@ -110,12 +110,12 @@ def install(app: FastAPI) -> None:
 
 def _parameter(found: Mapping[str, Any]) -> FieldError:
     """Describe an invalid query parameter; the value is reported only as a number or a length."""
-    limit, given = decoding.limit(found), found["input"]
+    limit, given = json_input.violated_limit(found), found["input"]
     value = None
     if limit is not None:
         with suppress(ValueError):
             value = len(given) if "length" in str(found["ctx"]) else float(given)
-    return FieldError(str(found["loc"][-1]), decoding.reason(found), value, limit)
+    return FieldError(str(found["loc"][-1]), json_input.reword_error(found), value, limit)
 
 
 def _loggable(field: FieldError) -> str:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.types import Receive, Scope
 
-from app.domain.ingest import decoding
+from app.domain.ingest import json_input
 from app.errors import EbbingError, FieldError, TooLarge, Unreadable
 from app.settings import settings
 
@@ -111,7 +111,7 @@ def decode(body: bytes, shape: type[T]) -> T:
     """
     if not body:
         raise Unreadable("the body is empty")
-    return decoding.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+    return json_input.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
 
 
 BODIES: Final[dict[Callable[..., object], Body]] = {}
@@ -143,13 +143,13 @@ _looking = Lock()
 
 
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
-    """Create a decoder, one thread at a time: see `decoding.prepared`."""
+    """Create a decoder, one thread at a time: see `json_input.precompile`."""
     with _looking:
         return msgspec.json.Decoder(shape)
 
 
 @cache
-def _choices(shape: Hashable) -> decoding.Choices:
+def _choices(shape: Hashable) -> json_input.Choices:
     """Return the allowed values by field name, for fields with a fixed set of values."""
     found = msgspec.inspect.type_info(shape)
     fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()

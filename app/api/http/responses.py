@@ -13,15 +13,15 @@ from fastapi import Response
 from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.memory import COLUMNS, MemoryIn
-from app.domain.ingest.roles import role_of
+from app.domain.ingest.roles import infer_role
 from app.errors import NotFound
-from app.services.consolidation.supersede import Outcome
-from app.services.memories.live import Live
+from app.services.consolidation.supersession import SupersessionOutcome
+from app.services.memories.live_numbers import LiveMemory
 from app.services.storage.lookup import Pending
-from app.services.tiers.previews import Move
+from app.services.tiers.dry_run import PredictedMove
 from app.store.core.paging import Page
-from app.store.memories.memories import Stored
-from app.store.strength.reviews import Reviewed
+from app.store.memories.memories import StoredMemory
+from app.store.strength.reviews import ReviewSchedule
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ def id_named(text: str, noun: str) -> UUID:
         raise NotFound(f"this tenant has no such {noun}") from None
 
 
-def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:
+def memory(found: StoredMemory | Pending, live: Mapping[UUID, LiveMemory]) -> dict[str, Any]:
     """Return a memory as JSON.
 
     Time-dependent fields such as `strength`, `importance` and `next_due_at` are null while it is pending.
@@ -56,12 +56,12 @@ def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]
     return _pending(found) if isinstance(found, Pending) else _stored(found, live.get(found.memory_id))
 
 
-def change(move: Move) -> dict[str, Any]:
+def change(move: PredictedMove) -> dict[str, Any]:
     """Return a change listed by a dry run."""
     return {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
 
 
-def memories(found: Page[Stored], live: Mapping[UUID, Live]) -> Response:
+def memories(found: Page[StoredMemory], live: Mapping[UUID, LiveMemory]) -> Response:
     """Return a page of memories as a JSON response."""
     return page("memories", found, lambda row: _stored(row, live.get(row.memory_id)), ID)
 
@@ -78,12 +78,12 @@ def _given(memory_id: UUID, given: MemoryIn, created_at: datetime) -> dict[str, 
     return (
         {"id": memory_id}
         | {name: getattr(given, name) for name in _FIELDS}
-        | {"role": role_of(given.role, given.speaker), "metadata": given.metadata or {}}
+        | {"role": infer_role(given.role, given.speaker), "metadata": given.metadata or {}}
         | {"created_at": created_at, "valid_from": created_at}
     )
 
 
-def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
+def _stored(row: StoredMemory, live: LiveMemory | None) -> dict[str, Any]:
     return {
         **_given(row.memory_id, row, row.created_at),
         "updated_at": row.updated_at,
@@ -123,7 +123,7 @@ def _pending(waiting: Pending) -> dict[str, Any]:
     }
 
 
-def _live(live: Live | None) -> dict[str, Any]:
+def _live(live: LiveMemory | None) -> dict[str, Any]:
     if live is None:
         return dict.fromkeys(
             (
@@ -150,7 +150,7 @@ def _live(live: Live | None) -> dict[str, Any]:
     }
 
 
-def superseding(outcome: Outcome) -> dict[str, Any]:
+def superseding(outcome: SupersessionOutcome) -> dict[str, Any]:
     """Return the outcome of one `supersedes` as JSON."""
     return {
         "superseded_id": outcome.superseded_id,
@@ -161,7 +161,7 @@ def superseding(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
+def past_reviews(reviewed: ReviewSchedule | None) -> dict[str, Any]:
     """Return the review fields of a memory, with defaults if it has never been reviewed."""
     return {
         "reviewed_at": reviewed.reviewed_at if reviewed and reviewed.review_count else None,

@@ -12,13 +12,13 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.maintenance.maintenance import SelfTest, add_start
-from app.api.memories.memories import id_of
+from app.api.memories.memories import parse_id
 from app.domain.consolidation.parameters import Level
-from app.services.consolidation import approving, consolidate, merges, undoing
-from app.services.consolidation.grouping import Plan
-from app.services.consolidation.merges import Shown
-from app.services.jobs import jobs
-from app.store.consolidation.consolidation_runs import Run
+from app.services.consolidation import approval, consolidation_run, merge_log, merge_undo
+from app.services.consolidation.merge_log import MergeWithMemories
+from app.services.consolidation.merge_plan import GroupPlan
+from app.services.jobs import queue
+from app.store.consolidation.consolidation_runs import ConsolidationRun
 from app.store.consolidation.merges import Status
 
 router = APIRouter(prefix="/v1", tags=["consolidation"])
@@ -44,31 +44,31 @@ class Consolidate(SelfTest, forbid_unknown_fields=True, frozen=True):
 
 
 def _groups(tenant_id: UUID, wanted: Consolidate) -> dict[str, Any]:
-    found = consolidate.preview(tenant_id, wanted.as_of, wanted.level, wanted.limit)
+    found = consolidation_run.preview_run(tenant_id, wanted.as_of, wanted.level, wanted.limit)
     counts = {"looked_at": found.looked_at, "clusters": found.clusters}
-    changes = [_planned(plan) for plan in found.plans]
+    changes = [_render_plan(plan) for plan in found.plans]
     return {"changes": changes, "counts": counts, "complete": found.is_complete, "next_cursor": None}
 
 
-add_start(router, "/maintenance/consolidate", consolidate.KIND, Consolidate, _groups, "start")
+add_start(router, "/maintenance/consolidate", consolidation_run.KIND, Consolidate, _groups, "start")
 
 
 @router.get("/consolidation/runs", summary="List consolidation runs, newest first")
 def runs(caller: Keeper, wanted: Paged) -> Response:
     """Return a page of runs. `reduction` is the share by which summaries are shorter than their source memories."""
-    return responses.page("runs", merges.runs(caller.tenant_id, *wanted), _run)
+    return responses.page("runs", merge_log.list_runs(caller.tenant_id, *wanted), _run)
 
 
 @router.get("/consolidation/merges", summary="List merges, newest first")
 def page(caller: Keeper, wanted: Paged, status: Status | None = None) -> Response:
     """Return a page of merges; `status=waiting` selects those waiting for approval."""
-    return responses.page("merges", merges.page(caller.tenant_id, status, *wanted), _merge)
+    return responses.page("merges", merge_log.list_merges(caller.tenant_id, status, *wanted), _merge)
 
 
 @router.get("/consolidation/merges/{merge_id}", summary="Get a merge")
 def get(caller: Keeper, merge_id: str) -> Response:
     """Return a merge and its memories: `source` memories are part of the summary, `kept` ones stay separate."""
-    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
+    return responses.answer(_merge(merge_log.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.get("/consolidation/merges/{merge_id}/preview", summary="Preview a merge: its summary and source texts")
@@ -77,7 +77,7 @@ def preview(caller: Keeper, merge_id: str) -> Response:
 
     The summary of a waiting merge is generated for this response, possibly by a model, and not stored.
     """
-    found = merges.preview(caller.tenant_id, responses.id_named(merge_id, "merge"))
+    found = merge_log.preview_merge(caller.tenant_id, responses.id_named(merge_id, "merge"))
     summary = found.summary and {
         "text": found.summary.text,
         "key_points": found.summary.key_points,
@@ -97,35 +97,35 @@ def preview(caller: Keeper, merge_id: str) -> Response:
 @router.post("/consolidation/merges/{merge_id}/approve", summary="Approve a merge", status_code=202)
 def approve(caller: Keeper, merge_id: str) -> Response:
     """Start a job that checks the merge again and applies it; 409 if the merge isn't waiting."""
-    parameters = approving.parameters(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
-    job_id = jobs.create(caller.tenant_id, approving.KIND, parameters, lone=False, actor=caller.key_id)
+    parameters = approval.job_parameters(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
+    job_id = queue.create(caller.tenant_id, approval.KIND, parameters, lone=False, actor=caller.key_id)
     return responses.answer({"job_id": job_id}, 202)
 
 
 @router.post("/consolidation/merges/{merge_id}/reject", summary="Reject a merge")
 def reject(caller: Keeper, merge_id: str) -> Response:
     """Reject a merge; 409 if it isn't waiting. It is proposed again only with other memories or changed texts."""
-    approving.reject(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
-    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
+    approval.reject_merge(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
+    return responses.answer(_merge(merge_log.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.post("/consolidation/merges/{merge_id}/undo", summary="Undo a merge")
 def undo(caller: Keeper, merge_id: str) -> Response:
     """Delete the summary and reactivate its sources; 409 if they are deleted, under a legal hold or in cold storage."""
-    undoing.undo(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
-    return responses.answer(_merge(merges.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
+    merge_undo.undo_merge(caller.tenant_id, responses.id_named(merge_id, "merge"), caller.key_id)
+    return responses.answer(_merge(merge_log.get(caller.tenant_id, responses.id_named(merge_id, "merge"))))
 
 
 @router.get("/memories/{memory_id}/lineage", summary="Get the lineage of a memory")
 def lineage(caller: Reader, memory_id: str) -> Response:
     """Return the merge that created the memory (`made_from`, null if a caller sent it) and merges that used it."""
-    stored_id, found = merges.lineage(caller.tenant_id, id_of(memory_id))
+    stored_id, found = merge_log.list_lineage(caller.tenant_id, parse_id(memory_id))
     made = [_merge(shown) for shown in found if shown.merge.summary_id == stored_id]
     took = [_merge(shown) for shown in found if shown.merge.summary_id != stored_id]
     return responses.answer({"id": stored_id, "made_from": made[0] if made else None, "merged_into": took})
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: ConsolidationRun) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "started_by": run.started_by,
@@ -144,7 +144,7 @@ def _run(run: Run) -> dict[str, Any]:
     }
 
 
-def _merge(shown: Shown) -> dict[str, Any]:
+def _merge(shown: MergeWithMemories) -> dict[str, Any]:
     merge = shown.merge
     before = merge.characters_before if merge.characters_after else 0
     return {
@@ -169,7 +169,7 @@ def _merge(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
+def _render_plan(plan: GroupPlan) -> dict[str, Any]:
     taken = set(plan.taken_ids)
     return {
         "action": plan.verdict.action,
@@ -179,5 +179,5 @@ def _planned(plan: Plan) -> dict[str, Any]:
         "memories": [memory_id for memory_id in plan.group.ids if memory_id in taken],
         "kept": [memory_id for memory_id in plan.group.ids if memory_id not in taken],
         "why": plan.verdict.why,
-        "text": plan.facts[plan.taken[0]].text,
+        "text": plan.facts[plan.taken_places[0]].text,
     }

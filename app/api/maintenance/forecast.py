@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.forecast import DAYS_MAX, Counts
-from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.tiers import forecast
-from app.services.tiers.forecast import Move, Wish
+from app.services.tiers.forecast import ForecastOptions, ImmediateMove
 
 router = APIRouter(prefix="/v1", tags=["forecast"])
 
@@ -47,7 +47,7 @@ def outlook(
     caller: Annotated[Caller, Depends(needs("read"))], wanted: Annotated[Forecast, Depends(json_body(Forecast))]
 ) -> Response:
     """Return the number of memories per tier and day, as predicted from decay alone. Read-only."""
-    found = forecast.forecast_tiers(caller.tenant_id, Wish(wanted.days, wanted.policy, wanted.subject))
+    found = forecast.forecast_tiers(caller.tenant_id, ForecastOptions(wanted.days, wanted.policy, wanted.subject))
     shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}
     if found.changed is not None:
         shown |= {"what_if": _days(found.dates, found.changed), "moves": [_move(move) for move in found.moves]}
@@ -61,5 +61,5 @@ def _days(dates: list[date], counts: Counts) -> list[dict[str, Any]]:
     ]
 
 
-def _move(move: Move) -> dict[str, Any]:
+def _move(move: ImmediateMove) -> dict[str, Any]:
     return {"from": move.source, "to": move.target, "memories": move.memories, "ids": move.ids}

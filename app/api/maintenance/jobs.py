@@ -11,8 +11,8 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.errors import FieldError, Invalid
-from app.services.jobs import jobs
-from app.store.jobs.jobs import Listed
+from app.services.jobs import queue
+from app.store.jobs.jobs import JobView
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -29,22 +29,22 @@ def page(
     """Return a page of jobs without their logs."""
     if kind is not None and "\0" in kind:
         raise Invalid(errors=[FieldError("kind", "contains a NUL character, which no kind has")])
-    return responses.page("jobs", jobs.page(caller.tenant_id, status, kind, *wanted), _shown)
+    return responses.page("jobs", queue.list_jobs(caller.tenant_id, status, kind, *wanted), _render)
 
 
 @router.get("/{job_id}", summary="Get a job")
 def get(caller: Maintainer, job_id: str) -> Response:
     """Return a job with the last 200 lines of its log, oldest first."""
-    return responses.answer(_shown(jobs.get(caller.tenant_id, responses.id_named(job_id, "job"))))
+    return responses.answer(_render(queue.get(caller.tenant_id, responses.id_named(job_id, "job"))))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", status_code=202)
 def cancel(caller: Maintainer, job_id: str) -> Response:
     """Cancel a job: it stops after its current step; completed work is not reverted."""
-    return responses.answer(_shown(jobs.cancel(caller.tenant_id, responses.id_named(job_id, "job"))), 202)
+    return responses.answer(_render(queue.cancel(caller.tenant_id, responses.id_named(job_id, "job"))), 202)
 
 
-def _shown(job: Listed) -> dict[str, Any]:
+def _render(job: JobView) -> dict[str, Any]:
     shown = {"id": job.job_id, **asdict(job)}
     del shown["job_id"]
     if job.log is None:

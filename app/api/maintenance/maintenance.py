@@ -20,17 +20,17 @@ from app.domain.maintenance import KINDS
 from app.errors import NotAllowed
 from app.services.embedding import reembed, spaces
 from app.services.evaluation import self_tests
-from app.services.jobs import jobs
+from app.services.jobs import queue
 from app.services.strength import rebase
-from app.services.tiers import archive, cold, expiry, removals, sweep
-from app.services.tiers.previews import Preview
+from app.services.tiers import archive, cold_storage, expiry, permanent_deletion, sweep
+from app.services.tiers.dry_run import PreviewPage
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
 CHANGES_MAX = 1000
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
-Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], Preview]
+Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], PreviewPage]
 
 
 class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -84,13 +84,13 @@ def start_reembed(caller: Maintainer, wanted: Annotated[Reembed, Depends(json_bo
     """Start a job that embeds memories with the new model. Searches use the old model until all are embedded."""
     if wanted.every_tenant and "admin" not in caller.scopes:
         raise NotAllowed("every_tenant requires a key with the scope 'admin'")
-    moving = spaces.tenants_elsewhere() if wanted.every_tenant else [caller.tenant_id]
+    moving = spaces.list_tenants_elsewhere() if wanted.every_tenant else [caller.tenant_id]
     if wanted.dry_run:
-        counts = {"memories": sum(map(reembed.lacking, moving)), "tenants": len(moving)}
+        counts = {"memories": sum(map(reembed.count_lacking, moving)), "tenants": len(moving)}
         return responses.answer({"changes": [], "counts": counts, "next_cursor": None})
-    parameters = reembed.parameters()
+    parameters = reembed.job_parameters()
     actor = caller.key_id
-    started = [jobs.create(tenant_id, reembed.KIND, parameters, lone=True, actor=actor) for tenant_id in moving]
+    started = [queue.create(tenant_id, reembed.KIND, parameters, lone=True, actor=actor) for tenant_id in moving]
     return responses.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
 
 
@@ -118,8 +118,8 @@ def add_start(
             return responses.answer(preview(caller.tenant_id, wanted))
         given = {field: getattr(wanted, field) for field in about.parameters if field not in {"limit", "cursor"}}
         parameters = {field: value for field, value in given.items() if value is not None}
-        parameters |= jobs.parameters_at(wanted.as_of)
-        return responses.answer({"job_id": jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)}, 202)
+        parameters |= queue.evaluation_parameters(wanted.as_of)
+        return responses.answer({"job_id": queue.create(caller.tenant_id, kind, parameters, actor=caller.key_id)}, 202)
 
     to.add_api_route(
         path,
@@ -134,7 +134,7 @@ def add_start(
 
 
 def _tests(tenant_id: UUID, wanted: SelfTest) -> dict[str, Any]:
-    found = self_tests.preview(tenant_id, wanted.as_of)
+    found = self_tests.preview_run(tenant_id, wanted.as_of)
     changes = [{"id": one.memory_id, "kind": one.kind, "from": one.other_id} for one in found]
     return {"changes": changes, "counts": Counter(one.kind for one in found), "next_cursor": None}
 
@@ -143,18 +143,18 @@ def _moves(preview: Foresee, tenant_id: UUID, wanted: Due) -> dict[str, Any]:
     found = preview(tenant_id, wanted.as_of, cursors.ID.decode(wanted.cursor), wanted.limit)
     following = cursors.ID.encode(found.following)
     shown = {"changes": [*map(responses.change, found.moves)], "counts": found.counts, "next_cursor": following}
-    if preview is expiry.preview:
+    if preview is expiry.preview_expiry:
         shown["summaries"] = [*map(responses.change, found.summaries)]
     return shown
 
 
 _PREVIEWS: Final[dict[str, Foresee]] = {
-    sweep.KIND: sweep.preview,
-    rebase.KIND: partial(sweep.preview, only_rebase=True),
-    archive.KIND: archive.preview,
-    cold.KIND: cold.preview,
-    removals.KIND: removals.preview,
-    expiry.KIND: expiry.preview,
+    sweep.KIND: sweep.preview_sweep,
+    rebase.KIND: partial(sweep.preview_sweep, only_rebase=True),
+    archive.KIND: archive.preview_archive,
+    cold_storage.KIND: cold_storage.preview_cold,
+    permanent_deletion.KIND: permanent_deletion.preview_deletion,
+    expiry.KIND: expiry.preview_expiry,
 }
 
 for _kind, _preview in _PREVIEWS.items():

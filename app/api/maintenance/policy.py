@@ -15,11 +15,11 @@ from app.api.http.cursors import PAGE_MAX, number
 from app.api.http.request_body import json_body
 from app.domain.dynamics.conversion import LOSSES
 from app.domain.dynamics.timeline import Era
-from app.domain.policy import amendment
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.policy import policy_diff
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.services.tenants import policy_versions
-from app.services.tenants.effects import LATER_DAYS, Effects
-from app.services.tenants.policy_versions import Change, Outcome, Version
+from app.services.tenants.policy_impact import LATER_DAYS, PolicyImpact
+from app.services.tenants.policy_versions import ChangeOutcome, PolicyVersion, RequestedChange
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
@@ -56,7 +56,7 @@ def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSIO
     """Return the current policy with all values and the next scheduled version, or another version."""
     if version is not None:
         return responses.answer(_version(policy_versions.get(caller.tenant_id, version)))
-    held, waiting, latest = policy_versions.in_force(caller.tenant_id)
+    held, waiting, latest = policy_versions.list_in_force(caller.tenant_id)
     following = {"version": waiting[0].version, "effective_at": _moment(waiting[0])} if waiting else None
     return responses.answer(_version(held) | {"latest_version": latest, "next": following})
 
@@ -67,7 +67,10 @@ def versions(
 ) -> Response:
     """Return a page of versions without their values."""
     return responses.page(
-        "versions", policy_versions.page(caller.tenant_id, _VERSION.decode(cursor), limit), _listed, _VERSION
+        "versions",
+        policy_versions.list_versions(caller.tenant_id, _VERSION.decode(cursor), limit),
+        _render_listed,
+        _VERSION,
     )
 
 
@@ -77,35 +80,35 @@ def put(caller: Maintainer, wanted: Annotated[PolicyChange, Depends(json_body(Po
 
     A request that changes nothing creates no version, so it is safe to repeat.
     """
-    change = Change(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)
+    change = RequestedChange(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)
     if wanted.dry_run:
-        outcome, effects = policy_versions.preview(caller.tenant_id, change)
+        outcome, effects = policy_versions.preview_change(caller.tenant_id, change)
         latest = {"latest_version": outcome.latest_version}
         return responses.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
-    outcome, job_id = policy_versions.put(caller.tenant_id, change, caller.key_id)
+    outcome, job_id = policy_versions.write_change(caller.tenant_id, change, caller.key_id)
     latest = {"latest_version": max(outcome.latest_version, outcome.era.version)}
     return responses.answer(_outcome(outcome) | latest | {"job_id": job_id})
 
 
-def _version(version: Version) -> dict[str, Any]:
-    return _listed(version) | {"policy": amendment.whole(version.era.policy)}
+def _version(version: PolicyVersion) -> dict[str, Any]:
+    return _render_listed(version) | {"policy": policy_diff.as_full_json(version.era.policy)}
 
 
-def _listed(version: Version) -> dict[str, Any]:
+def _render_listed(version: PolicyVersion) -> dict[str, Any]:
     return {"version": version.era.version, "effective_at": _moment(version.era), "status": version.status}
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: ChangeOutcome) -> dict[str, Any]:
     return {
         "version": outcome.era.version,
         "effective_at": _moment(outcome.era),
         "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in outcome.changes],
         "superseded": outcome.superseded,
-        "policy": amendment.whole(outcome.era.policy),
+        "policy": policy_diff.as_full_json(outcome.era.policy),
     }
 
 
-def _effects(effects: Effects) -> dict[str, Any]:
+def _effects(effects: PolicyImpact) -> dict[str, Any]:
     return {
         "memories": effects.memories,
         "complete": effects.complete,

@@ -13,10 +13,10 @@ from app.api.http.cursors import PART, Paged
 from app.api.http.request_body import json_body
 from app.api.maintenance.maintenance import Due
 from app.services.jobs import schedule
-from app.services.jobs.schedule import Shown
+from app.services.jobs.schedule import ScheduleView
 from app.services.night import night_preview
-from app.services.night.night_preview import Place
-from app.store.jobs.schedules import Run
+from app.services.night.night_preview import NightCursor
+from app.store.jobs.schedules import ScheduleRun
 
 router = APIRouter(prefix="/v1/schedule", tags=["schedule"])
 
@@ -26,7 +26,7 @@ Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 @router.get("", summary="List schedules")
 def of_tenant(caller: Maintainer) -> Response:
     """Return schedules with times, delay and last run. The policy fields `night` and `time_zone` set the times."""
-    return responses.answer({"schedule": [_shown(found) for found in schedule.list_schedules(caller.tenant_id)]})
+    return responses.answer({"schedule": [_render(found) for found in schedule.list_schedules(caller.tenant_id)]})
 
 
 @router.post(
@@ -35,16 +35,20 @@ def of_tenant(caller: Maintainer) -> Response:
     status_code=202,
     responses={200: {"description": "With `dry_run`: a page of the changes of each step, with counts"}},
 )
-def run(caller: Maintainer, name: str, wanted: Annotated[Due, Depends(json_body(Due, is_optional=True))]) -> Response:
+def run(
+    caller: Maintainer,
+    name: str,
+    wanted: Annotated[Due, Depends(json_body(Due, is_optional=True))],
+) -> Response:
     """Start an unscheduled run, even if the schedule is paused. If a run is in progress, it is returned instead.
 
     The body is optional. All pages of a dry run are evaluated at one time: send the returned `as_of` with each cursor.
     """
     if not wanted.dry_run:
         return responses.answer(_run(schedule.run(caller.tenant_id, name, wanted.as_of, caller.key_id)), 202)
-    begin = (place := PART.decode(wanted.cursor)) and Place(*place)
-    schedule.require(caller.tenant_id, name)
-    found = night_preview.preview(caller.tenant_id, wanted.as_of, begin, wanted.limit)
+    begin = (place := PART.decode(wanted.cursor)) and NightCursor(*place)
+    schedule.require_schedule(caller.tenant_id, name)
+    found = night_preview.preview_night(caller.tenant_id, wanted.as_of, begin, wanted.limit)
     page = {
         "as_of": found.as_of,
         "steps": found.steps,
@@ -57,22 +61,22 @@ def run(caller: Maintainer, name: str, wanted: Annotated[Due, Depends(json_body(
 @router.post("/{name}/pause", summary="Pause a schedule")
 def pause(caller: Maintainer, name: str) -> Response:
     """Pause scheduled runs until they are resumed; a run in progress continues."""
-    return responses.answer(_shown(schedule.pause(caller.tenant_id, name, paused=True)))
+    return responses.answer(_render(schedule.set_paused(caller.tenant_id, name, paused=True)))
 
 
 @router.post("/{name}/resume", summary="Resume a schedule")
 def resume(caller: Maintainer, name: str) -> Response:
     """Resume scheduled runs. A recently missed run is made up once."""
-    return responses.answer(_shown(schedule.pause(caller.tenant_id, name, paused=False)))
+    return responses.answer(_render(schedule.set_paused(caller.tenant_id, name, paused=False)))
 
 
 @router.get("/{name}/runs", summary="List runs of a schedule, newest first")
 def runs(caller: Maintainer, name: str, wanted: Paged) -> Response:
     """Return a page of runs. The log of a run is the log of its job."""
-    return responses.page("runs", schedule.runs(caller.tenant_id, name, *wanted), _run)
+    return responses.page("runs", schedule.list_runs(caller.tenant_id, name, *wanted), _run)
 
 
-def _shown(found: Shown) -> dict[str, Any]:
+def _render(found: ScheduleView) -> dict[str, Any]:
     held, policy = found.schedule, found.policy
     return {
         "name": held.task,
@@ -85,7 +89,7 @@ def _shown(found: Shown) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: ScheduleRun) -> dict[str, Any]:
     shown = {"id": run.run_id, "name": run.task, **asdict(run)}
     del shown["run_id"], shown["task"]
     return shown

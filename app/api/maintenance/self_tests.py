@@ -11,7 +11,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.services.evaluation import self_tests
-from app.store.self_tests import Run
+from app.store.self_tests import TestRun
 
 router = APIRouter(prefix="/v1/self-tests", tags=["reviews"])
 
@@ -24,9 +24,9 @@ def page(caller: Annotated[Caller, Depends(needs("read"))], wanted: Paged) -> Re
     number of recalls that returned nothing. These two kinds don't flag memories; failures of the other kinds are listed
     by `GET /v1/reviews?by=flagged`. Questions and answers of tests are not stored.
     """
-    return responses.page("runs", self_tests.page(caller.tenant_id, *wanted), _shown)
+    return responses.page("runs", self_tests.list_runs(caller.tenant_id, *wanted), _shown)
 
 
-def _shown(run: Run) -> dict[str, Any]:
+def _shown(run: TestRun) -> dict[str, Any]:
     shown = asdict(run)
     return {"id": shown.pop("run_id"), **shown}

@@ -22,17 +22,17 @@ from app.api.http.auth import cache
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problems import as_ours, respond
 from app.api.http.request_body import header, read
-from app.clients.redis.stream import Door
+from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies
 from app.domain.ingest.bodies import Body
-from app.domain.ingest.decoding import Format
-from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
+from app.domain.ingest.json_input import Format
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
-from app.services.consolidation import supersede
+from app.services.consolidation import supersession
 from app.services.embedding import spaces
 from app.services.ingest.witness import Witness
-from app.services.memories import memories as memory_service
+from app.services.memories import memories
 from app.settings import settings
 
 SIZES_MAX: Final = 10_000
@@ -49,7 +49,7 @@ Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
 class Ingest:
     """ASGI endpoint for ingest requests."""
 
-    def __init__(self, door: Door, nudger: Nudger, witness: Witness) -> None:
+    def __init__(self, door: StreamWriter, nudger: Nudger, witness: Witness) -> None:
         """Use `door` to append to the stream, `nudger` to wake a worker and `witness` to note what was accepted."""
         self._door = door
         self._witness = witness
@@ -64,7 +64,7 @@ class Ingest:
             if tracing.is_on():
                 status, body, headers = await self._traced(scope, receive, request_id)
             else:
-                status, body, headers = await self._take(scope, receive, request_id, trace(scope))
+                status, body, headers = await self._accept(scope, receive, request_id, trace(scope))
         except Exception as error:  # noqa: BLE001 - every failure gets a response
             await _refused(error, request_id)(scope, receive, send)
             return
@@ -74,16 +74,16 @@ class Ingest:
 
     async def _traced(self, scope: Scope, receive: Receive, request_id: str) -> Answer:
         """Handle a request inside a trace span, whose context is stored with the stream entry."""
-        traced = tracing.request("ingest", trace(scope))
+        traced = tracing.trace_request("ingest", trace(scope))
         try:
-            answer = await self._take(scope, receive, request_id, traced.told)
+            answer = await self._accept(scope, receive, request_id, traced.told)
         except BaseException as error:
             traced.end(error)
             raise
         traced.end()
         return answer
 
-    async def _take(self, scope: Scope, receive: Receive, request_id: str, told: str) -> Answer:
+    async def _accept(self, scope: Scope, receive: Receive, request_id: str, told: str) -> Answer:
         caller = await cache.caller(scope, "ingest")
         form = _form(scope)
         wait_seconds = _wait_seconds(scope)
@@ -91,10 +91,10 @@ class Ingest:
         body = await read(scope, receive)
         given = await self._check(caller.tenant_id, body, form)
         count = len(given.memories)
-        base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
-        failpoints.reach("api.before_accept")
-        accepted = await self._door.accept(
+        failpoints.trigger("api.before_accept")
+        accepted = await self._door.append(
             caller.tenant_id,
             base=base,
             memories=count,
@@ -104,7 +104,7 @@ class Ingest:
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
         )
-        failpoints.reach("api.after_accept")
+        failpoints.trigger("api.after_accept")
         if outcome is not None and accepted.earlier is not None:
             outcome = outcome.settled(accepted)
             base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
@@ -121,7 +121,7 @@ class Ingest:
             headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
             if status == 200 and any(memory.supersedes for memory in given.memories):
-                more = await _superseding(caller.tenant_id, ids)
+                more = await _supersession_outcomes(caller.tenant_id, ids)
         return status, _accepted(ids, request_id, given, more), headers
 
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
@@ -195,10 +195,10 @@ def trace(scope: Scope) -> str:
     return given if _TRACEPARENT.fullmatch(given) else ""
 
 
-async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
+async def _supersession_outcomes(tenant_id: UUID, ids: list[str]) -> bytes:
     """Return the outcome of each `supersedes` of stored memories, as a fragment of the response body."""
     wanted = [UUID(memory_id) for memory_id in ids]
-    outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
+    outcomes = await run_in_threadpool(supersession.list_outcomes, tenant_id, wanted)
     shown = [{"id": one.memory_id, **responses.superseding(one)} for one in outcomes]
     return b',"supersedes":' + msgspec.json.encode(shown)
 
@@ -208,7 +208,7 @@ async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], second
     deadline = time.monotonic() + seconds
     wanted = [UUID(memory_id) for memory_id in ids]
     for turn in range(1_000_000):
-        if await run_in_threadpool(memory_service.are_searchable, tenant_id, base, wanted):
+        if await run_in_threadpool(memories.are_searchable, tenant_id, base, wanted):
             return True
         pause = _POLL_SECONDS[min(turn, len(_POLL_SECONDS) - 1)]
         if time.monotonic() + pause > deadline:

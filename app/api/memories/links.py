@@ -15,7 +15,7 @@ from app.api.http.request_body import json_body
 from app.domain.strength.links import KIND_MAX_CHARACTERS, LINKS_A_CALL, NewLink
 from app.errors import FieldError, Invalid
 from app.services.memories import links
-from app.store.memories.links import Link, Wanted
+from app.store.memories.links import Link, LinkFilter
 
 router = APIRouter(prefix="/v1/links", tags=["links"])
 
@@ -24,17 +24,17 @@ PAGE_MAX = 1_000
 NewLinks: Any = NewLink | Annotated[list[NewLink], msgspec.Meta(min_length=1, max_length=LINKS_A_CALL)]
 
 
-def wanted(
+def parse_filter(
     memory: UUID | None = None,
     from_id: Annotated[UUID | None, Query(alias="from")] = None,
     to_id: Annotated[UUID | None, Query(alias="to")] = None,
     kind: Annotated[str | None, Query(min_length=1, max_length=KIND_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] = None,
-) -> Wanted:
+) -> LinkFilter:
     """Filter links by `memory` at either end, by `from`, `to` and `kind`; all conditions must match."""
-    return Wanted(memory, from_id, to_id, kind)
+    return LinkFilter(memory, from_id, to_id, kind)
 
 
-Meant = Annotated[Wanted, Depends(wanted)]
+Meant = Annotated[LinkFilter, Depends(parse_filter)]
 
 
 @router.get("", summary="List links")
@@ -45,7 +45,7 @@ def page(
     cursor: str | None = None,
 ) -> Response:
     """Return a page of links: of `memory` in either direction, from `from`, to `to`; without conditions, all links."""
-    return responses.page("links", links.page(caller.tenant_id, meant, LINK.decode(cursor), limit), _shown, LINK)
+    return responses.page("links", links.list_links(caller.tenant_id, meant, LINK.decode(cursor), limit), _render, LINK)
 
 
 @router.post("", summary="Link memories")
@@ -70,7 +70,7 @@ def remove(
     return responses.answer({"removed": links.remove(caller.tenant_id, meant, both_ways=both_ways)})
 
 
-def _shown(link: Link) -> dict[str, Any]:
+def _render(link: Link) -> dict[str, Any]:
     return {
         "from": link.memory_id,
         "to": link.other_id,

@@ -18,14 +18,14 @@ from app.api.http.request_body import DATED, raw_body
 from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
 from app.domain.strength.promotion import REASONS
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import FieldError, Invalid
-from app.services.memories import history, live, memories, restoring, why
-from app.services.memories.why import Explained
+from app.services.memories import explanation, history, live_numbers, manual_restore, memories
+from app.services.memories.explanation import TierExplanation
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
-from app.store.memories.events import Happened
-from app.store.memories.memories import Filters, Stored
+from app.store.memories.history import HistoryEvent
+from app.store.memories.memories import Filters, StoredMemory
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
@@ -70,8 +70,8 @@ def page(
     """
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
-    found = memories.page(caller.tenant_id, wanted, ID.decode(cursor), limit)
-    return responses.memories(found, live.live_numbers(caller.tenant_id, found, as_of))
+    found = memories.list_memories(caller.tenant_id, wanted, ID.decode(cursor), limit)
+    return responses.memories(found, live_numbers.live_numbers(caller.tenant_id, found, as_of))
 
 
 @router.get("/{memory_id}", summary="Get a memory")
@@ -87,7 +87,7 @@ def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
     relations.
     """
-    return _shown(caller, lookup.get(caller.tenant_id, id_of(memory_id)), as_of)
+    return _respond(caller, lookup.get(caller.tenant_id, parse_id(memory_id)), as_of)
 
 
 @router.get("/{memory_id}/history", summary="Get the history of a memory")
@@ -97,7 +97,7 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
     Uses, tests and reviews have the strength `before` and `after`; other events have the changed value and the
     resulting `strength`. An event `policy` marks a policy version that took effect.
     """
-    found = history.page(caller.tenant_id, id_of(memory_id), HISTORY.decode(cursor), limit)
+    found = history.list_history(caller.tenant_id, parse_id(memory_id), HISTORY.decode(cursor), limit)
     return responses.page("history", found, _happened, HISTORY)
 
 
@@ -110,7 +110,7 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     `waiting` for a memory with that id, or `rejected`) and reason. `corrects` and `corrected_by` list the memories on
     either side of a correction.
     """
-    found = why.explain(caller.tenant_id, id_of(memory_id), as_of)
+    found = explanation.explain_tier(caller.tenant_id, parse_id(memory_id), as_of)
     return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
@@ -120,7 +120,7 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
     """
-    return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
+    return _respond(caller, memories.edit_memory(caller.tenant_id, parse_id(memory_id), decode_patch(body)))
 
 
 @router.post(
@@ -130,20 +130,20 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body
 )
 def restore(caller: Writer, memory_id: str) -> Response:
     """Restore from the archive at once, from cold storage in a job; counts as a use. No effect on active memories."""
-    asked = restoring.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
+    asked = manual_restore.restore(caller.tenant_id, parse_id(memory_id), caller.key_id)
     if asked.job_id is not None:
         return responses.answer({"job_id": asked.job_id}, 202)
-    return _shown(caller, asked.memory)
+    return _respond(caller, asked.memory)
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
 def delete(caller: Writer, memory_id: str) -> Response:
     """Delete a memory: it disappears from searches, lists and reads at once. 409 under a legal hold."""
-    memories.delete(caller.tenant_id, id_of(memory_id), caller.key_id)
+    memories.delete(caller.tenant_id, parse_id(memory_id), caller.key_id)
     return Response(status_code=204)
 
 
-def id_of(text: str) -> UUID:
+def parse_id(text: str) -> UUID:
     """Parse the id of a memory in a path.
 
     Raises:
@@ -152,12 +152,12 @@ def id_of(text: str) -> UUID:
     return responses.id_named(text, "memory")
 
 
-def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:
-    seen = {} if isinstance(found, Pending) else live.live_numbers(caller.tenant_id, [found], as_of)
+def _respond(caller: Caller, found: StoredMemory | Pending, as_of: datetime | None = None) -> Response:
+    seen = {} if isinstance(found, Pending) else live_numbers.live_numbers(caller.tenant_id, [found], as_of)
     return responses.answer(responses.memory(found, seen))
 
 
-def _happened(entry: Happened) -> dict[str, Any]:
+def _happened(entry: HistoryEvent) -> dict[str, Any]:
     shown = entry._asdict()
     del shown["place"]
     if entry.kind in _NAMES:
@@ -167,7 +167,7 @@ def _happened(entry: Happened) -> dict[str, Any]:
     return shown
 
 
-def _explained(found: Explained, *, with_reasons: bool) -> dict[str, Any]:
+def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
     change = found.change
     holds = [
         {"id": holder.hold_id, "placed_at": holder.placed_at} | ({"reason": holder.reason} if with_reasons else {})

@@ -12,7 +12,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
 from app.domain.recall.request import RecallRequest
-from app.services.recall.recall import recall
+from app.services.recall.recall import recall_memories
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -27,7 +27,7 @@ def bring(
     Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
     """
     started = time.perf_counter()
-    brought = recall(caller.tenant_id, request)
+    brought = recall_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     shown = {

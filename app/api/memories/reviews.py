@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
-from app.api.memories.memories import Name, check_storable, id_of
+from app.api.memories.memories import Name, check_storable, parse_id
 from app.domain.ingest.memory import check_moment
 from app.services.uses import reviews
-from app.services.uses.reviews import Entry, Outcome
+from app.services.uses.reviews import ReviewEntry, ReviewOutcome
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
 
@@ -49,7 +49,7 @@ def session(
     `by=flagged`: memories whose last review or later self-test failed, due or not, by `urgency`.
     """
     check_storable(subject=subject, thread=thread)
-    found = reviews.session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)
+    found = reviews.build_session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)
     return responses.answer({"reviews": [_entry(entry) for entry in found.entries], "total": found.total})
 
 
@@ -62,10 +62,12 @@ def record(
     """Record a result. Repeating the same result within the policy's refractory time has no effect."""
     if review.at is not None:
         check_moment(review.at, "at")
-    return responses.answer(_outcome(reviews.record(caller.tenant_id, id_of(memory_id), review.result, review.at)))
+    return responses.answer(
+        _outcome(reviews.record_review(caller.tenant_id, parse_id(memory_id), review.result, review.at))
+    )
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: ReviewEntry) -> dict[str, Any]:
     return {
         "id": entry.memory_id,
         "text": entry.described.text,
@@ -83,7 +85,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: ReviewOutcome) -> dict[str, Any]:
     return {
         "id": outcome.memory_id,
         "changed": outcome.changed,

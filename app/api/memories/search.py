@@ -15,8 +15,8 @@ from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
 from app.domain.search.request import SearchRequest
 from app.services.search import search_records
-from app.services.search.search import find
-from app.services.uses import reinforce
+from app.services.search.search import find_memories
+from app.services.uses import reinforcement
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -33,15 +33,15 @@ def search(
     them.
     """
     searched_at, started = datetime.now(UTC), time.perf_counter()
-    found = find(caller.tenant_id, request)
+    found = find_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     if found.uses:
-        reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
+        reinforcement.queue_uses(caller.tenant_id, found.uses, request.session, http.state.request_id)
     shown = responses.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
     if found.gathered is not None:
         # Runs after the response is sent.
         shown.background = BackgroundTask(
-            search_records.record, caller.tenant_id, request, found.gathered, found.results, searched_at
+            search_records.record_search, caller.tenant_id, request, found.gathered, found.results, searched_at
         )
     return shown

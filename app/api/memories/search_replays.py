@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.request_body import json_body
-from app.domain.search.comparing import Comparison, Interval, Pair, Uses
+from app.domain.search.policy_comparison import Comparison, MeanInterval, ReplayedSearch, UsedRanks
 from app.services.search import search_replays
-from app.services.search.search_replays import SEARCHES_MAX, Replay, Wish
+from app.services.search.search_replays import SEARCHES_MAX, ReplayOptions, SearchReplay
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
@@ -59,8 +59,8 @@ def replay(caller: Maintainer, wanted: Annotated[ReplayRequest, Depends(json_bod
 
     The response contains only ids, no text. Searches are recorded while the policy's `record_searches` is true.
     """
-    wish = Wish(wanted.policy, wanted.preset, wanted.searches, wanted.again)
-    return responses.answer(_replay(search_replays.replay(caller.tenant_id, wish), wanted.examples))
+    wish = ReplayOptions(wanted.policy, wanted.preset, wanted.searches, wanted.again)
+    return responses.answer(_replay(search_replays.replay_searches(caller.tenant_id, wish), wanted.examples))
 
 
 @router.post("/fit", summary="Fit ranking weights to reported uses", responses=NOT_RECORDED)
@@ -69,7 +69,7 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
 
     `policy` contains the fields for `PUT /v1/policy`; if there is no proposal, it is null and `reason` explains why.
     """
-    found = search_replays.fit(caller.tenant_id, wanted.searches)
+    found = search_replays.fit_ranking(caller.tenant_id, wanted.searches)
     shown = {
         "searches": found.searches,
         "pairs": found.pairs,
@@ -80,7 +80,7 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
     return responses.answer(shown)
 
 
-def _replay(found: Replay, examples: int) -> dict[str, Any]:
+def _replay(found: SearchReplay, examples: int) -> dict[str, Any]:
     return {
         "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in found.changes],
         "again": found.again,
@@ -101,7 +101,7 @@ def _comparison(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _uses(found: Uses) -> dict[str, Any]:
+def _uses(found: UsedRanks) -> dict[str, Any]:
     return {
         "searches": found.searches,
         "memories": found.uses,
@@ -118,17 +118,17 @@ def _uses(found: Uses) -> dict[str, Any]:
     }
 
 
-def _interval(found: Interval | None) -> dict[str, float] | None:
+def _interval(found: MeanInterval | None) -> dict[str, float] | None:
     return None if found is None else found._asdict()
 
 
-def _most_changed(pairs: list[Pair]) -> list[Pair]:
+def _most_changed(pairs: list[ReplayedSearch]) -> list[ReplayedSearch]:
     """Return the searches whose top ten changed, smallest overlap first."""
     changed = [pair for pair in pairs if list(pair.before[:SHOWN]) != list(pair.after[:SHOWN])]
     return sorted(changed, key=lambda pair: len(set(pair.before[:SHOWN]).intersection(pair.after[:SHOWN])))
 
 
-def _example(pair: Pair) -> dict[str, Any]:
+def _example(pair: ReplayedSearch) -> dict[str, Any]:
     return {
         "search_id": pair.search_id,
         "before": list(pair.before[:SHOWN]),

@@ -13,8 +13,8 @@ from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.http.request_body import json_body
 from app.domain.consolidation.supersession import NewSupersession, Status
-from app.services.consolidation import supersede
-from app.store.consolidation.supersessions import Relation
+from app.services.consolidation import supersession
+from app.store.consolidation.supersessions import StoredSupersession
 
 router = APIRouter(prefix="/v1/supersessions", tags=["supersessions"])
 
@@ -34,8 +34,8 @@ def page(
     outdated and a decision is needed. `waiting`: the memory `named` by the caller isn't stored yet. `rejected`: the
     supersession was refused, see `reason`.
     """
-    found = supersede.page(caller.tenant_id, status, memory, *wanted)
-    return responses.page("supersessions", found, _shown)
+    found = supersession.list_supersessions(caller.tenant_id, status, memory, *wanted)
+    return responses.page("supersessions", found, _render)
 
 
 @router.post("", summary="Create a supersession")
@@ -44,14 +44,20 @@ def make(caller: Writer, given: Annotated[NewSupersession, Depends(json_body(New
 
     Neither memory is changed. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
-    return responses.answer(_shown(supersede.make(caller.tenant_id, given.memory, given.supersedes, caller.key_id)))
+    return responses.answer(
+        _render(supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.key_id))
+    )
 
 
 @router.post("/{supersession_id}/approve", summary="Approve a proposed supersession")
 def approve(caller: Writer, supersession_id: str) -> Response:
     """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too."""
     return responses.answer(
-        _shown(supersede.approve(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id))
+        _render(
+            supersession.approve_supersession(
+                caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id
+            )
+        )
     )
 
 
@@ -59,18 +65,22 @@ def approve(caller: Writer, supersession_id: str) -> Response:
 def reject(caller: Writer, supersession_id: str) -> Response:
     """Reject: it won't be proposed again. 409 if the supersession is active; undo it with DELETE."""
     return responses.answer(
-        _shown(supersede.reject(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id))
+        _render(
+            supersession.reject_supersession(
+                caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id
+            )
+        )
     )
 
 
 @router.delete("/{supersession_id}", summary="Undo a supersession", status_code=204)
 def undo(caller: Writer, supersession_id: str) -> Response:
     """Make the older memory current again, unless another memory supersedes it. Safe to repeat."""
-    supersede.undo(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id)
+    supersession.undo_supersession(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id)
     return Response(status_code=204)
 
 
-def _shown(found: Relation) -> dict[str, Any]:
+def _render(found: StoredSupersession) -> dict[str, Any]:
     shown = asdict(found)
     return {
         "id": shown.pop("supersession_id"),

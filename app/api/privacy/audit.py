@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import PAGE_MAX, number
-from app.domain.privacy.audit import START, Entry, Place, anchor_of, is_word, read_anchor
+from app.domain.privacy.audit_chain import START, AuditEntry, ChainPosition, format_anchor, is_word, read_anchor
 from app.errors import FieldError, Invalid
 from app.services.security import audit
 
@@ -35,8 +35,8 @@ def page(
     """
     if action is not None and not is_word(action):
         raise Invalid(errors=[FieldError("action", "is not a known action")])
-    found = audit.page(caller.tenant_id, action, _SEQ.decode(cursor), limit)
-    return responses.page("entries", found, _shown, _SEQ)
+    found = audit.list_entries(caller.tenant_id, action, _SEQ.decode(cursor), limit)
+    return responses.page("entries", found, _render, _SEQ)
 
 
 @router.get("/verify", summary="Verify the audit log")
@@ -51,9 +51,9 @@ def verify(
     `broken` names the first missing or altered entry. `anchor` identifies the chain up to the verified entry: if stored
     outside the database and sent with a later verification, it also detects a truncated or rewritten chain.
     """
-    noted = None if anchor is None else _place("anchor", anchor)
-    found = audit.verify(caller.tenant_id, START if cursor is None else _place("cursor", cursor), limit, noted)
-    reached = anchor_of(found.place)
+    noted = None if anchor is None else _parse_anchor("anchor", anchor)
+    found = audit.verify(caller.tenant_id, START if cursor is None else _parse_anchor("cursor", cursor), limit, noted)
+    reached = format_anchor(found.place)
     shown = {
         "well": None if not found.finished else found.broken is None,
         "verified": found.place.seq,
@@ -65,7 +65,7 @@ def verify(
     return responses.answer(shown)
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _render(entry: AuditEntry) -> dict[str, Any]:
     return {
         "seq": entry.seq,
         "at": entry.at,
@@ -80,7 +80,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _place(field: str, text: str) -> Place:
+def _parse_anchor(field: str, text: str) -> ChainPosition:
     place = read_anchor(text)
     if place is None:
         raise Invalid(errors=[FieldError(field, "must be an anchor from a verification")])

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/privacy", tags=["privacy"])
 @router.get("/categories", summary="List retention periods by category")
 def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
     """Return each category with its retention period, memory count and next expiry, and the retention of backups."""
-    found = categories.running(caller.tenant_id)
+    found = categories.count_categories(caller.tenant_id)
     shown = [
         {
             "category": each.name,

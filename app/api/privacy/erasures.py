@@ -11,7 +11,7 @@ from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.http.request_body import json_body
 from app.domain.privacy.erasure import NewErasure, requested_scope
-from app.domain.privacy.report_page import page as page_of
+from app.domain.privacy.report_page import render_report
 from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
@@ -45,19 +45,19 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
         new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         return responses.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return responses.answer(shown(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
+    return responses.answer(render_erasure(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
 @router.get("", summary="List erasures, newest first")
 def page(caller: Guardian, wanted: Paged, *, status: StatusName | None = None) -> Response:
     """Return a page of erasures, optionally with one status."""
-    return responses.page("erasures", requests.page(caller.tenant_id, status, *wanted), shown)
+    return responses.page("erasures", requests.page(caller.tenant_id, status, *wanted), render_erasure)
 
 
 @router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return responses.answer(shown(requests.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
+    return responses.answer(render_erasure(requests.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
@@ -69,20 +69,20 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
     found = read_report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
     if as_form == "json":
         return responses.answer(found)
-    return Response(page_of(found), media_type="text/html", headers=_INERT)
+    return Response(render_report(found), media_type="text/html", headers=_INERT)
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
     return responses.answer(
-        shown(requests.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
+        render_erasure(requests.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
     )
 
 
-def shown(each: Erasure) -> dict[str, Any]:
+def render_erasure(each: Erasure) -> dict[str, Any]:
     """Return an erasure as JSON."""
-    by = each.scope.given()
+    by = each.scope.conditions()
     return {
         "erasure_id": each.erasure_id,
         "kind": each.kind,

@@ -12,7 +12,7 @@ from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.http.request_body import json_body
 from app.domain.privacy.export import NewExport
-from app.services.privacy import bundles, exports
+from app.services.privacy import export_archive, export_requests
 from app.store.privacy.exports import Export
 
 router = APIRouter(prefix="/v1/privacy/exports", tags=["privacy"])
@@ -28,20 +28,22 @@ def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(New
     provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
     configured, the subject is being erased, or there are more than a million memories.
     """
-    made = exports.request(caller.tenant_id, wanted, caller.key_id)
-    return responses.answer(shown(made), 202)
+    made = export_requests.request_export(caller.tenant_id, wanted, caller.key_id)
+    return responses.answer(render_export(made), 202)
 
 
 @router.get("", summary="List exports, newest first")
 def page(caller: Guardian, wanted: Paged) -> Response:
     """Return a page of exports, including expired ones, which no longer name their subject."""
-    return responses.page("exports", exports.page(caller.tenant_id, *wanted), shown)
+    return responses.page("exports", export_requests.list_exports(caller.tenant_id, *wanted), render_export)
 
 
 @router.get("/{export_id}", summary="Get an export")
 def get(caller: Guardian, export_id: str) -> Response:
     """Return the status of an export and its number of lines."""
-    return responses.answer(shown(exports.get(caller.tenant_id, responses.id_named(export_id, "export"))))
+    return responses.answer(
+        render_export(export_requests.get(caller.tenant_id, responses.id_named(export_id, "export")))
+    )
 
 
 @router.get("/{export_id}/file", summary="Download an export")
@@ -49,11 +51,11 @@ def fetch(caller: Guardian, export_id: str) -> Response:
     """Return a zip with JSON Lines, a readable page and a manifest; 503 until it is ready, 409 after it has expired."""
     wanted = responses.id_named(export_id, "export")
     named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
-    made = bundles.fetch(caller.tenant_id, wanted, caller.key_id)
+    made = export_archive.stream_archive(caller.tenant_id, wanted, caller.key_id)
     return StreamingResponse(made, media_type="application/zip", headers=named)
 
 
-def shown(each: Export) -> dict[str, Any]:
+def render_export(each: Export) -> dict[str, Any]:
     """Return an export as JSON."""
     return {
         "id": each.export_id,

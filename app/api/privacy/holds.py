@@ -10,8 +10,8 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.api.http.request_body import json_body
-from app.domain.privacy.hold import NewHold, parse_scope
-from app.services.privacy import holds
+from app.domain.privacy.legal_hold import NewHold, parse_scope
+from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
 
 router = APIRouter(prefix="/v1/privacy/holds", tags=["privacy"])
@@ -28,32 +28,34 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     that the hold would cover now.
     """
     if given.dry_run:
-        return responses.answer(holds.preview(caller.tenant_id, parse_scope(given))._asdict())
-    placed = holds.place(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
-    return responses.answer(_shown(placed), 201)
+        return responses.answer(legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict())
+    placed = legal_holds.place_hold(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
+    return responses.answer(_render(placed), 201)
 
 
 @router.get("", summary="List legal holds, newest first")
 def page(caller: Guardian, wanted: Paged, *, released: bool = False) -> Response:
     """Return a page of holds; with `released`, include released ones."""
-    return responses.page("holds", holds.page(caller.tenant_id, *wanted, released=released), _shown)
+    return responses.page("holds", legal_holds.list_holds(caller.tenant_id, *wanted, released=released), _render)
 
 
 @router.get("/{hold_id}", summary="Get a legal hold")
 def get(caller: Guardian, hold_id: str) -> Response:
     """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed."""
-    found, counts = holds.get(caller.tenant_id, responses.id_named(hold_id, "hold"))
-    return responses.answer(_shown(found) | counts._asdict())
+    found, counts = legal_holds.get(caller.tenant_id, responses.id_named(hold_id, "hold"))
+    return responses.answer(_render(found) | counts._asdict())
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
 def release(caller: Guardian, hold_id: str) -> Response:
     """Release a hold; from the next night on, memories without another hold decay and expire again. 409 if released."""
-    return responses.answer(_shown(holds.release(caller.tenant_id, responses.id_named(hold_id, "hold"), caller.key_id)))
+    return responses.answer(
+        _render(legal_holds.release_hold(caller.tenant_id, responses.id_named(hold_id, "hold"), caller.key_id))
+    )
 
 
-def _shown(hold: Hold) -> dict[str, Any]:
-    by = hold.meant.given()
+def _render(hold: Hold) -> dict[str, Any]:
+    by = hold.meant.conditions()
     return {
         "id": hold.hold_id,
         "reason": hold.reason,

@@ -10,16 +10,16 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
-from app.api.privacy.erasures import shown
-from app.api.privacy.exports import shown as shown_export
+from app.api.privacy.erasures import render_erasure
+from app.api.privacy.exports import render_export
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
-from app.domain.privacy.clocks import Law
 from app.domain.privacy.export import ExportKind, NewExport
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import exports
+from app.services.privacy import export_requests
 
 
 class _Name(PathConvertor):
@@ -53,7 +53,8 @@ def get(caller: Guardian, subject: Name) -> Response:
 def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
     """Start an export, like `POST /v1/privacy/exports` with this subject."""
     return responses.answer(
-        shown_export(exports.request(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)), 202
+        render_export(export_requests.request_export(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)),
+        202,
     )
 
 
@@ -62,5 +63,5 @@ def erase(
     caller: Guardian, subject: Name, kind: Law = "user", grace_days: Annotated[int | None, Query(ge=0, le=30)] = None
 ) -> Response:
     """Request an erasure, like `POST /v1/privacy/erasures` with this subject."""
-    asked = ErasureOptions(Meant(subject=subject), kind, grace_days)
-    return responses.answer(shown(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
+    asked = ErasureOptions(Scope(subject=subject), kind, grace_days)
+    return responses.answer(render_erasure(requests.request(caller.tenant_id, asked, caller.key_id)), 202)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.core.place import find
+from app.cli.core.connection import find_connection
 
 
 def call(url: str | None, method: str, path: str, **options: Any) -> dict[str, Any]:
@@ -15,5 +15,5 @@ def call(url: str | None, method: str, path: str, **options: Any) -> dict[str, A
     """
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         return api.call(method, path, **options).body

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, Final, Self
 
 import httpx2
 
-from app.cli.core.failures import Code, Failure
-from app.cli.core.place import Place
+from app.cli.core.connection import ApiConnection
+from app.cli.core.errors import Code, CommandFailure
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ class FieldProblem:
         return f"{self.field}: {self.message}" + (f" ({', '.join(numbers)})" if numbers else "")
 
 
-class Refused(Failure):
+class ApiRefusal(CommandFailure):
     """Error response of the API, with its `status`, the invalid fields and the complete `body`."""
 
     def __init__(self, message: str, code: Code, *, status: int, errors: tuple[FieldProblem, ...], body: Json) -> None:
@@ -49,7 +49,7 @@ class Refused(Failure):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     """Status and JSON of a successful call; `body` is empty if the response had no content."""
 
     status: int
@@ -64,7 +64,7 @@ class Api:
     retried only if it can't have reached the API.
     """
 
-    def __init__(self, place: Place, *, patience_seconds: float = 0) -> None:
+    def __init__(self, place: ApiConnection, *, patience_seconds: float = 0) -> None:
         self.place = place
         self._patience_seconds = patience_seconds
         # Proxy variables of the environment don't apply to a local API.
@@ -82,7 +82,7 @@ class Api:
 
     def add(
         self, body: bytes, idempotency_key: str, *, wait_seconds: int = 0, media_type: str = "application/x-ndjson"
-    ) -> Answer:
+    ) -> ApiResponse:
         """Send memories as NDJSON, or messages as JSON; `body["ids"]` of the response has their ids in order."""
         headers = {"Content-Type": media_type, "Idempotency-Key": idempotency_key}
         if wait_seconds:
@@ -109,7 +109,7 @@ class Api:
         params: Mapping[str, str | int] | None = None,
         safe: bool = False,
         with_key: bool = True,
-    ) -> Answer:
+    ) -> ApiResponse:
         """Send a request, with the retries described on the class.
 
         Args:
@@ -127,7 +127,7 @@ class Api:
         query = dict(params) if params else None
         request = self._client.build_request(method, path, json=json, content=content, headers=given, params=query)
         response = self._send(request, repeatable=repeatable)
-        return Answer(response.status_code, self._decoded(response))
+        return ApiResponse(response.status_code, self._decode(response))
 
     def save(self, path: str, file: BinaryIO) -> int:
         """Stream a response body into a file and return its size in bytes; raises like `call`."""
@@ -137,7 +137,7 @@ class Api:
             with self._client.stream("GET", path, headers=given) as response:
                 if not response.is_success:
                     response.read()
-                    raise self._refused(response)
+                    raise self._raise_refusal(response)
                 for piece in response.iter_bytes():
                     size += file.write(piece)
         except httpx2.TransportError as error:
@@ -157,12 +157,12 @@ class Api:
             try:
                 response = self._client.send(request)
             except httpx2.TransportError as error:
-                failure: Failure = self._unreachable(error)
+                failure: CommandFailure = self._unreachable(error)
                 passing = repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             else:
                 if response.is_success:
                     return response
-                failure = self._refused(response)
+                failure = self._raise_refusal(response)
                 passing = response.status_code in PASSING
                 wait = _retry_after(response)
             wait = _pause(tries) if wait is None else min(wait, LONGEST_WAIT_SECONDS)
@@ -178,17 +178,17 @@ class Api:
             if self.place.is_here
             else "set EBBING_API_KEY"
         )
-        raise Failure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
+        raise CommandFailure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
-    def _unreachable(self, error: httpx2.TransportError) -> Failure:
+    def _unreachable(self, error: httpx2.TransportError) -> CommandFailure:
         reason = "timed out" if isinstance(error, httpx2.TimeoutException) else str(error) or "no answer"
-        return Failure(
+        return CommandFailure(
             f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
             "or give its address with --url or EBBING_API_URL",
             Code.UNREACHABLE,
         )
 
-    def _decoded(self, response: httpx2.Response) -> Json:
+    def _decode(self, response: httpx2.Response) -> Json:
         if not response.content:
             return {}
         try:
@@ -196,10 +196,12 @@ class Api:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise Failure(f"the response of {self.place.url} isn't from an Ebbing API: check the address and port")
+            raise CommandFailure(
+                f"the response of {self.place.url} isn't from an Ebbing API: check the address and port"
+            )
         return found
 
-    def _refused(self, response: httpx2.Response) -> Refused:
+    def _raise_refusal(self, response: httpx2.Response) -> ApiRefusal:
         try:
             problem = response.json()
         except ValueError:
@@ -221,7 +223,7 @@ class Api:
         if problem.get("request_id"):
             parts.append(f"request {problem['request_id']}")  # the service log has details under this id
         status = response.status_code
-        return Refused(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
+        return ApiRefusal(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
 
 
 def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None = None) -> Iterator[Json]:

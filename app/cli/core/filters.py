@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.time_option import METAVAR, parse_time
 
 Labels: TypeAlias = list[str] | None
 
@@ -29,8 +29,8 @@ Roles = Annotated[
     ),
 ]
 After = Annotated[
-    str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only memories from this time on.")
+    str | None, typer.Option("--after", callback=parse_time, metavar=METAVAR, help="Only memories from this time on.")
 ]
 Before = Annotated[
-    str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only memories before this time.")
+    str | None, typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only memories before this time.")
 ]

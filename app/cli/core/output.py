@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.errors import Code, CommandFailure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ Url = Annotated[
 ]
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     """Callback that updates a progress bar."""
 
     def __call__(self, advance: float = 0, *, done: float | None = None, note: str = "") -> None:
@@ -81,12 +81,14 @@ def confirm(question: str) -> None:
         if sys.stdin.isatty():
             raise
         typer.echo(err=True)
-        raise Failure("no terminal to ask for confirmation, nothing was changed: pass --yes", Code.USAGE) from None
+        raise CommandFailure(
+            "no terminal to ask for confirmation, nothing was changed: pass --yes", Code.USAGE
+        ) from None
     if not agreed:
         raise typer.Abort
 
 
-def so_many(count: int, one: str, more: str) -> str:
+def count_of(count: int, one: str, more: str) -> str:
     """Return a count with its noun: `1 memory`, `2 memories`."""
     return f"{count:,} {one if count == 1 else more}"
 
@@ -99,10 +101,10 @@ def plain(value: object) -> str:
 
 
 @contextmanager
-def progress(label: str, total: float | None, *, quiet: bool = False, unit: str = "memories") -> Iterator[Step]:
+def progress(label: str, total: float | None, *, quiet: bool = False, unit: str = "memories") -> Iterator[ProgressStep]:
     """Show a progress bar on standard error, unless `quiet` or not a terminal."""
     if quiet or not sys.stderr.isatty():
-        yield _silent
+        yield _ignore_progress
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -122,11 +124,11 @@ def progress(label: str, total: float | None, *, quiet: bool = False, unit: str 
         yield step
 
 
-def _silent(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
+def _ignore_progress(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
     """Ignore progress."""
 
 
-def until_none(left: Callable[[], int], step: Step, patience_seconds: float) -> int:
+def until_none(left: Callable[[], int], step: ProgressStep, patience_seconds: float) -> int:
     """Wait until no memories are left, or until the count hasn't dropped for `patience_seconds`; return the count."""
     most, least, since = 0, sys.maxsize, time.monotonic()
     while now := left():

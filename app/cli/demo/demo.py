@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Failure
+from app.cli.core.connection import ApiConnection, load_settings, read_note
+from app.cli.core.errors import CommandFailure
 from app.cli.core.output import AsJson, examples, print_json
-from app.cli.core.place import Place, configuration, noted
-from app.cli.service.run import announced, lay_out, show, tell
+from app.cli.service.run import announce_url, plan_service, print_event, show
 
 if TYPE_CHECKING:
-    from app.cli.demo.tour import Report
+    from app.cli.demo.client import TourReport
     from app.settings import Settings
-    from app.supervisor import Event, Service
+    from app.supervisor import ChildEvent, Service
 
 router = typer.Typer()
 
@@ -43,7 +43,7 @@ def demo(
     from app.supervisor import lock_home, temporary_home
 
     with temporary_home("ebbing-demo-", keep=keep) as home, lock_home(home) as locked:
-        config = configuration().model_copy(
+        config = load_settings().model_copy(
             update={
                 "home": locked,
                 "host": "127.0.0.1",
@@ -58,20 +58,20 @@ def demo(
             show(f"Folder kept. Start it with: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
     if not as_json:
         show("Simulating a month …", err=True)
-    outcomes = simulate.month(quiet=as_json)
+    outcomes = simulate.simulate_month(quiet=as_json)
     if not as_json:
         report.show_month(outcomes)
         return
-    print_json({**_told(found, start_seconds), "month": [simulate.shown(one) for one in outcomes]})
+    print_json({**_as_json(found, start_seconds), "month": [simulate.render_outcome(one) for one in outcomes]})
 
 
-def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float]:
+def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[TourReport, float]:
     """Run the service in the main thread, which the supervisor requires, and the tour in another thread."""
-    from app.supervisor import Supervisor, What
+    from app.supervisor import EventKind, Supervisor
 
     began = time.monotonic()
-    service = lay_out(config, home)
-    ended: list[Exception | tuple[Report, float]] = []
+    service = plan_service(config, home)
+    ended: list[Exception | tuple[TourReport, float]] = []
 
     def visit() -> None:
         seconds = time.monotonic() - began
@@ -84,39 +84,39 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float
 
     visitor = threading.Thread(target=visit, name="tour", daemon=True)
 
-    def on_event(event: Event) -> None:
-        if event.what == What.UP:
+    def on_event(event: ChildEvent) -> None:
+        if event.what == EventKind.UP:
             visitor.start()
-        elif event.what != What.DOWN:
-            tell(event, str, err=True)
+        elif event.what != EventKind.DOWN:
+            print_event(event, str, err=True)
 
     if not as_json:
         show("Starting PostgreSQL, Redis, the workers and the API …", err=True)
     supervisor = Supervisor(service.children, on_event)
-    with announced(service, home):
+    with announce_url(service, home):
         code = supervisor.run()
     if visitor.ident is not None:
         visitor.join(LET_GO_SECONDS)
     if not ended or (code and not isinstance(ended[0], Exception)):
-        raise Failure("the demo was interrupted" if not code else "the service stopped unexpectedly")
+        raise CommandFailure("the demo was interrupted" if not code else "the service stopped unexpectedly")
     if isinstance(ended[0], Exception):
         raise ended[0]
     return ended[0]
 
 
-def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> Report:
-    from app.cli.demo import report, tour
+def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> TourReport:
+    from app.cli.demo import client, report
 
-    place = Place(service.api_url, noted(home / "api-key"))
-    found = tour.walk(place, rated=rated, quiet=as_json)
+    place = ApiConnection(service.api_url, read_note(home / "api-key"))
+    found = client.run_tour(place, rated=rated, quiet=as_json)
     if not as_json:
         report.show_report(found, start_seconds)
     if found.wrong:
         if as_json:
-            print_json(_told(found, start_seconds))
-        raise Failure("the demo failed: " + "; ".join(found.wrong))
+            print_json(_as_json(found, start_seconds))
+        raise CommandFailure("the demo failed: " + "; ".join(found.wrong))
     return found
 
 
-def _told(found: Report, start_seconds: float) -> dict[str, Any]:
+def _as_json(found: TourReport, start_seconds: float) -> dict[str, Any]:
     return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found, "wrong": found.wrong}

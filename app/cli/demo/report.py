@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from app.cli.core.output import console, plain
-from app.cli.demo.judged import Cost, Salience
+from app.cli.demo.client import EDIT_QUERY, RESULTS, AskedQuestion, Hit, TourReport
+from app.cli.demo.scores import Cost, Salience
 from app.cli.demo.simulate import MONTH_MEMORIES, show_table
-from app.cli.demo.tour import EDIT_QUERY, RESULTS, Asked, Hit, Report
 
 if TYPE_CHECKING:
-    from app.services.evaluation.simulation import Outcome
+    from app.services.evaluation.simulation import SimulationOutcome
 
 SHOWN: Final = 3
 MEASURED: Final = ("active_set", "active", "found", "unimportant_active")
 NAMES: Final = {"heuristic": "by rules", "llm": "by a model", "caller": "by the caller"}
 
 
-def show_report(report: Report, start_seconds: float) -> None:
+def show_report(report: TourReport, start_seconds: float) -> None:
     """Print the results of the tour."""
     screen = console()
     facts = {
@@ -65,7 +65,7 @@ def show_report(report: Report, start_seconds: float) -> None:
     )
 
 
-def show_month(outcomes: Sequence[Outcome]) -> None:
+def show_month(outcomes: Sequence[SimulationOutcome]) -> None:
     """Print the results of the simulated month and the next steps."""
     screen = console()
     screen.print()
@@ -107,7 +107,7 @@ def _cost(cost: Cost) -> str:
     return f"{cost.calls} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits} cache hits"
 
 
-def _show_question(asked: Asked) -> None:
+def _show_question(asked: AskedQuestion) -> None:
     screen = console()
     screen.print(_mark(well=asked.found).append(f" {asked.query}", style="bold"))
     hits = list(asked.hits[:SHOWN])

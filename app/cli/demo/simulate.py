@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.assignments import assigned
 from app.cli.core.output import AsJson, examples, print_json, print_table, progress
+from app.cli.core.set_option import parse_assignments
 from app.cli.maintenance.plots import Plot
 from app.cli.service.run import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from app.services.evaluation.simulation import Outcome, Simulation
+    from app.services.evaluation.simulation import Simulation, SimulationOutcome
 
 router = typer.Typer()
 
@@ -89,18 +89,20 @@ def simulate(
     names = list(PROFILES) if ALL in (profile or []) else list(dict.fromkeys(profile or ["spec"]))
     if unknown := [name for name in names if name not in PROFILES]:
         raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
-    from app.domain.simulation.year import DAYS, generate
+    from app.domain.simulation.year import DAYS, generate_year
     from app.supervisor import lock_home, temporary_home
-    from app.supervisor.alone import alone
+    from app.supervisor.standalone import standalone_servers
 
-    year = generate(memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed)
-    outcomes: list[Outcome] = []
-    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, alone(locked):
+    year = generate_year(
+        memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed
+    )
+    outcomes: list[SimulationOutcome] = []
+    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, standalone_servers(locked):
         from app.services.evaluation.simulation import Simulation
 
-        with _said(names, quiet=as_json) as say:
+        with _progress_reporter(names, quiet=as_json) as say:
             try:
-                simulation = Simulation(year, say, assigned(given or []))
+                simulation = Simulation(year, say, parse_assignments(given or []))
             except ValidationError as error:
                 wrong = error.errors()[0]
                 raise typer.BadParameter(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
@@ -120,7 +122,7 @@ def simulate(
         )
     if as_json:
         shape = {"seed": year.seed, "days": year.days, "memories": len(year.said), "facts": len(year.current)}
-        print_json({**shape, "questions": len(year.questions), "outcomes": [shown(one) for one in outcomes]})
+        print_json({**shape, "questions": len(year.questions), "outcomes": [render_outcome(one) for one in outcomes]})
         return
     show_table(outcomes)
     show(f"\n{len(year.current)} important memories, {len(year.questions)} questions. {LEGEND}", err=True)
@@ -128,22 +130,22 @@ def simulate(
         show(f"plot written: {plot}", err=True)
 
 
-def month(*, quiet: bool) -> list[Outcome]:
+def simulate_month(*, quiet: bool) -> list[SimulationOutcome]:
     """Simulate a month with few memories under the default policy and the baselines; takes a few seconds."""
-    from app.domain.simulation.year import generate
+    from app.domain.simulation.year import generate_year
     from app.supervisor import lock_home, temporary_home
-    from app.supervisor.alone import alone
+    from app.supervisor.standalone import standalone_servers
 
-    year = generate(MONTH_MEMORIES, MONTH_DAYS)
-    with temporary_home(_PREFIX, keep=False) as home, lock_home(home) as locked, alone(locked):
+    year = generate_year(MONTH_MEMORIES, MONTH_DAYS)
+    with temporary_home(_PREFIX, keep=False) as home, lock_home(home) as locked, standalone_servers(locked):
         from app.services.evaluation.simulation import Simulation
 
-        with _said(["spec"], quiet=quiet) as say:
+        with _progress_reporter(["spec"], quiet=quiet) as say:
             simulation = Simulation(year, say)
             return [simulation.keep_all, *simulation.outcomes("spec")]
 
 
-def show_table(outcomes: Sequence[Outcome], measured: Sequence[str] = tuple(COLUMNS)) -> None:
+def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = tuple(COLUMNS)) -> None:
     """Print one row per outcome, with the baselines indented below the profile whose active-set size they match.
 
     Args:
@@ -154,7 +156,7 @@ def show_table(outcomes: Sequence[Outcome], measured: Sequence[str] = tuple(COLU
 
 
 @contextmanager
-def _said(names: list[str], *, quiet: bool) -> Iterator[Any]:
+def _progress_reporter(names: list[str], *, quiet: bool) -> Iterator[Any]:
     with progress("simulating", float(len(names)), quiet=quiet) as step:
 
         def say(what: str, share: float) -> None:
@@ -171,14 +173,14 @@ def _show_kept(simulation: Simulation, names: list[str], home: str) -> None:
         show(f"  {name}: {tenants.issue_key(simulation.tenants[name], 'simulation')}", err=True)
 
 
-def shown(outcome: Outcome) -> dict[str, Any]:
+def render_outcome(outcome: SimulationOutcome) -> dict[str, Any]:
     """Return an outcome as JSON."""
     measured: Mapping[str, Any] = asdict(outcome.measures)
     rounded = {name: round(value, 4) for name, value in measured.items()}
     return {"name": outcome.name, "size_of": outcome.size_of, **rounded, "seconds": round(outcome.seconds, 1)}
 
 
-def _row(outcome: Outcome, names: Sequence[str]) -> list[str]:
+def _row(outcome: SimulationOutcome, names: Sequence[str]) -> list[str]:
     measured = asdict(outcome.measures)
     cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in names]
     label = outcome.name if outcome.size_of is None else f"  {outcome.name}"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.maintenance.jobs import follow_job
 
 router = typer.Typer()
 consolidation = typer.Typer(
@@ -40,7 +40,7 @@ Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 @consolidation.command(epilog=examples("ebbing consolidation runs", "ebbing consolidation runs --json | jq '.runs[0]'"))
 def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None:
     """List consolidation runs, newest first."""
-    found = _listed("runs", limit, {}, url)
+    found = _fetch_list("runs", limit, {}, url)
     if as_json:
         print_json({"runs": found})
         return
@@ -63,7 +63,7 @@ def merges(
     as_json: AsJson = False,
 ) -> None:
     """List merges, newest first."""
-    found = _listed("merges", limit, {"status": status} if status else {}, url)
+    found = _fetch_list("merges", limit, {"status": status} if status else {}, url)
     if as_json:
         print_json({"merges": found})
         return
@@ -128,15 +128,15 @@ def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Approve a waiting merge and wait until it is applied."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         started = api.call("POST", f"{_path(merge_id)}/approve").body
-        ended = follow(api, started["job_id"], quiet=as_json)
+        ended = follow_job(api, started["job_id"], quiet=as_json)
     if as_json:
         print_json(ended)
     if ended["status"] != "done":
         if as_json:
             raise typer.Exit(Code.FAILED)
-        raise Failure(f"the merge failed: {plain(ended.get('error') or ended['status'])}")
+        raise CommandFailure(f"the merge failed: {plain(ended.get('error') or ended['status'])}")
     if not as_json:
         typer.echo(f"applied merge {plain(merge_id)}: {ended['done']} memories summarised")
 
@@ -161,10 +161,10 @@ def _decide(merge_id: str, verb: str, told: str, url: str | None, *, as_json: bo
         typer.echo(f"{plain(done['id'])} {told}")
 
 
-def _listed(noun: str, limit: int, params: dict[str, str], url: str | None) -> list[dict[str, Any]]:
+def _fetch_list(noun: str, limit: int, params: dict[str, str], url: str | None) -> list[dict[str, Any]]:
     from app.cli.core.client import Api, pages
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         return list(islice(pages(api, f"{PATH}/{noun}", noun, {"limit": min(limit, PAGE), **params}), limit))
 
 

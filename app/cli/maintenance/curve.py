@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.assignments import assigned
 from app.cli.core.output import AsJson, examples, print_json, print_table
+from app.cli.core.set_option import parse_assignments
 from app.cli.maintenance.plots import Plot
 
 if TYPE_CHECKING:
     from app.domain.dynamics.protocol import Dynamics
-    from app.domain.strength.curves import Curve
+    from app.domain.strength.forgetting_curve import StrengthCurve
 
 router = typer.Typer()
 
@@ -62,23 +62,22 @@ def curve(
         raise typer.BadParameter(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     import numpy as np
 
-    from app.domain.strength.curves import Memory
-    from app.domain.strength.curves import curve as curve_of
-    from app.domain.tiers.tiers import Tiers
+    from app.domain.strength.forgetting_curve import CurveMemory, compute_curve
+    from app.domain.tiers.decay_tier import TierThresholds
 
     models = _models(profile or [ALL], given or [])
-    memory = Memory(salience, KINDS.index(kind), uses, tuple(touch_at or ()))
+    memory = CurveMemory(salience, KINDS.index(kind), uses, tuple(touch_at or ()))
     at = sorted({*np.linspace(0, days, PLOTTED).tolist(), *(float(day) for day in SHOWN_DAYS if day <= days)})
-    tiers = Tiers()
+    tiers = TierThresholds()
     thresholds = {"archived": tiers.archived_below, "cold": tiers.cold_below, "deleted": tiers.deleted_below}
-    curves = {name: curve_of(model, memory, at, list(thresholds.values())) for name, model in models.items()}
+    curves = {name: compute_curve(model, memory, at, list(thresholds.values())) for name, model in models.items()}
     if plot is not None:
         from app.cli.maintenance import plots
 
         lines = {name: (found.days.tolist(), found.strengths.tolist()) for name, found in curves.items()}
         plots.curves(plot, lines, title=f"{kind}, salience {salience:g}, {uses} uses", thresholds=thresholds)
     if as_json:
-        print_json({"curves": [_shown(name, models[name], found) for name, found in curves.items()]})
+        print_json({"curves": [_as_json(name, models[name], found) for name, found in curves.items()]})
         return
     _print(curves, days, thresholds)
     if plot is not None:
@@ -93,8 +92,7 @@ def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
     """
     from pydantic import ValidationError
 
-    from app.domain.dynamics.profiles import PROFILES
-    from app.domain.dynamics.profiles import profile as made
+    from app.domain.dynamics.profiles import PROFILES, profile
 
     wanted = list(PROFILES) if ALL in names else list(dict.fromkeys(names))
     parameters: dict[str, dict[str, Any]] = {}
@@ -108,11 +106,11 @@ def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
             of, rest = wanted[0], word
         if of not in wanted:
             raise typer.BadParameter(f"{word!r} belongs to a profile that isn't selected: add --profile {of}")
-        assigned([rest], parameters.setdefault(of, {}))
+        parse_assignments([rest], parameters.setdefault(of, {}))
     models = {}
     for name in wanted:
         try:
-            models[name] = made(name, parameters.get(name))
+            models[name] = profile(name, parameters.get(name))
         except ValidationError as error:
             wrong = error.errors()[0]
             raise typer.BadParameter(f"{name}.{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
@@ -121,7 +119,7 @@ def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
     return models
 
 
-def _print(curves: dict[str, Curve], days: int, thresholds: dict[str, float]) -> None:
+def _print(curves: dict[str, StrengthCurve], days: int, thresholds: dict[str, float]) -> None:
     shown = [day for day in SHOWN_DAYS if day <= days]
     heads = [*(f"day {day}" for day in shown), *(f"< {below:g}" for below in thresholds.values())]
     rows = [
@@ -136,7 +134,7 @@ def _print(curves: dict[str, Curve], days: int, thresholds: dict[str, float]) ->
     print_table(["profile", f"0 to {days} days", *heads], rows, right=heads)
 
 
-def _spark(found: Curve, days: int) -> str:
+def _spark(found: StrengthCurve, days: int) -> str:
     strengths = (found.at(days * place / (SPARKS - 1)) for place in range(SPARKS))
     return "".join(BARS[min(int(strength * len(BARS)), len(BARS) - 1)] for strength in strengths)
 
@@ -145,7 +143,7 @@ def _day(day: float) -> str:
     return "never" if math.isinf(day) else f"{day:,.1f} d"
 
 
-def _shown(name: str, model: Dynamics, found: Curve) -> dict[str, Any]:
+def _as_json(name: str, model: Dynamics, found: StrengthCurve) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.failures import Code, Commands, Failure
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
-from app.cli.core.place import find
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
+from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_table
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -61,7 +61,7 @@ def list_letters(
     if context.invoked_subcommand is not None:
         return
     wanted = {"stage": stage, "reason": reason, "discarded": "true" if discarded else None, "limit": limit}
-    params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
+    params = {name: value for name, value in (wanted | _tenant_parameters(tenant)).items() if value is not None}
     found = call(url, "GET", PATH, params=params)
     if as_json:
         print_json(found)
@@ -80,7 +80,7 @@ def list_letters(
 @letters.command(epilog=examples("ebbing dead-letters show ID"))
 def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the metadata of a dead letter, without its content."""
-    found = call(url, "GET", _path(letter_id), params=_of(tenant))
+    found = call(url, "GET", _path(letter_id), params=_tenant_parameters(tenant))
     if as_json:
         print_json(found)
         return
@@ -104,13 +104,13 @@ def replay(
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if letter_id is None:
             done = _repeat(api, f"{PATH}/replay", {"reason": reason, "stage": stage}, tenant, "replayed")
         else:
-            api.call("POST", f"{_path(letter_id)}/replay", params=_of(tenant))
+            api.call("POST", f"{_path(letter_id)}/replay", params=_tenant_parameters(tenant))
             done = {"replayed": 1, "left": 0}
-    _say(done, "replayed", as_json=as_json)
+    _print_done(done, "replayed", as_json=as_json)
 
 
 @letters.command(
@@ -136,30 +136,30 @@ def discard(
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if letter_id is not None:
-            api.call("POST", f"{_path(letter_id)}/discard", json={"reason": because}, params=_of(tenant))
+            api.call("POST", f"{_path(letter_id)}/discard", json={"reason": because}, params=_tenant_parameters(tenant))
             done = {"discarded": 1, "left": 0}
         else:
             if not yes:
                 _confirm(api, reason, stage, tenant)
             body = {"reason": reason, "stage": stage, "because": because}
             done = _repeat(api, f"{PATH}/discard", body, tenant, "discarded")
-    _say(done, "discarded", as_json=as_json)
+    _print_done(done, "discarded", as_json=as_json)
 
 
 def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:
     if (letter_id is None) == (reason is None):
-        raise Failure("give either the id of one dead letter or --reason", Code.USAGE)
+        raise CommandFailure("give either the id of one dead letter or --reason", Code.USAGE)
     if letter_id is not None and stage is not None:
-        raise Failure("--stage needs --reason and can't be combined with an id", Code.USAGE)
+        raise CommandFailure("--stage needs --reason and can't be combined with an id", Code.USAGE)
 
 
 def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
     wanted = {"reason": reason, "stage": stage, "limit": 1}
-    params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
+    params = {name: value for name, value in (wanted | _tenant_parameters(tenant)).items() if value is not None}
     count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
-    confirm(f"Delete the content of {so_many(count, 'dead letter', 'dead letters')}? This can't be undone.")
+    confirm(f"Delete the content of {count_of(count, 'dead letter', 'dead letters')}? This can't be undone.")
 
 
 def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:
@@ -167,21 +167,21 @@ def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: 
     body = {name: value for name, value in body.items() if value is not None}
     total = 0
     while True:
-        answer = api.call("POST", path, json=body, params=_of(tenant), safe=True).body
+        answer = api.call("POST", path, json=body, params=_tenant_parameters(tenant), safe=True).body
         total += answer[did]
         if not answer["left"]:
             return {did: total, "left": 0}
         body["before"] = answer["before"]
 
 
-def _say(done: dict[str, Any], did: str, *, as_json: bool) -> None:
+def _print_done(done: dict[str, Any], did: str, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{did} {so_many(done[did], 'dead letter', 'dead letters')}")
+        typer.echo(f"{did} {count_of(done[did], 'dead letter', 'dead letters')}")
 
 
-def _of(tenant: str | None) -> dict[str, str]:
+def _tenant_parameters(tenant: str | None) -> dict[str, str]:
     return {} if tenant is None else {"tenant_id": tenant}
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.assignments import assigned
 from app.cli.core.calls import call
 from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.set_option import parse_assignments
 from app.cli.maintenance.plots import TIERS, Plot
 
 router = typer.Typer()
@@ -60,7 +60,7 @@ def forecast(
     With --set or --policy, also predict the tiers under the changed policy and list the memories that would move at
     once. The command is read-only.
     """
-    changes = assigned(given or [], _read(policy)) if given or policy else None
+    changes = parse_assignments(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
     found = call(url, "POST", "/v1/forecast", json={"days": days, **wanted}, safe=True)
     if plot is not None:

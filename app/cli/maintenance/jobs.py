@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.failures import Code, Commands
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import find
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -65,7 +65,7 @@ def show(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a job and its log."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         _print(api.call("GET", _path(job_id)).body, as_json=as_json)
 
 
@@ -77,8 +77,8 @@ def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """
     from app.cli.core.client import Api
 
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
-        ended = follow(api, job_id, quiet=as_json)
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        ended = follow_job(api, job_id, quiet=as_json)
     _print(ended, as_json=as_json)
     if ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
@@ -94,7 +94,7 @@ def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         typer.echo(f"cancelling {job_id}: it stops after its current step")
 
 
-def follow(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
+def follow_job(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
     """Wait until a job ends, with a progress bar unless `quiet`. Return the job as shown by the API."""
     found = api.call("GET", _path(job_id)).body
     with progress(plain(found["kind"]), 1.0, quiet=quiet) as step:

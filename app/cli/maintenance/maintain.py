@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from app.cli.core.failures import Code, Commands, Failure
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, progress
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.maintenance.jobs import follow_job
 from app.domain.maintenance import KINDS, Maintenance
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         "--as-of",
-        callback=moment,
+        callback=parse_time,
         metavar=METAVAR,
         help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
     ),
@@ -98,13 +98,13 @@ def _run(kind: str, wanted: dict[str, Any], *, dry_run: bool, wait: bool, url: s
     from app.cli.core.client import Api
 
     path, view = f"/v1/maintenance/{kind}", _VIEWS.get(kind, _TIER_VIEW)
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
             found = _preview(api, path, {**wanted, "dry_run": True} | _limit(kind), quiet=as_json)
         else:
             found = api.call("POST", path, json=wanted, safe=True).body
             if wait:
-                found = follow(api, found["job_id"], quiet=as_json)
+                found = follow_job(api, found["job_id"], quiet=as_json)
     if as_json:
         print_json(found)
     elif dry_run:
@@ -117,7 +117,7 @@ def _run(kind: str, wanted: dict[str, Any], *, dry_run: bool, wait: bool, url: s
         if as_json:
             raise typer.Exit(Code.FAILED)
         reason = f" ({plain(found['error'])})" if found.get("error") else ""
-        raise Failure(f"job {found['id']} {found['status']}{reason}; completed work is not reverted")
+        raise CommandFailure(f"job {found['id']} {found['status']}{reason}; completed work is not reverted")
 
 
 def _limit(kind: str) -> dict[str, int]:
@@ -173,7 +173,9 @@ def _close_tiers(found: dict[str, Any]) -> None:
 
 def _close_groups(found: dict[str, Any]) -> None:
     counts = found["counts"]
-    typer.echo(f"{counts['looked_at']:,} memories considered, {counts['clusters']:,} groups{_young(counts)}")
+    typer.echo(
+        f"{counts['looked_at']:,} memories considered, {counts['clusters']:,} groups{_explain_new_tenant(counts)}"
+    )
     if not found["complete"]:
         typer.echo("The preview is incomplete: there are more groups.")
 
@@ -194,15 +196,15 @@ def _group(change: dict[str, Any]) -> tuple[object, ...]:
     return change["action"], len(change["memories"]), len(change["kept"]), waits, change["why"], text
 
 
-def _merged(counts: dict[str, int]) -> str:
+def _describe_merges(counts: dict[str, int]) -> str:
     found = {"merged": "merged", "linked": "groups linked", "waiting": "groups need approval"}
     told = {name: f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)}
     if "merged" in told:
         told["merged"] += f" into {counts['summaries']:,} summaries"
-    return f"; {', '.join(told.values())}" if told else f"; nothing to merge{_young(counts)}"
+    return f"; {', '.join(told.values())}" if told else f"; nothing to merge{_explain_new_tenant(counts)}"
 
 
-def _young(counts: dict[str, int]) -> str:
+def _explain_new_tenant(counts: dict[str, int]) -> str:
     """Explain to new tenants why nothing was considered."""
     return "" if counts.get("looked_at") else ": recent memories are excluded (policy field consolidation.keep_days)"
 
@@ -222,7 +224,7 @@ _VIEWS: Final = {
         ["action", "memories", "kept", "needs approval", "reason", "example"],
         _group,
         _close_groups,
-        partial(_tell_processed, _merged),
+        partial(_tell_processed, _describe_merges),
         right=["memories", "kept"],
     ),
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Failure
+from app.cli.core.errors import CommandFailure
 
 SUFFIX: Final = ".svg"
 TIERS: Final = {"active": "#0072b2", "archived": "#56b4e9", "cold": "#b7bec5", "deleted": "#d55e00"}
@@ -43,12 +43,14 @@ Plot = Annotated[
 
 def tiers(path: Path, forecasts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Plot memories per tier by day as stacked columns, with one titled chart per forecast."""
-    from app.dashboard.charts import columns
+    from app.dashboard.svg_charts import draw_columns
 
     charts = {}
     for title, days in forecasts.items():
         shown = days[:: -(-len(days) // COLUMNS_MAX)]
-        charts[title] = columns([(day["date"], [(tier, day[tier], tier) for tier in TIERS]) for day in shown], title)
+        charts[title] = draw_columns(
+            [(day["date"], [(tier, day[tier], tier) for tier in TIERS]) for day in shown], title
+        )
     _save(path, charts, {tier: (tier, colour) for tier, colour in TIERS.items()})
 
 
@@ -60,7 +62,7 @@ def curves(
     thresholds: Mapping[str, float],
 ) -> None:
     """Plot strength by days since creation, with one line per profile and the tier thresholds."""
-    from app.dashboard.charts import Level
+    from app.dashboard.svg_charts import Level
 
     levels = [Level(f"{name} below {threshold:g}", threshold) for name, threshold in thresholds.items()]
     points = {name: list(zip(days, strengths, strict=True)) for name, (days, strengths) in lines.items()}
@@ -74,11 +76,11 @@ def year(path: Path, sizes: Mapping[str, Sequence[int]], found: Mapping[str, flo
 
 
 def _lines(path: Path, title: str, points: Mapping[str, Sequence[tuple[float, float]]], **options: Any) -> None:
-    from app.dashboard.charts import Line, lines
+    from app.dashboard.svg_charts import ChartLine, draw_lines
 
-    drawn = [Line(name, line, str(number)) for number, (name, line) in enumerate(points.items())]
+    drawn = [ChartLine(name, line, str(number)) for number, (name, line) in enumerate(points.items())]
     last = max(x for line in points.values() for x, _ in line)
-    chart = lines(drawn, title, names=[(last * share, f"{last * share:g}") for share in (0, 0.5, 1)], **options)
+    chart = draw_lines(drawn, title, names=[(last * share, f"{last * share:g}") for share in (0, 0.5, 1)], **options)
     colours = {
         str(number): (line.name, colour) for number, (line, colour) in enumerate(zip(drawn, LINES, strict=False))
     }
@@ -98,7 +100,7 @@ def _save(path: Path, charts: Mapping[str, str], colours: Mapping[str, tuple[str
     """
     from markupsafe import escape
 
-    from app.dashboard.charts import HEIGHT, WIDTH
+    from app.dashboard.svg_charts import HEIGHT, WIDTH
 
     drawn, y = [], 0
     for title, chart in charts.items():
@@ -121,4 +123,4 @@ def _save(path: Path, charts: Mapping[str, str], colours: Mapping[str, tuple[str
             encoding="utf-8",
         )
     except OSError as error:
-        raise Failure(f"{path} can't be written: {error.strerror or error}") from None
+        raise CommandFailure(f"{path} can't be written: {error.strerror or error}") from None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.assignments import assigned
 from app.cli.core.calls import call
-from app.cli.core.failures import Code, Commands, Failure
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.set_option import parse_assignments
+from app.cli.core.time_option import METAVAR, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ At = Annotated[
     str | None,
     typer.Option(
         "--at",
-        callback=moment,
+        callback=parse_time,
         metavar=METAVAR,
         help="Time from which the change applies, at most a year ahead. Default: now.",
     ),
@@ -79,7 +79,7 @@ def versions(url: Url = None, as_json: AsJson = False) -> None:
     """List policy versions, latest first."""
     from app.cli.core.client import Api, pages
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = list(pages(api, f"{PATH}/versions", "versions", {"limit": 500}))
     if as_json:
         print_json({"versions": found})
@@ -127,9 +127,9 @@ def diff(
     from app.cli.core.client import Api
 
     if defaults and (file or sets or preset):
-        raise Failure("--defaults can't be combined with FILE, --set or --preset", Code.USAGE)
+        raise CommandFailure("--defaults can't be combined with FILE, --set or --preset", Code.USAGE)
     change = _to_defaults(at) if defaults else _change(file, sets, preset, at)
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = _preview(api, change)
     if as_json:
         print_json(found)
@@ -164,8 +164,8 @@ def set_policy(
     change = _change(file, sets, preset, at)
     asks = not (yes or dry_run)
     if asks and (str(file) == "-" or not can_ask()):
-        raise Failure("no terminal to ask for confirmation: pass --yes, or --dry-run for a preview", Code.USAGE)
-    with Api(find(url)) as api:
+        raise CommandFailure("no terminal to ask for confirmation: pass --yes, or --dry-run for a preview", Code.USAGE)
+    with Api(find_connection(url)) as api:
         found = _preview(api, change)
         if dry_run or not (found["changes"] or found["superseded"]):
             _show(found, as_json=as_json)
@@ -173,7 +173,7 @@ def set_policy(
         if not as_json:
             _show_preview(found)
         if asks and not typer.confirm("Apply this change?", err=True):
-            raise Failure("nothing was changed")
+            raise CommandFailure("nothing was changed")
         # Safe to retry: a repeated PUT changes nothing.
         known = {"expected_version": found["latest_version"]}
         done = api.call("PUT", PATH, json=change | known, safe=True).body
@@ -192,9 +192,9 @@ def can_ask() -> bool:
 
 def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: str | None) -> dict[str, Any]:
     """Build the request body of a change."""
-    fields = assigned(sets or [], {} if file is None else read_file(file))
+    fields = parse_assignments(sets or [], {} if file is None else read_file(file))
     if not fields and preset is None:
-        raise Failure("nothing to change: give a FILE, --set field=value or --preset", Code.USAGE)
+        raise CommandFailure("nothing to change: give a FILE, --set field=value or --preset", Code.USAGE)
     change: dict[str, Any] = {"policy": fields}
     if preset is not None:
         change["preset"] = preset
@@ -216,13 +216,13 @@ def read_file(file: Path) -> dict[str, Any]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
-        raise Failure(f"{file} can't be read ({error.strerror})", Code.USAGE) from None
+        raise CommandFailure(f"{file} can't be read ({error.strerror})", Code.USAGE) from None
     except ValueError as error:
-        raise Failure(f"{file}: invalid JSON ({error})", Code.USAGE) from None
+        raise CommandFailure(f"{file}: invalid JSON ({error})", Code.USAGE) from None
     if isinstance(found, dict) and {"version", "policy"} <= found.keys():
         found = found["policy"]
     if not isinstance(found, dict):
-        raise Failure(f"{file} must contain a JSON object of fields", Code.USAGE)
+        raise CommandFailure(f"{file} must contain a JSON object of fields", Code.USAGE)
     return found
 
 

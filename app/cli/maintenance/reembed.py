@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, progress
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.maintenance.jobs import follow_job
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -49,7 +49,7 @@ def reembed(
     from app.cli.core.client import Api
 
     wanted = {"every_tenant": True} if every_tenant else {}
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
             _show_counts(_counts(api, wanted), as_json=as_json)
             return
@@ -59,7 +59,7 @@ def reembed(
         elif every_tenant:
             _show_all(started, _follow_all(api, wanted, quiet=as_json), as_json=as_json)
         else:
-            _show_ended(follow(api, started["job_id"], quiet=as_json), as_json=as_json)
+            _show_ended(follow_job(api, started["job_id"], quiet=as_json), as_json=as_json)
 
 
 def _counts(api: Api, wanted: dict[str, bool]) -> dict[str, int]:
@@ -85,7 +85,7 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
             if left != before:
                 since = time.monotonic()
             elif time.monotonic() - since > STANDSTILL_SECONDS:
-                raise Failure(
+                raise CommandFailure(
                     f"{note}, no progress for {STANDSTILL_SECONDS:g} s; these tenants still use their old model: "
                     "check `ebbing doctor` and the log of the maintain worker"
                 )
@@ -129,5 +129,5 @@ def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
         if not as_json:
             reason = f" ({plain(job['error'])})" if job.get("error") else ""
             message = f"job {job['id']} {job['status']}{reason}; searches still use the old model"
-            raise Failure(message)
+            raise CommandFailure(message)
         raise typer.Exit(Code.FAILED)

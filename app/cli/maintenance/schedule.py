@@ -9,11 +9,11 @@ from urllib.parse import quote
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.failures import Code, Commands
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.maintenance.jobs import follow_job
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -57,7 +57,7 @@ def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = Fal
             "paused" if one["paused"] else _time(one["next_run_at"]),
             _span(one["late_seconds"]),
             f"{one['starts_at']} {one['time_zone']}",
-            *_told(one["last_run"]),
+            *_run_cells(one["last_run"]),
         )
         for one in found["schedule"]
     ]
@@ -81,7 +81,7 @@ def run(
         str | None,
         typer.Option(
             "--as-of",
-            callback=moment,
+            callback=parse_time,
             metavar=METAVAR,
             help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
         ),
@@ -97,12 +97,12 @@ def run(
     from app.cli.core.client import Api
 
     wanted = {} if as_of is None else {"as_of": as_of}
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
             _show_preview(_preview(api, f"{_path(name)}/run", wanted, quiet=as_json), as_json=as_json)
             return
         started = api.call("POST", f"{_path(name)}/run", json=wanted, safe=True).body
-        ended = follow(api, started["job_id"], quiet=as_json) if wait else None
+        ended = follow_job(api, started["job_id"], quiet=as_json) if wait else None
     if as_json:
         print_json(ended or started)
     elif ended is None:
@@ -208,7 +208,7 @@ def _path(name: str) -> str:
     return f"/v1/schedule/{quote(name, safe='')}"
 
 
-def _told(last: dict[str, Any] | None) -> tuple[object, ...]:
+def _run_cells(last: dict[str, Any] | None) -> tuple[object, ...]:
     return (last["local_date"], last["status"].replace("_", " "), last["done"]) if last else ("none yet", "", "")
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.core.failures import Code, Failure
-from app.cli.core.output import AsJson, Step, Url, examples, print_json, progress, so_many, until_none
-from app.cli.core.place import find
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.output import AsJson, ProgressStep, Url, count_of, examples, print_json, progress, until_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from app.cli.core.client import Api, Refused
-    from app.cli.memories.batches import Batch, Form
+    from app.cli.core.client import Api, ApiRefusal
+    from app.cli.memories.ingest_batches import Batch, LineFormat
 
 PATIENCE_SECONDS: Final = 120.0
 STANDSTILL_SECONDS: Final = 120.0
@@ -58,13 +58,13 @@ def ingest(
     24 hours stores nothing twice. Requests are retried while the service is unreachable or overloaded.
     """
     from app.cli.core.client import Api
-    from app.cli.memories.batches import Form
+    from app.cli.memories.ingest_batches import LineFormat
 
     paths = [_path(name) for name in files]
-    form = Form(is_text=text, thread=thread, subject=subject)
+    form = LineFormat(is_text=text, thread=thread, subject=subject)
     began = time.monotonic()
     memories = requests = skipped = left_out = 0
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         with progress("sending", _bytes(paths) or None, quiet=as_json) as step:
             for path in paths:
                 for part in _batches(path, form, batch):
@@ -88,17 +88,17 @@ def ingest(
         print_json(summary)
         return
     rate = memories / max(sent, 1e-3)
-    accepted = f"{so_many(memories, 'memory', 'memories')} accepted in {so_many(requests, 'request', 'requests')}"
+    accepted = f"{count_of(memories, 'memory', 'memories')} accepted in {count_of(requests, 'request', 'requests')}"
     typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
     if skipped:
-        typer.echo(f"{so_many(skipped, 'message', 'messages')} without text skipped")
+        typer.echo(f"{count_of(skipped, 'message', 'messages')} without text skipped")
     if left_out:
-        typer.echo(f"{so_many(left_out, 'non-text part', 'non-text parts')} of messages ignored, such as images")
+        typer.echo(f"{count_of(left_out, 'non-text part', 'non-text parts')} of messages ignored, such as images")
     if wait:
         typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
 
 
-def wait_searchable(api: Api, step: Step, patience_seconds: float = STANDSTILL_SECONDS) -> None:
+def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STANDSTILL_SECONDS) -> None:
     """Wait until the tenant has no memories left to store, index or embed.
 
     Raises:
@@ -111,32 +111,32 @@ def wait_searchable(api: Api, step: Step, patience_seconds: float = STANDSTILL_S
         return int(pending["ingest"] + max(pending["index"], pending["embed"]))
 
     if still := until_none(left, step, patience_seconds):
-        raise Failure(
+        raise CommandFailure(
             f"{still:,} memories are still pending, no progress for {patience_seconds:g} s: "
             "they are safely stored; check the workers with `ebbing doctor`"
         )
 
 
 def _send(api: Api, part: Batch, before: int) -> None:
-    from app.cli.core.client import Refused
+    from app.cli.core.client import ApiRefusal
 
     try:
         api.add(part.body, part.key, media_type=part.media_type)
-    except Refused as refused:
-        where = _place(part, refused)
+    except ApiRefusal as refused:
+        where = _locate(part, refused)
         again = (
             f" ({before:,} memories before this request were accepted; fix the data and run the same command again: "
             "nothing is stored twice)"
             if refused.status in {400, 413, 422}
             else f" ({before:,} memories were accepted; run the same command again to continue)"
         )
-        raise Failure(f"{where}: {refused}{again}", refused.code) from None
-    except Failure as failure:
+        raise CommandFailure(f"{where}: {refused}{again}", refused.code) from None
+    except CommandFailure as failure:
         message = f"{failure} ({before:,} memories were accepted; run the same command again to continue)"
-        raise Failure(message, failure.code) from None
+        raise CommandFailure(message, failure.code) from None
 
 
-def _place(part: Batch, refused: Refused) -> str:
+def _locate(part: Batch, refused: ApiRefusal) -> str:
     """Return `file:line` of the rejected memory (with the message index in a chat), or the lines of the request."""
     for error in refused.errors:
         index = re.match(r"(?:messages)?\[(\d+)\]", error.field)
@@ -154,9 +154,9 @@ def _path(name: str) -> Path | None:
         return None
     path = Path(name)
     if not path.exists():
-        raise Failure(f"{name}: no such file", Code.USAGE)
+        raise CommandFailure(f"{name}: no such file", Code.USAGE)
     if path.is_dir():
-        raise Failure(f"{name} is a folder: give the files in it", Code.USAGE)
+        raise CommandFailure(f"{name} is a folder: give the files in it", Code.USAGE)
     return path
 
 
@@ -165,15 +165,15 @@ def _bytes(paths: list[Path | None]) -> int:
     return 0 if None in paths else sum(path.stat().st_size for path in paths if path)
 
 
-def _batches(path: Path | None, form: Form, batch: int) -> Iterator[Batch]:
-    from app.cli.memories.batches import batches
+def _batches(path: Path | None, form: LineFormat, batch: int) -> Iterator[Batch]:
+    from app.cli.memories.ingest_batches import split_batches
 
     if path is None:
         stream: BinaryIO = sys.stdin.buffer
-        yield from batches(stream, "-", "-", form, batch)
+        yield from split_batches(stream, "-", "-", form, batch)
         return
     try:
         with path.open("rb") as file:
-            yield from batches(file, str(path), str(path.resolve()), form, batch)
+            yield from split_batches(file, str(path), str(path.resolve()), form, batch)
     except OSError as error:
-        raise Failure(f"{path} can't be read ({error.strerror})") from None
+        raise CommandFailure(f"{path} can't be read ({error.strerror})") from None

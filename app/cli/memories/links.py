@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
 
 router = typer.Typer()
 links = typer.Typer(cls=Commands, help="Add, list and remove links between memories.", no_args_is_help=True)
@@ -61,8 +61,8 @@ def list_links(
     """List the links of one memory, or all links."""
     from app.cli.core.client import Api, pages
 
-    params = _meant(memory, from_id, to_id, kind) | {"limit": min(limit, PAGE)}
-    with Api(find(url)) as api:
+    params = _parameters(memory, from_id, to_id, kind) | {"limit": min(limit, PAGE)}
+    with Api(find_connection(url)) as api:
         found = list(islice(pages(api, "/v1/links", "links", params), limit))
     if as_json:
         print_json({"links": found})
@@ -87,8 +87,8 @@ def remove(
 ) -> None:
     """Remove the links of a memory, or between two memories. The memories are not deleted."""
     if not (memory or from_id or to_id):
-        raise Failure("nothing selected: give a memory id, --from or --to", Code.USAGE)
-    params = _meant(memory, from_id, to_id, kind) | ({"both_ways": "true"} if both_ways else {})
+        raise CommandFailure("nothing selected: give a memory id, --from or --to", Code.USAGE)
+    params = _parameters(memory, from_id, to_id, kind) | ({"both_ways": "true"} if both_ways else {})
     done = _call("DELETE", url, params=params)
     if as_json:
         print_json(done)
@@ -96,7 +96,7 @@ def remove(
         typer.echo(f"{done['removed']} removed")
 
 
-def _meant(memory: str | None, from_id: str | None, to_id: str | None, kind: str | None) -> dict[str, Any]:
+def _parameters(memory: str | None, from_id: str | None, to_id: str | None, kind: str | None) -> dict[str, Any]:
     given = {"memory": memory, "from": from_id, "to": to_id, "kind": kind}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -104,5 +104,5 @@ def _meant(memory: str | None, from_id: str | None, to_id: str | None, kind: str
 def _call(method: str, url: str | None, **given: Any) -> dict[str, Any]:
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         return api.call(method, "/v1/links", **given, safe=True).body

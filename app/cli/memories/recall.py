@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json
-from app.cli.core.place import find
 
 router = typer.Typer()
 
@@ -80,11 +80,11 @@ def recall(
         "after": after,
         "before": before,
     }
-    said = _said(messages)
+    said = _read_messages(messages)
     if not said:
         raise typer.BadParameter("no message on standard input")
     body = {"messages": said, **{name: value for name, value in given.items() if value or value == 0}}
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         brought = api.call("POST", "/v1/recall", json=body, safe=True).body
     if as_json:
         print_json(brought)
@@ -94,7 +94,7 @@ def recall(
         typer.echo("no relevant memories" if not brought["memories"] else "no memory fits the budget", err=True)
 
 
-def _said(messages: list[str]) -> list[str]:
+def _read_messages(messages: list[str]) -> list[str]:
     """Return the messages, with `-` replaced by the lines of standard input."""
     said: list[str] = []
     for message in messages:

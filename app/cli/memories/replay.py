@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.assignments import assigned
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.set_option import parse_assignments
 from app.cli.maintenance.policy import PATH, File, Preset, Sets, read_file, shown_value
 
 router = typer.Typer()
@@ -72,16 +72,16 @@ def replay(
     from app.cli.core.client import Api
 
     if fit and (file or sets or preset or again):
-        raise Failure(
+        raise CommandFailure(
             "--fit uses the current policy and can't be combined with FILE, --set, --preset or --again", Code.USAGE
         )
     some = {} if searches is None else {"searches": searches}
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         if fit:
             found = api.call("POST", f"{PATH}/fit", json=some, safe=True).body
         else:
             wanted: dict[str, Any] = {
-                "policy": assigned(sets or [], {} if file is None else read_file(file)),
+                "policy": parse_assignments(sets or [], {} if file is None else read_file(file)),
                 "again": again,
                 "examples": shown,
             } | some

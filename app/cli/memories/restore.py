@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.maintenance.jobs import follow_job
 
 PATIENCE_SECONDS: Final = 60.0
 
@@ -30,14 +30,14 @@ def restore(
     from app.cli.core.client import Api
 
     answers: list[dict[str, object]] = []
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         for memory_id in memory_ids:
             answer = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/restore", safe=True)
             job_id = answer.body.get("job_id")
             if job_id is not None and wait:
-                ended = follow(api, job_id, quiet=as_json)
+                ended = follow_job(api, job_id, quiet=as_json)
                 if ended["status"] != "done" or ended["counts"].get("failed"):
-                    raise Failure(
+                    raise CommandFailure(
                         f"{plain(memory_id)} was not restored: see `ebbing jobs show {plain(job_id)}`", Code.FAILED
                     )
             answers.append({"id": memory_id, "job_id": job_id})

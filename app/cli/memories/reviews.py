@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.filters import Subject, Thread
-from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
+from app.cli.core.time_option import METAVAR, parse_time
 
 router = typer.Typer()
 
@@ -39,11 +39,11 @@ def reviews(
     from app.cli.core.client import Api
 
     if danger and flagged:
-        raise Failure("--danger and --flagged can't be combined", Code.USAGE)
+        raise CommandFailure("--danger and --flagged can't be combined", Code.USAGE)
     kind = "danger" if danger else "flagged" if flagged else None
     wanted = {"limit": limit, "subject": subject, "thread": thread, "by": kind}
     params = {name: value for name, value in wanted.items() if value is not None}
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("GET", "/v1/reviews", params=params).body
     if as_json:
         print_json(found)
@@ -77,7 +77,7 @@ def review(
         bool | None, typer.Option("--passed/--failed", help="Result of the review.", show_default=False)
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="Time of the review. Default: now.")
+        str | None, typer.Option("--at", callback=parse_time, metavar=METAVAR, help="Time of the review. Default: now.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -86,9 +86,9 @@ def review(
     from app.cli.core.client import Api
 
     if passed is None:
-        raise Failure("result missing: give --passed or --failed", Code.USAGE)
+        raise CommandFailure("result missing: give --passed or --failed", Code.USAGE)
     given = {"result": "passed" if passed else "failed"} | ({"at": at} if at else {})
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("POST", f"/v1/reviews/{quote(memory_id, safe='')}", json=given, safe=at is not None).body
     if as_json:
         print_json(found)
@@ -112,7 +112,7 @@ def history(
     """Show the events of a memory, newest first."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/history", params={"limit": limit}).body
     if as_json:
         print_json(found)

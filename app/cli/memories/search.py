@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.assignments import assigned
+from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
-from app.cli.core.moments import METAVAR, moment
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
-from app.cli.core.place import find
-from app.domain.text.wording import spoken
+from app.cli.core.set_option import parse_assignments
+from app.cli.core.time_option import METAVAR, parse_time
+from app.domain.text.words import format_line
 
 router = typer.Typer()
 
@@ -48,7 +48,8 @@ def search(
     after: After = None,
     before: Before = None,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="Compute strengths as of this time.")
+        str | None,
+        typer.Option("--as-of", callback=parse_time, metavar=METAVAR, help="Compute strengths as of this time."),
     ] = None,
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Include memories that newer ones have superseded.")
@@ -112,7 +113,7 @@ def search(
     numbers = None if vector is None else _numbers(vector.read())
     if not query and numbers is None:
         raise typer.BadParameter("no query: give words or --vector FILE")
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.search(
             query,
             limit=limit,
@@ -128,7 +129,7 @@ def search(
             as_of=as_of,
             superseded=superseded or None,
             mode=mode,
-            weights=assigned(weight) if weight else None,
+            weights=parse_assignments(weight) if weight else None,
             rerank=rerank,
             review_blend=review_blend,
             vector=numbers,
@@ -164,7 +165,7 @@ def _print(results: list[dict[str, Any]]) -> None:
     out = console()
     out.print(_HEAD)
     for result in results:
-        said = spoken(result["text"], result.get("speaker") or result.get("role") or result.get("subject"))
+        said = format_line(result["text"], result.get("speaker") or result.get("role") or result.get("subject"))
         below = Table.grid(padding=(0, 2, 0, 0))
         for name, told in _why(result):
             below.add_row(name, Text(told))

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import typer
 
+from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.place import find
 
 LABELS: Final = {"application": "original words", "other_words": "paraphrase", "recall": "recalled"}
 """Headings for self-test kinds whose name isn't self-explanatory."""
@@ -20,7 +20,7 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
     """Show the statistics of the key's tenant."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.stats()
     if as_json:
         print_json(found)

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import typer
 
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, examples, print_json
-from app.cli.core.place import find
+from app.cli.core.time_option import METAVAR, parse_time
 
 PATIENCE_SECONDS = 60.0
 
@@ -27,7 +27,7 @@ Session = Annotated[
 ]
 Boost = Annotated[bool, typer.Option("--boost", help="Also raise the multiplier (profile mnemex).")]
 At = Annotated[
-    str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="Time of the use. Default: now.")
+    str | None, typer.Option("--at", callback=parse_time, metavar=METAVAR, help="Time of the use. Default: now.")
 ]
 
 
@@ -47,8 +47,8 @@ def touch(
 
     from app.cli.core.client import Api
 
-    body = _told(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
-    with Api(find(url)) as api:
+    body = _body(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
+    with Api(find_connection(url)) as api:
         done = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/touch", json=body).body
     if as_json:
         print_json(done)
@@ -82,8 +82,8 @@ def observe(
     from app.cli.core.client import Api
 
     used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
-        body = {"memories": used} | _told(boost=boost, tags=tag, session=session)
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        body = {"memories": used} | _body(boost=boost, tags=tag, session=session)
         told = api.call("POST", "/v1/observations", json=body, headers={"Idempotency-Key": uuid4().hex}).body
     if as_json:
         print_json(told)
@@ -91,6 +91,6 @@ def observe(
         typer.echo(f"accepted: {len(memory_ids):,} {'use' if len(memory_ids) == 1 else 'uses'}")
 
 
-def _told(*, boost: bool, tags: list[str] | None, session: str | None) -> dict[str, Any]:
+def _body(*, boost: bool, tags: list[str] | None, session: str | None) -> dict[str, Any]:
     given = {"boost": boost or None, "context_tags": tags or None, "session": session}
     return {name: value for name, value in given.items() if value is not None}

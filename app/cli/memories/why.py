@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.core.moments import METAVAR, moment
+from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
-from app.cli.core.place import find
+from app.cli.core.time_option import METAVAR, parse_time
 
 router = typer.Typer()
 
@@ -19,7 +19,7 @@ def why(
     *,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", callback=moment, metavar=METAVAR, help="Evaluate as of this time. Default: now."),
+        typer.Option("--as-of", callback=parse_time, metavar=METAVAR, help="Evaluate as of this time. Default: now."),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -30,7 +30,7 @@ def why(
     from app.cli.core.client import Api
 
     params = {"as_of": as_of} if as_of else {}
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/why", params=params).body
     if as_json:
         print_json(found)
@@ -51,12 +51,12 @@ def why(
         for other in found.get(name, []):
             typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
     coming = found["next_change"]
-    typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'no change expected'}")
+    typer.echo(f"{'next':<{width}}{_describe_change(coming) if coming else 'no change expected'}")
 
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value).lower()
 
 
-def _told(coming: dict[str, str]) -> str:
+def _describe_change(coming: dict[str, str]) -> str:
     return f"{coming['to']} on {coming['at'][:10]} ({coming['rule']}: {coming['why']})"

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table, progress
-from app.cli.core.place import find
 
 PATH: Final = "/v1/privacy/audit"
 
@@ -47,13 +47,13 @@ def list_entries(
     if context.invoked_subcommand is not None:
         return
     params: dict[str, str | int] = {"limit": limit} | ({"action": action} if action else {})
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("GET", PATH, params=params).body
     if as_json:
         print_json(found)
         return
     names = ("seq", "at", "actor", "action", "items")
-    rows = [[*(entry[name] for name in names), _told(entry["details"])] for entry in found["entries"]]
+    rows = [[*(entry[name] for name in names), _describe_details(entry["details"])] for entry in found["entries"]]
     print_table([*names, "details"], rows, right=["seq", "items"])
 
 
@@ -78,7 +78,7 @@ def verify(
     from app.cli.core.client import Api
 
     params = {"anchor": anchor} if anchor else {}
-    with Api(find(url)) as api, progress("verifying", 1.0, quiet=as_json, unit="entries") as step:
+    with Api(find_connection(url)) as api, progress("verifying", 1.0, quiet=as_json, unit="entries") as step:
         found = api.call("GET", f"{PATH}/verify", params=params).body
         while found["next_cursor"]:
             step(done=found["verified"] / found["entries"], note=f"{found['verified']:,} entries")
@@ -93,9 +93,11 @@ def verify(
     if as_json:
         raise typer.Exit(Code.FAILED)
     broken = found["broken"]
-    raise Failure(f"the audit log is broken at entry {broken['seq']:,}: {broken['why']}; earlier entries are intact")
+    raise CommandFailure(
+        f"the audit log is broken at entry {broken['seq']:,}: {broken['why']}; earlier entries are intact"
+    )
 
 
-def _told(details: dict[str, Any]) -> str:
+def _describe_details(details: dict[str, Any]) -> str:
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in details.items()}
     return ", ".join(f"{name} {value}" for name, value in shown.items() if value not in (None, ""))

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, so_many
-from app.cli.core.place import find
+from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json
 
 router = typer.Typer()
 
@@ -58,17 +58,17 @@ def erase(
     erasure can be cancelled with `ebbing privacy cancel ID`.
     """
     from app.cli.core.client import Api
-    from app.cli.core.failures import Code, Failure
+    from app.cli.core.errors import Code, CommandFailure
 
     given = {"tags": tags, "categories": categories, "after": after, "before": before}
     by = {name: value for name, value in given.items() if value}
     scope = {"subject": subject, "ids": ids, "thread": thread, "filter": by}
     body: dict[str, Any] = {name: value for name, value in scope.items() if value}
     if not body:
-        raise Failure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
+        raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
     options = {"kind": kind, "grace_days": grace_days, "reason": reason}
     body |= {name: value for name, value in options.items() if value is not None}
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         if dry_run or not yes:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
             if dry_run:
@@ -79,20 +79,20 @@ def erase(
     if as_json:
         print_json(done)
     else:
-        hidden = so_many(done["hidden"], "memory", "memories")
+        hidden = count_of(done["hidden"], "memory", "memories")
         typer.echo(f"Erasure {plain(done['erasure_id'])}: {hidden} hidden; it will {_when(done)}.")
 
 
 def _many(would: dict[str, Any]) -> str:
     held = f" ({would['held']} under legal hold, erased after the hold is released)" if would["held"] else ""
-    return so_many(would["memories"], "memory", "memories") + held
+    return count_of(would["memories"], "memory", "memories") + held
 
 
 def _when(would: dict[str, Any]) -> str:
     due = f" (legal deadline {would['due_at'][:10]})" if would["due_at"] else ""
-    return f"erase them permanently after {minute(would['erase_after'])}{due}"
+    return f"erase them permanently after {format_minute(would['erase_after'])}{due}"
 
 
-def minute(moment: str) -> str:
+def format_minute(moment: str) -> str:
     """Return a timestamp as date and time in UTC."""
     return f"{moment[:10]} {moment[11:16]} UTC"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json
-from app.cli.core.place import find
-from app.cli.maintenance.jobs import follow
+from app.cli.maintenance.jobs import follow_job
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -57,24 +57,26 @@ def export(
     from app.cli.core.client import Api
 
     if dry_run:
-        with Api(find(url)) as api:
-            found = _held(api, subject)
-        print_json(found) if as_json else typer.echo(f"Would export {_in_words(subject, found)}.")
+        with Api(find_connection(url)) as api:
+            found = _fetch_holdings(api, subject)
+        print_json(found) if as_json else typer.echo(f"Would export {_describe_holdings(subject, found)}.")
         return
     if output is None:
-        raise Failure("no output file: give --output, or --dry-run", Code.USAGE)
+        raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
-        raise Failure(f"{output} already exists: choose another file", Code.USAGE)
+        raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
     body: dict[str, Any] = {"subject": subject, "kind": kind, "law": law} | ({"reason": reason} if reason else {})
-    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if not yes:
-            many = _in_words(subject, _held(api, subject))
+            many = _describe_holdings(subject, _fetch_holdings(api, subject))
             confirm(f"Export {many} to {output}? The file is not encrypted.")
         asked = api.call("POST", PATH, json=body).body
-        follow(api, asked["job_id"], quiet=as_json)
+        follow_job(api, asked["job_id"], quiet=as_json)
         made = api.call("GET", f"{PATH}/{asked['id']}").body
         if made["status"] != "ready":
-            raise Failure(f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`")
+            raise CommandFailure(
+                f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
+            )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
     if as_json:
         print_json(made | {"output": str(output), "bytes": size})
@@ -83,7 +85,7 @@ def export(
     typer.echo(f"{output}: {size:,} bytes ({counts or 'no data'})")
 
 
-def _held(api: Api, subject: str) -> dict[str, Any]:
+def _fetch_holdings(api: Api, subject: str) -> dict[str, Any]:
     """Return the amounts of data stored about a subject."""
     from urllib.parse import quote
 
@@ -91,7 +93,7 @@ def _held(api: Api, subject: str) -> dict[str, Any]:
     return found
 
 
-def _in_words(subject: str, found: dict[str, Any]) -> str:
+def _describe_holdings(subject: str, found: dict[str, Any]) -> str:
     tiers = ", ".join(f"{count} {tier}" for tier, count in found["memories"].items())
     more = {"hidden": "hidden", "held": "under legal hold", "exports": "exports", "open_erasures": "open erasures"}
     others = "; ".join(f"{found[name]} {words}" for name, words in more.items() if found[name])
@@ -106,5 +108,5 @@ def _save(api: Api, path: str, output: Path) -> int:
     except BaseException as error:
         output.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise Failure(f"{output} can't be written: {error.strerror}") from None
+            raise CommandFailure(f"{output} can't be written: {error.strerror}") from None
         raise

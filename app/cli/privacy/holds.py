@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.filters import After, Before, Categories, Kinds, Labels, Subject, Tags, Thread
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
-from app.cli.core.place import find
+from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_table
 
 router = typer.Typer()
 hold = typer.Typer(cls=Commands, help="Place, list, show and release legal holds.", no_args_is_help=True)
@@ -61,9 +61,9 @@ def place(
     wanted = {"memory_ids": memory_ids, "subject": subject, "filter": by}
     body = {name: value for name, value in wanted.items() if value}
     if not body:
-        raise Failure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
+        raise CommandFailure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
     later = "" if memory_ids else ", and future memories that meet its conditions"
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         if dry_run or not yes:
             counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
             if dry_run:
@@ -90,13 +90,14 @@ def list_holds(
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"released": "true"} if released else {})
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = list(islice(pages(api, PATH, "holds", params), limit))
     if as_json:
         print_json({"holds": found})
         return
     rows = [
-        (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _on(each), each["reason"]) for each in found
+        (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _describe_scope(each), each["reason"])
+        for each in found
     ]
     print_table(["id", "placed", "released", "scope", "reason"], rows)
 
@@ -106,12 +107,12 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         found = api.call("GET", _path(hold_id)).body
     if as_json:
         print_json(found)
         return
-    shown = {"id": found["id"], "scope": _on(found), "holds": _many(found), "reason": found["reason"]}
+    shown = {"id": found["id"], "scope": _describe_scope(found), "holds": _many(found), "reason": found["reason"]}
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
@@ -130,7 +131,7 @@ def release(
     """Release a hold. From the next night on, its memories decay, move and expire again unless otherwise protected."""
     from app.cli.core.client import Api
 
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         if not yes:
             found = api.call("GET", _path(hold_id)).body
             question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
@@ -148,7 +149,7 @@ def _path(hold_id: str) -> str:
     return f"{PATH}/{quote(hold_id, safe='')}"
 
 
-def _on(found: dict[str, Any]) -> str:
+def _describe_scope(found: dict[str, Any]) -> str:
     """Describe the scope of a hold."""
     if found["memory_ids"]:
         return f"{len(found['memory_ids'])} memories by id"
@@ -161,7 +162,7 @@ def _on(found: dict[str, Any]) -> str:
 
 def _many(found: dict[str, Any]) -> str:
     aside = f" (and {found['hidden']} hidden by pending erasures)" if found["hidden"] else ""
-    return so_many(found["memories"], "memory", "memories") + aside
+    return count_of(found["memories"], "memory", "memories") + aside
 
 
 def _day(moment: str | None) -> str:

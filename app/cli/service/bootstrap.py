@@ -26,11 +26,11 @@ def make_key() -> FirstKey:
     Raises:
         Unavailable: The database can't be reached.
     """
-    from app.domain.policy.keys import SCOPES
+    from app.domain.policy.api_keys import SCOPES
     from app.services.tenants import tenants
 
     with _answering():
-        tenant = tenants.find(TENANT)
+        tenant = tenants.find_tenant(TENANT)
         if tenant is None:
             tenant, text = tenants.create(TENANT, scopes=SCOPES)
         else:
@@ -44,7 +44,7 @@ def keep_key(path: Path) -> None:
     Raises:
         Unavailable: The database can't be reached.
     """
-    from app.embedded.places import write_private
+    from app.embedded.data_dirs import write_private
 
     with _answering():
         if path.is_file() and _is_valid(path.read_text(encoding="utf-8").strip()):
@@ -54,25 +54,25 @@ def keep_key(path: Path) -> None:
 
 def _is_valid(text: str) -> bool:
     """Return True if the key exists, matches and is neither revoked nor expired."""
-    from app.domain.policy import keys
+    from app.domain.policy import api_keys
     from app.services.tenants import tenants
 
-    presented = keys.parse(text)
+    presented = api_keys.parse(text)
     stored = tenants.find_key(presented.key_id) if presented else None
     if presented is None or stored is None or stored.revoked_at is not None:
         return False
     in_time = stored.expires_at is None or stored.expires_at > datetime.now(UTC)
-    return in_time and keys.matches(presented.secret, stored.digest)
+    return in_time and api_keys.matches_digest(presented.secret, stored.digest)
 
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    from app.services.passing import is_passing
+    from app.services.transient_errors import is_transient
 
     try:
         yield
     except Exception as error:
-        if not is_passing(error):
+        if not is_transient(error):
             raise
         raise Unavailable(
             f"PostgreSQL is unavailable ({type(error).__name__}): check EBBING_DATABASE_URL and run `ebbing migrate`"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import find_connection, load_settings, read_note
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
-from app.cli.core.place import configuration, find, noted
 from app.domain.health_findings import (
     Finding,
     attention,
@@ -57,11 +57,11 @@ def _findings(url: str | None) -> Iterator[Finding]:
     from app.cli.core.client import Api
     from app.services.monitoring import doctor
 
-    configuration()  # refuse invalid settings
+    load_settings()  # refuse invalid settings
     yield _python()
     yield _home()
     yield from doctor.examine()
-    with Api(find(url)) as api:
+    with Api(find_connection(url)) as api:
         yield from _service(api)
 
 
@@ -73,7 +73,7 @@ def _python() -> Finding:
 
 
 def _home() -> Finding:
-    home = configuration().home.resolve()
+    home = load_settings().home.resolve()
     key = home / "api-key"
     if not home.exists():
         return attention("home", f"{home} doesn't exist yet", "`ebbing run` creates it, or set EBBING_HOME")
@@ -83,21 +83,21 @@ def _home() -> Finding:
         return attention("home", f"{home} is readable by other users", f"run `chmod 700 {home}`")
     if key.exists() and key.stat().st_mode & OTHERS_MAY_ANYTHING:
         return attention("home", f"{key} is readable by other users", f"run `chmod 600 {key}`")
-    return ok("home", f"{home}{'; `ebbing run` is running here' if noted(home / 'api-url') else ''}")
+    return ok("home", f"{home}{'; `ebbing run` is running here' if read_note(home / 'api-url') else ''}")
 
 
 def _service(api: Api) -> Iterator[Finding]:
     """Check the API and the dependencies that it reports; embedded servers are visible only through it."""
-    from app.cli.core.client import Refused
+    from app.cli.core.client import ApiRefusal
 
     try:
         answer: dict[str, Any] = api.call("GET", "/readyz", with_key=False).body
         yield ok("api", f"{api.place.url} is ready")
-    except Refused as refused:
+    except ApiRefusal as refused:
         answer = refused.body
         reason = "" if "dependencies" in answer else f": {refused}"
         yield trouble("api", f"{api.place.url} isn't ready{reason}")
-    except Failure as failure:
+    except CommandFailure as failure:
         yield trouble("api", str(failure))
         return
     for dependency in answer.get("dependencies", []):
@@ -110,7 +110,7 @@ def _tenant(api: Api) -> Iterator[Finding]:
     """Check the API key, the tenant's backlog and dead letters, and the processes."""
     try:
         stats = api.stats()
-    except Failure as failure:
+    except CommandFailure as failure:
         yield trouble("api_key", str(failure))
         return
     yield ok("api_key", "valid")
@@ -123,7 +123,7 @@ def _tenant(api: Api) -> Iterator[Finding]:
     ages = {name: lane["oldest_age_seconds"] for name, lane in stats["lanes"].items() if lane["depth"]}
     for found in lane_findings(ages):
         yield attention(found.code.replace("old_", "lane_"), found.what, found.todo)  # a backlog doesn't fail the check
-    if configuration().redis_url is None:  # otherwise checked directly
+    if load_settings().redis_url is None:  # otherwise checked directly
         silent: dict[str, float | None] = stats.get("silent_seconds", {})
         for found in silence_findings(silent):
             is_new = found.severity == "trouble" and silent[found.code.removeprefix("lane_")] is None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from app.cli.core.failures import Code, Failure
+from app.cli.core.connection import check_dynamics, load_settings
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, examples, print_json
-from app.cli.core.place import check_dynamics, configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,8 @@ def api() -> None:
 
     from app import logs
 
-    config = configuration()
-    _need(config, "database_url", "redis_url")
+    config = load_settings()
+    _require_settings(config, "database_url", "redis_url")
     check_dynamics()  # fail here: granian would restart the worker endlessly
     logs.configure("api")
     server = Granian(
@@ -73,12 +73,12 @@ _LOGS: Final[dict[str, Any]] = {
 
 def _announce_the_end(server: Any) -> None:
     """End event streams before granian's shutdown, which would otherwise wait until it kills them."""
-    from app import stopping
+    from app import shutdown
 
     interrupt = server.signal_handler_interrupt
 
     def interrupted(*arguments: object) -> None:
-        stopping.tell_children()
+        shutdown.tell_children()
         interrupt(*arguments)
 
     server.signal_handler_interrupt = interrupted
@@ -86,11 +86,11 @@ def _announce_the_end(server: Any) -> None:
 
 def _load(server_process: int) -> Callable[..., Any]:
     """Build the application in granian's worker, and make the worker exit if the server process dies."""
-    from app import stopping
-    from app.deathwatch import die_with_parent
+    from app import shutdown
+    from app.parent_death import die_with_parent
 
     die_with_parent(server_process)
-    stopping.listen()
+    shutdown.install_handler()
     # Imported by name: in the layer order, the application is above the command line.
     return cast("Callable[..., Any]", import_module("app.main").build())
 
@@ -111,9 +111,9 @@ def worker(
     from app.queues import LANES
 
     if lane not in LANES:
-        raise Failure(f"unknown lane {lane}: use one of {', '.join(LANES)}", Code.USAGE)
-    config = configuration()
-    _need(config, "database_url", "redis_url")
+        raise CommandFailure(f"unknown lane {lane}: use one of {', '.join(LANES)}", Code.USAGE)
+    config = load_settings()
+    _require_settings(config, "database_url", "redis_url")
     # On SIGQUIT Celery requeues unfinished tasks; on SIGTERM it would wait for them.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     _become_celery(
@@ -137,7 +137,7 @@ def _processes(lane: str, config: Settings) -> int:
 @router.command(epilog=examples("ebbing beat"))
 def beat() -> None:
     """Send the periodic triggers, every few seconds. Several instances may run at once."""
-    _need(configuration(), "redis_url")
+    _require_settings(load_settings(), "redis_url")
     # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
     _become_celery("beat", "--scheduler", "celery.beat:Scheduler")
 
@@ -155,17 +155,17 @@ def migrate(
     don't change.
     """
     from app.cli.service.bootstrap import keep_key
-    from app.services import schema
+    from app.services import migrations
 
-    before, after = schema.upgrade(revision)
+    before, after = migrations.upgrade_schema(revision)
     if revision == "head":
         _replay()
         _follow_defaults()
     if first_key:  # used by `ebbing run`; in this process because starting another one takes half a second
-        keep_key(configuration().home / "api-key")
+        keep_key(load_settings().home / "api-key")
     if as_json:
         print_json({"from": before, "to": after})
-    elif revision == "head" and before == after and before != schema.newest():
+    elif revision == "head" and before == after and before != migrations.newest_revision():
         typer.echo(f"schema: {before}, from a newer version, compatible with this one")
     else:
         typer.echo(f"schema: {before or 'empty'} → {after or 'empty'}")
@@ -173,7 +173,7 @@ def migrate(
 
 def _replay() -> None:
     """Replay erasures if the service's settings are present; otherwise `/readyz` reports what to do."""
-    config = configuration()
+    config = load_settings()
     if config.database_url is None or config.redis_url is None:
         return
     from app.services.erasure import ledger
@@ -189,12 +189,12 @@ def _replay() -> None:
 
 def _follow_defaults() -> None:
     """Update stored policies to this version's defaults if the service's settings are present."""
-    config = configuration()
+    config = load_settings()
     if config.database_url is None or config.redis_url is None:
         return
     from app.services.tenants import policy_defaults
 
-    followed = policy_defaults.follow_all()
+    followed = policy_defaults.upgrade_all()
     if followed:
         typer.echo(f"policies: {followed:,} tenants updated to this version's defaults", err=True)
 
@@ -205,10 +205,10 @@ def _become_celery(*arguments: str) -> NoReturn:
     os.execv(sys.executable, [*command, "--loglevel", "WARNING"])  # noqa: S606 - a list of arguments, no shell
 
 
-def _need(config: Settings, *names: str) -> None:
+def _require_settings(config: Settings, *names: str) -> None:
     for name in names:
         if getattr(config, name) is None:
-            raise Failure(
+            raise CommandFailure(
                 f"EBBING_{name.upper()} isn't set: set it, or use `ebbing run`, which starts an embedded server"
             )
 
@@ -220,7 +220,7 @@ def _address(host: str) -> str:
     try:
         found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise Failure(f"EBBING_HOST {host} can't be resolved ({error})", Code.USAGE) from None
+        raise CommandFailure(f"EBBING_HOST {host} can't be resolved ({error})", Code.USAGE) from None
     return str(found[0][4][0])
 
 

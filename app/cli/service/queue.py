@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.failures import Commands
-from app.cli.core.output import AsJson, Url, confirm, examples, print_json, print_table, so_many
+from app.cli.core.errors import Commands
+from app.cli.core.output import AsJson, Url, confirm, count_of, examples, print_json, print_table
 
 PATH: Final = "/v1/admin/queue"
 
@@ -32,7 +32,7 @@ def show_queue(context: typer.Context, *, url: Url = None, as_json: AsJson = Fal
         return
     typer.echo(found["refused"] or "Redis is this installation's queue.")
     lost = found["lost_requests"]
-    typer.echo(f"{so_many(lost, 'request', 'requests')} lost" if lost else "No request is known to be lost.")
+    typer.echo(f"{count_of(lost, 'request', 'requests')} lost" if lost else "No request is known to be lost.")
     names = ("tenant", "requests", "memories", "first_at", "last_at", "found_at")
     if found["gaps"]:
         print_table(names, [[gap.get(name) for name in names] for gap in found["gaps"]])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.core.connection import check_dynamics, load_settings, read_note
 from app.cli.core.output import examples
-from app.cli.core.place import check_dynamics, configuration, noted
 
 if TYPE_CHECKING:
     from app.embedded import ServerOptions
     from app.settings import Settings
-    from app.supervisor import Child, Event, Service
+    from app.supervisor import Child, ChildEvent, Service
 
 router = typer.Typer()
 
@@ -42,25 +42,25 @@ def run(
     PostgreSQL and Redis are embedded, unless EBBING_DATABASE_URL or EBBING_REDIS_URL is set.
     """
     began = time.monotonic()
-    from app.supervisor import Supervisor, What, lock_home
+    from app.supervisor import EventKind, Supervisor, lock_home
 
     given = {"home": home, "port": port, "host": host}
-    config = configuration().model_copy(update={name: value for name, value in given.items() if value is not None})
+    config = load_settings().model_copy(update={name: value for name, value in given.items() if value is not None})
     with lock_home(config.home) as locked:
-        service = lay_out(config, locked)
+        service = plan_service(config, locked)
         show(f"Starting in {locked} …")
 
-        def on_event(event: Event) -> None:
-            tell(event, lambda: banner(config, service, locked, time.monotonic() - began))
-            if event.what == What.UP and (remark := moved_on(service, locked)):
+        def on_event(event: ChildEvent) -> None:
+            print_event(event, lambda: banner(config, service, locked, time.monotonic() - began))
+            if event.what == EventKind.UP and (remark := reembed_hint(service, locked)):
                 show(remark)
 
-        with announced(service, locked):
+        with announce_url(service, locked):
             code = Supervisor(service.children, on_event).run()
     raise typer.Exit(code)
 
 
-def lay_out(config: Settings, home: Path, options: ServerOptions | None = None) -> Service:
+def plan_service(config: Settings, home: Path, options: ServerOptions | None = None) -> Service:
     """Return the service with its child processes; `migrate` also creates the first API key."""
     from app.queues import LANES
     from app.supervisor import service_children
@@ -77,9 +77,9 @@ def _with_first_key(migrate: Child) -> Child:
 
 
 @contextmanager
-def announced(service: Service, home: Path) -> Iterator[None]:
+def announce_url(service: Service, home: Path) -> Iterator[None]:
     """Record the API's address in `home/api-url` while the service runs."""
-    from app.embedded.places import write_private
+    from app.embedded.data_dirs import write_private
 
     noted = home / "api-url"
     write_private(noted, f"{service.api_url}\n")
@@ -90,37 +90,37 @@ def announced(service: Service, home: Path) -> Iterator[None]:
         noted.unlink(missing_ok=True)
 
 
-def tell(event: Event, ready: Callable[[], str], *, err: bool = False) -> None:
+def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = False) -> None:
     """Print the supervisor events that matter to a person."""
-    from app.supervisor import What
+    from app.supervisor import EventKind
 
     match event.what:
-        case What.UP:
+        case EventKind.UP:
             show(ready(), err=err)
-        case What.DIED | What.OVERDUE:
+        case EventKind.DIED | EventKind.OVERDUE:
             show(event.message, err=err)
-        case What.RESTARTED:
+        case EventKind.RESTARTED:
             show(f"{event.child} restarted (process {event.pid}).", err=err)
-        case What.KILLED:
+        case EventKind.KILLED:
             show(f"{event.child} didn't stop in time and was killed.", err=err)
-        case What.FAILED:
+        case EventKind.FAILED:
             show(f"ebbing: {event.message}", err=True)
-        case What.DOWN:
+        case EventKind.DOWN:
             show(f"Stopped in {event.seconds or 0:.1f} s.", err=err)
         case _:
             pass
 
 
-def moved_on(service: Service, home: Path) -> str | None:
+def reembed_hint(service: Service, home: Path) -> str | None:
     """Return a hint to run `ebbing reembed` if the settings name another model than searches use."""
     from app.cli.core.client import Api
-    from app.cli.core.failures import Failure
-    from app.cli.core.place import Place
+    from app.cli.core.connection import ApiConnection
+    from app.cli.core.errors import CommandFailure
 
     try:
-        with Api(Place(service.api_url, noted(home / "api-key")), patience_seconds=1) as api:
+        with Api(ApiConnection(service.api_url, read_note(home / "api-key")), patience_seconds=1) as api:
             space = api.stats().get("embedding_space")
-    except Failure:
+    except CommandFailure:
         return None  # `ebbing doctor` reports this
     if not space or space["is_settings"]:
         return None

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from app.clients.embedding.static_embedder import FormerStaticEmbedder, StaticEmbedder, Vectors
 from app.clients.llm.responses import Spent, unnoted
-from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
+from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText
 from app.errors import Misconfigured
 from app.settings import settings
 
@@ -18,7 +18,7 @@ GONE_SECONDS: Final = 60.0
 """Time before an unavailable embedder is tried again."""
 
 
-class NoEmbedder(Exception):
+class EmbedderUnavailable(Exception):
     """The embedder of a space is unavailable in this process; the message gives the reason and contains only names."""
 
 
@@ -97,35 +97,35 @@ def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
     with _lock:  # concurrent callers load a model only once
         since, reason = _gone.get(key, (-GONE_SECONDS, ""))
         if key not in _others and time.monotonic() - since < GONE_SECONDS:
-            raise NoEmbedder(reason)
+            raise EmbedderUnavailable(reason)
         try:
-            return _others.setdefault(key, _others.get(key) or _opened(*key))
-        except (NoEmbedder, Misconfigured) as error:
+            return _others.setdefault(key, _others.get(key) or _open(*key))
+        except (EmbedderUnavailable, Misconfigured) as error:
             _gone[key] = (time.monotonic(), str(error))
-            raise NoEmbedder(str(error)) from error
+            raise EmbedderUnavailable(str(error)) from error
 
 
-def _opened(kind: str, model: str, dimensions: int) -> Embedder:
-    found = _found(kind, model, dimensions)
+def _open(kind: str, model: str, dimensions: int) -> Embedder:
+    found = _build(kind, model, dimensions)
     if (found.model, found.dimensions) != (model, dimensions):
-        raise NoEmbedder(f"{found.model} with {found.dimensions} dimensions has taken its place")
+        raise EmbedderUnavailable(f"{found.model} with {found.dimensions} dimensions has taken its place")
     return found
 
 
-def _found(kind: str, model: str, dimensions: int) -> Embedder:
+def _build(kind: str, model: str, dimensions: int) -> Embedder:
     if kind == "local":
         return FormerStaticEmbedder() if model == FormerStaticEmbedder.model else StaticEmbedder()
     name, _, version = model.rpartition("+")
     if version != PASSAGE_VERSION:
-        raise NoEmbedder(f"this version of Ebbing makes {PASSAGE_VERSION} of a memory")
+        raise EmbedderUnavailable(f"this version of Ebbing makes {PASSAGE_VERSION} of a memory")
     if kind == "openai":
         from app.clients.embedding import openai_embedder  # noqa: PLC0415 - as above
 
         if not settings().has_provider:
-            raise NoEmbedder("no provider is given")
-        return openai_embedder.of_space(settings(), name, dimensions)
+            raise EmbedderUnavailable("no provider is given")
+        return openai_embedder.open_embedder(settings(), name, dimensions)
     if kind in {"fastembed", "sentence-transformers"}:
         from app.clients.embedding import local_models  # noqa: PLC0415 - as above
 
-        return local_models.of_space(settings(), kind, name)
-    raise NoEmbedder(f"{kind} is no embedder of this version")
+        return local_models.open_model(settings(), kind, name)
+    raise EmbedderUnavailable(f"{kind} is no embedder of this version")

@@ -19,7 +19,7 @@ import numpy as np
 from app.clients.embedding.static_embedder import Vectors
 from app.clients.llm.responses import Spent, unnoted
 from app.domain.prompts import clip
-from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
+from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText, format_passage, normalise_rows
 from app.domain.text.prefixes import Prefixes, family_prefixes
 from app.errors import Misconfigured
 from app.settings import Settings
@@ -39,7 +39,7 @@ _DOCUMENT_PROMPTS: Final = ("document", "passage", "corpus")
 Texts = list[str]
 
 
-class Loaded(NamedTuple):
+class LoadedModel(NamedTuple):
     """A loaded model.
 
     Attributes:
@@ -69,7 +69,7 @@ class LocalModel:
     normalised = True
     priced_as = None
 
-    def __init__(self, kind: str, name: str, loaded: Loaded, prefixes: Prefixes) -> None:
+    def __init__(self, kind: str, name: str, loaded: LoadedModel, prefixes: Prefixes) -> None:
         self.model = "+".join(filter(None, (f"{kind}:{name}", prefixes.tag, PASSAGE_VERSION)))
         self.prefixes = prefixes
         self.reads_tokens = loaded.reads_tokens
@@ -82,14 +82,14 @@ class LocalModel:
 
         Texts of similar length are run together because a run pads all of its texts to the longest.
         """
-        texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
+        texts = [clip(format_passage(memory), INPUT_MAX_BYTES) for memory in batch]
         places = sorted((place for place, text in enumerate(texts) if text), key=lambda place: len(texts[place]))
         found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for start in range(0, len(places), BATCH):
             run = places[start : start + BATCH]
             with self._lock:  # a query waits for at most one run
                 vectors = self._loaded.documents([texts[place] for place in run], self.prefixes.document)
-            found[run] = unit(np.asarray(vectors, dtype=np.float32))
+            found[run] = normalise_rows(np.asarray(vectors, dtype=np.float32))
         return found
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - as above
@@ -98,7 +98,7 @@ class LocalModel:
             return np.zeros(self.dimensions, dtype=np.float32)
         with self._lock:
             vector = self._loaded.query(clip(text, INPUT_MAX_BYTES), self.prefixes.query)
-        return unit(np.asarray(vector, dtype=np.float32))
+        return normalise_rows(np.asarray(vector, dtype=np.float32))
 
 
 def from_settings(config: Settings) -> LocalModel:
@@ -110,7 +110,7 @@ def from_settings(config: Settings) -> LocalModel:
     return _load_with(config, config.embedder, config.embedder_model, config.embedding_document_prefix)
 
 
-def of_space(config: Settings, kind: str, tagged: str) -> LocalModel:
+def open_model(config: Settings, kind: str, tagged: str) -> LocalModel:
     """Return the model of a space, with the document prefix of its vectors if known.
 
     Args:
@@ -169,7 +169,7 @@ def load(
         ) from error
 
 
-def _fastembed(name: str, threads: int) -> Loaded:
+def _fastembed(name: str, threads: int) -> LoadedModel:
     from fastembed import TextEmbedding  # noqa: PLC0415 - optional
 
     folder = Path(name)
@@ -186,7 +186,7 @@ def _fastembed(name: str, threads: int) -> Loaded:
         return next(iter(model.query_embed(prefix + text)))
 
     truncation = getattr(getattr(model.model, "tokenizer", None), "truncation", None)
-    return Loaded(documents, query, family_prefixes(name), truncation["max_length"] if truncation else None)
+    return LoadedModel(documents, query, family_prefixes(name), truncation["max_length"] if truncation else None)
 
 
 def _register(name: str, folder: Path) -> None:
@@ -223,7 +223,7 @@ def _takes_first_token(folder: Path) -> bool:
     return bool(config.get("pooling_mode_cls_token")) or config.get("pooling_mode") == "cls"
 
 
-def _sentence_transformers(name: str, threads: int) -> Loaded:
+def _sentence_transformers(name: str, threads: int) -> LoadedModel:
     import torch  # noqa: PLC0415 - optional
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - optional
 
@@ -243,7 +243,7 @@ def _sentence_transformers(name: str, threads: int) -> Loaded:
     def query(text: str, prefix: str) -> Any:
         return model.encode_query(text, prompt=prefix, show_progress_bar=False)
 
-    return Loaded(documents, query, own, model.max_seq_length)
+    return LoadedModel(documents, query, own, model.max_seq_length)
 
 
 _LOADERS: Final = {"fastembed": _fastembed, "sentence-transformers": _sentence_transformers}

@@ -13,7 +13,7 @@ from app.clients.llm.provider import Patience, Provider
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Spent, Vector, unnoted
 from app.domain.prompts import clip, split_batches, tokens
-from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
+from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText, format_passage, normalise_rows
 from app.settings import Settings
 
 INPUT_MAX_BYTES: Final = 24_000
@@ -87,7 +87,7 @@ class OpenAIEmbedder:
         Raises:
             ProviderFailed: A call failed. If it was for a single memory, its text may be the cause.
         """
-        texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
+        texts = [clip(format_passage(memory), INPUT_MAX_BYTES) for memory in batch]
         found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for places in self._batches(texts):
             found[places] = self._cutting([texts[place] for place in places], spent)
@@ -140,7 +140,7 @@ class OpenAIEmbedder:
             norms = np.linalg.norm(vectors, axis=1)
         if not ((norms > _NORMS[0]) & (norms < _NORMS[1])).all():  # false for NaN and infinity too
             raise ProviderFailed(Reason.GARBAGE, "not finite")
-        return unit(vectors.astype(np.float32))
+        return normalise_rows(vectors.astype(np.float32))
 
 
 def from_settings(settings: Settings) -> OpenAIEmbedder:
@@ -149,10 +149,10 @@ def from_settings(settings: Settings) -> OpenAIEmbedder:
     Raises:
         Misconfigured: The settings name an invalid provider.
     """
-    return of_space(settings, settings.embedder_model, settings.embedding_dimensions or None)
+    return open_embedder(settings, settings.embedder_model, settings.embedding_dimensions or None)
 
 
-def of_space(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmbedder:
+def open_embedder(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmbedder:
     """Create an embedder for any model of the configured provider.
 
     It has its own connections and breaker, so that a model that the provider has dropped doesn't block the others.

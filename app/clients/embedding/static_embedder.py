@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.clients.embedding.word_table import WordTable, firsts
+from app.clients.embedding.word_table import WordTable, run_starts
 from app.clients.llm.responses import Spent, unnoted
-from app.domain.recall.kin import Usual
-from app.domain.text.embedding import NO_LENGTH, SHORT_WORDS, MemoryText, unit
-from app.domain.text.wording import content_words, words
+from app.domain.recall.word_kinship import CommonWordMoments
+from app.domain.text.embedding_input import NO_LENGTH, SHORT_WORDS, MemoryText, normalise_rows
+from app.domain.text.words import content_words, split_words
 
 Vectors = NDArray[np.float32]
 
@@ -61,12 +61,12 @@ class WordVectors:
         return int(self._matrix.shape[1])
 
     @cached_property
-    def usual(self) -> Usual:
+    def usual(self) -> CommonWordMoments:
         """Moments of the vectors of the common words: the first `_COMMON_WORDS` whole lower-case words.
 
         The vocabulary is ordered by frequency. Only the moments are stored, half a MiB at 256 dimensions.
         """
-        return Usual.from_vectors(unit(self._matrix[list(self._common_words().values())]))
+        return CommonWordMoments.from_vectors(normalise_rows(self._matrix[list(self._common_words().values())]))
 
     def nearest(self, spellings: Sequence[str], least: float, most: int) -> dict[str, list[str]]:
         """Return the nearest common words of each common word, nearest first, without the word itself.
@@ -80,7 +80,7 @@ class WordVectors:
         common = self._common_words()
         names = list(common)
         spellings = [word for word in spellings if word in common]
-        cosines = self.unit_vectors(spellings) @ unit(self._matrix[list(common.values())]).T
+        cosines = self.unit_vectors(spellings) @ normalise_rows(self._matrix[list(common.values())]).T
         best = np.argsort(-cosines, axis=1, kind="stable")[:, : most + 1]
         return {
             word: [names[n] for n in best[row] if cosines[row, n] >= least and names[n] != word][:most]
@@ -100,7 +100,7 @@ class WordVectors:
 
     def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's unit vector, shape (n, dimensions); zero for an unknown word."""
-        return unit(self.vectors(spellings))
+        return normalise_rows(self.vectors(spellings))
 
     def rarity(self, spellings: Sequence[str]) -> NDArray[np.float64]:
         """Return each word's general rarity, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
@@ -125,10 +125,10 @@ class WordVectors:
         sizes = np.fromiter(map(len, texts), np.intp, len(texts))
         some = np.flatnonzero(sizes)
         if some.size and asked:
-            table = self._known()
+            table = self._word_table()
             distinct, places = np.unique(table.rows(list(chain.from_iterable(texts))), return_inverse=True)
             cosines = self._cosines(table, distinct, asked)
-            found[some] = np.maximum.reduceat(cosines[places], firsts(sizes[some]), axis=0)
+            found[some] = np.maximum.reduceat(cosines[places], run_starts(sizes[some]), axis=0)
         return np.maximum(found, 0.0, out=found)
 
     def _cosines(self, table: WordTable, rows: NDArray[np.intp], asked: Sequence[str]) -> Vectors:
@@ -155,10 +155,10 @@ class WordVectors:
         return known[1][rows]
 
     def _tokens_of(self, spellings: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        table = self._known()
+        table = self._word_table()
         return table.tokens(table.rows(spellings))
 
-    def _known(self) -> WordTable:
+    def _word_table(self) -> WordTable:
         """Return the table of words looked up so far; a new one if it has grown too large."""
         if len(self._table) > _SPELLINGS:
             self._table = WordTable(self._encode)
@@ -173,7 +173,7 @@ def _means(rows: Vectors, sizes: NDArray[np.intp]) -> Vectors:
     means = np.zeros((len(sizes), rows.shape[1]), np.float32)
     some = np.flatnonzero(sizes)
     if some.size:
-        sums = np.add.reduceat(rows, firsts(sizes[some]), axis=0)
+        sums = np.add.reduceat(rows, run_starts(sizes[some]), axis=0)
         means[some] = sums / sizes[some, None].astype(np.float32)
     return means
 
@@ -212,29 +212,29 @@ class StaticEmbedder:
         places = _places(
             line for spoken, each in zip(own, batch, strict=True) for line in (spoken, *each.context, *each.after)
         )
-        looked_up = [_looked_up(line) for line in places]
+        looked_up = [_content_words_or_signs(line) for line in places]
         alone = self._sums(looked_up)
         lines = [places[line] for line in own]
         vectors: Vectors = alone[lines]
         openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
         _add_turns(vectors, alone, places, [memory.context for memory in batch], BEFORE_WEIGHTS, openness)
         _add_turns(vectors, alone, places, [memory.after for memory in batch], AFTER_WEIGHTS, openness)
-        return unit(vectors)
+        return normalise_rows(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
         """Return a query vector: content words weighted by `idf` and general rarity, plus all words' plain mean.
 
         A word missing from `idf` has an idf of 1.
         """
-        content = list(dict.fromkeys(_looked_up(text)))
+        content = list(dict.fromkeys(_content_words_or_signs(text)))
         weights = np.array([idf.get(word, 1.0) for word in content]) * (1 + self._words.rarity(content))
-        by_rarity = unit(weights.astype(np.float32) @ self._words.vectors(content))
-        plain = unit(self._words.vectors(words(text)).sum(axis=0))
-        return unit(by_rarity + np.float32(SENTENCE_WEIGHT) * plain)
+        by_rarity = normalise_rows(weights.astype(np.float32) @ self._words.vectors(content))
+        plain = normalise_rows(self._words.vectors(split_words(text)).sum(axis=0))
+        return normalise_rows(by_rarity + np.float32(SENTENCE_WEIGHT) * plain)
 
     def _sums(self, texts: Sequence[Sequence[str]]) -> Vectors:
         """Return the unit sum of each text's distinct words, weighted by general rarity, shape (n, dimensions)."""
-        return _summed(self._words, [list(dict.fromkeys(text)) for text in texts], weighted=True)
+        return _sum_words(self._words, [list(dict.fromkeys(text)) for text in texts], weighted=True)
 
 
 class FormerStaticEmbedder:
@@ -262,17 +262,17 @@ class FormerStaticEmbedder:
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""
         places = _places(line for each in batch for line in (each.line, *each.context))
-        alone = _summed(self._words, [_looked_up(line) for line in places], weighted=False)
+        alone = _sum_words(self._words, [_content_words_or_signs(line) for line in places], weighted=False)
         vectors: Vectors = alone[[places[memory.line] for memory in batch]]
         whole = np.ones(len(batch), np.float32)
         _add_turns(vectors, alone, places, [memory.context for memory in batch], self._CONTEXT_WEIGHTS, whole)
-        return unit(vectors)
+        return normalise_rows(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
         """Return the unit sum of the query's content words, weighted by `idf`, 1 for missing words."""
-        content = _looked_up(text)
+        content = _content_words_or_signs(text)
         weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
-        return unit(weights @ self._words.vectors(content))
+        return normalise_rows(weights @ self._words.vectors(content))
 
 
 def _places(texts: Iterable[str]) -> dict[str, int]:
@@ -304,12 +304,12 @@ def _add_turns(
         vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
 
 
-def _looked_up(text: str) -> list[str]:
+def _content_words_or_signs(text: str) -> list[str]:
     """Return a text's content words; if there are none, its signs (emoji)."""
     return content_words(text) or text.split()
 
 
-def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
+def _sum_words(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
     """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity if `weighted`."""
     rows = _places(word for text in texts for word in text)
     vectors = known.vectors(list(rows))
@@ -320,7 +320,7 @@ def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: boo
         flat = [rows[word] for n in part for word in texts[n]]
         ends = np.cumsum([len(texts[n]) for n in part])
         sums[part] = np.add.reduceat(vectors[flat], np.concatenate(([0], ends[:-1])), axis=0)
-    return unit(sums)
+    return normalise_rows(sums)
 
 
 def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:

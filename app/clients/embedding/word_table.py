@@ -42,7 +42,7 @@ class WordTable:
         """Return the concatenated tokens of words, shape (tokens,), and each word's number of tokens, shape (n,)."""
         ends = self._ends
         sizes = ends[rows + 1] - ends[rows]
-        return self._tokens[spread(ends[rows], sizes)], sizes
+        return self._tokens[concatenate_ranges(ends[rows], sizes)], sizes
 
     def _add(self, words: Iterable[str]) -> None:
         with self._adding:
@@ -57,13 +57,13 @@ class WordTable:
             self._rows.update(zip(fresh, range(first, first + len(fresh)), strict=True))
 
 
-def spread(starts: Places, sizes: Places) -> Places:
+def concatenate_ranges(starts: Places, sizes: Places) -> Places:
     """Return the concatenated ranges start, start + 1, … of these sizes."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes), np.intp)
 
 
-def firsts(sizes: Places) -> Places:
+def run_starts(sizes: Places) -> Places:
     """Return the start of each of consecutive runs of these sizes, all at least 1; for `ufunc.reduceat`."""
     return np.concatenate((np.zeros(1, np.intp), np.cumsum(sizes)[:-1]))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from app.clients.llm.resilience import ProviderFailed, Reason
-from app.domain.ingest.decoding import prepared
+from app.domain.ingest.json_input import precompile
 from app.domain.prompts import tokens
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
-@prepared
+@precompile
 class _Chat(msgspec.Struct, frozen=True):
     choices: tuple[_Choice, ...]
     usage: _Tokens | None = None
@@ -92,7 +92,7 @@ class Vector(msgspec.Struct, frozen=True):
     embedding: str | list[float]
 
 
-@prepared
+@precompile
 class _Embeddings(msgspec.Struct, frozen=True):
     data: tuple[Vector, ...]
     usage: _Tokens | None = None

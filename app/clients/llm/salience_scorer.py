@@ -13,8 +13,8 @@ from uuid import UUID
 from app.clients.llm.chat_model import ChatModel
 from app.clients.llm.resilience import Clock, ProviderFailed, Reason
 from app.clients.llm.responses import Usage
-from app.domain.salience import scoring
-from app.domain.salience.scoring import Score, Unscored
+from app.domain.salience import llm_scoring
+from app.domain.salience.llm_scoring import Score, UnscoredText
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Gathered:
     illness: ProviderFailed | None = None
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, batch: Sequence[Unscored], outcome: Scored | None) -> None:
+    def add(self, batch: Sequence[UnscoredText], outcome: Scored | None) -> None:
         """Merge the outcome of one batch; None means that the batch wasn't sent."""
         ids = {memory.memory_id for memory in batch}
         if outcome is None:
@@ -110,7 +110,7 @@ class Scorer:
         chat: ChatModel,
         *,
         batch_tokens: int = 4000,
-        batch_memories: int = scoring.MEMORIES_MAX,
+        batch_memories: int = llm_scoring.MEMORIES_MAX,
         clock: Clock = time.monotonic,
     ) -> None:
         self._chat = chat
@@ -121,7 +121,7 @@ class Scorer:
 
     def version(self, *, cues: bool) -> str:
         """Return the model and prompt version, which identify a score and its cache entry."""
-        return scoring.version(self._chat.model, cues=cues)
+        return llm_scoring.scorer_version(self._chat.model, cues=cues)
 
     @property
     def is_resting(self) -> bool:
@@ -132,7 +132,7 @@ class Scorer:
         """Close the provider's connections; the object is unusable afterwards."""
         self._chat.close()
 
-    def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float, cues: bool = False) -> Gathered:
+    def gather(self, memories: Sequence[UnscoredText], *, threads: int, seconds: float, cues: bool = False) -> Gathered:
         """Rate memories with one batch per thread; provider failures are returned, not raised.
 
         Args:
@@ -145,7 +145,7 @@ class Scorer:
         until = self._clock() + seconds
         is_ill = threading.Event()
 
-        def ask(place: int, batch: Sequence[Unscored]) -> Scored | None:
+        def ask(place: int, batch: Sequence[UnscoredText]) -> Scored | None:
             if is_ill.is_set() or (place >= threads and self._clock() >= until):
                 return None
             scored = self.score(batch, cues=cues)
@@ -154,7 +154,7 @@ class Scorer:
             return scored
 
         gathered = Gathered()
-        batches = list(scoring.batches(memories, self._batch_tokens, self._batch_memories))
+        batches = list(llm_scoring.split_batches(memories, self._batch_tokens, self._batch_memories))
         pool = ThreadPoolExecutor(threads)
         try:
             for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
@@ -170,7 +170,7 @@ class Scorer:
             gathered.blame_provider(Reason.GARBAGE)
         return gathered
 
-    def score(self, memories: Sequence[Unscored], *, cues: bool = False) -> Scored:
+    def score(self, memories: Sequence[UnscoredText], *, cues: bool = False) -> Scored:
         """Rate memories; failures are returned, not raised.
 
         A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
@@ -183,7 +183,7 @@ class Scorer:
             cues: Request cues too.
         """
         work = _Work(self._chat, self._clock, cues=cues)
-        for batch in scoring.batches(memories, self._batch_tokens, self._batch_memories):
+        for batch in llm_scoring.split_batches(memories, self._batch_tokens, self._batch_memories):
             try:
                 work.settle(batch)
             except _OutOfTime as late:
@@ -205,18 +205,18 @@ class _Work:
         self._until = 0.0
         self.scored = Scored()
 
-    def settle(self, batch: Sequence[Unscored]) -> None:
+    def settle(self, batch: Sequence[UnscoredText]) -> None:
         """Process a batch until each memory has a score or a failure.
 
         Raises:
             ProviderFailed: The provider as a whole failed; settled memories remain settled.
             _OutOfTime: Time ran out; settled memories remain settled.
         """
-        self._until = self._clock() + scoring.SETTLE_SECONDS
+        self._until = self._clock() + llm_scoring.SETTLE_SECONDS
         if failure := self._try(batch):
             self._settle_failed(batch, failure)
 
-    def _settle_failed(self, batch: Sequence[Unscored], failure: ProviderFailed) -> None:
+    def _settle_failed(self, batch: Sequence[UnscoredText], failure: ProviderFailed) -> None:
         if len(batch) == 1:
             again = self._try(batch, failure) if failure.reason is Reason.GARBAGE else failure
             self._give_up(batch, again)
@@ -231,7 +231,7 @@ class _Work:
             elif failed is not None:
                 self._settle_failed(half, failed)
 
-    def _try(self, batch: Sequence[Unscored], before: ProviderFailed | None = None) -> ProviderFailed | None:
+    def _try(self, batch: Sequence[UnscoredText], before: ProviderFailed | None = None) -> ProviderFailed | None:
         """Rate a batch once; return None on success, or a failure that a smaller batch may avoid.
 
         Args:
@@ -240,7 +240,7 @@ class _Work:
         if before is not None and self._clock() >= self._until:
             raise _OutOfTime(before)
         try:
-            scores = self._chat.ask(scoring.prompt(batch, cues=self._cues), self._add_usage)
+            scores = self._chat.ask(llm_scoring.prompt(batch, cues=self._cues), self._add_usage)
         except ProviderFailed as failure:
             if failure.treatment.halve:
                 return failure
@@ -251,6 +251,6 @@ class _Work:
     def _add_usage(self, usage: Usage) -> None:
         self.scored.usage += usage
 
-    def _give_up(self, batch: Sequence[Unscored], failure: ProviderFailed | None) -> None:
+    def _give_up(self, batch: Sequence[UnscoredText], failure: ProviderFailed | None) -> None:
         if failure is not None:
             self.scored.failed.update((memory.memory_id, failure) for memory in batch)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import redis
 
-from app.clients.redis.redis import BACKLOG, HELD, QUEUE, RING_MEMBERS, STREAM_PREFIX, script, stream_key
-from app.domain.ingest.envelope import Envelope, Malformed, unpack
-from app.domain.ingest.ids import base_of, unix_ms_of
+from app.clients.redis.connection import BACKLOG, HELD, QUEUE, RING_MEMBERS, STREAM_PREFIX, script, stream_key
+from app.domain.ingest.envelope import Envelope, MalformedEnvelope, decode_envelope
+from app.domain.ingest.ids import extract_base, extract_unix_ms
 
 # Tolerated difference between an API host's clock and Redis's when a pending memory is looked up by its id.
 CLOCK_SLACK_MS = 10_000
@@ -29,7 +29,7 @@ class Backlog:
         """Return the first pending envelope with one of these memories, searching around the times in their ids."""
         if not memory_ids:
             return None
-        bases, moments = {*map(base_of, memory_ids)}, [*map(unix_ms_of, memory_ids)]
+        bases, moments = {*map(extract_base, memory_ids)}, [*map(extract_unix_ms, memory_ids)]
         start, end = f"{max(min(moments) - CLOCK_SLACK_MS, 0)}", f"{max(moments) + CLOCK_SLACK_MS}"
         while True:
             page = cast("list[Any]", self._client.xrange(stream_key(tenant_id), start, end, count=_FIND_PAGE))
@@ -96,6 +96,6 @@ class Backlog:
 
 def _envelope(entry_id: bytes, fields: dict[bytes, bytes]) -> Envelope | None:
     try:
-        return unpack(entry_id.decode(), fields.get(b"n", b""), fields.get(b"h", b""), fields.get(b"e", b""))
-    except Malformed:
+        return decode_envelope(entry_id.decode(), fields.get(b"n", b""), fields.get(b"h", b""), fields.get(b"e", b""))
+    except MalformedEnvelope:
         return None

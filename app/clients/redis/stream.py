@@ -1,7 +1,7 @@
 """Ingest streams: requests are appended to their tenant's Redis stream and drained from it into PostgreSQL.
 
-`Door` (asynchronous, in the API) appends; `Drainage` (synchronous, in workers) takes turns on the ring of tenants with
-pending entries. Each operation is a single Lua call; see `scripts/`.
+`StreamWriter` (asynchronous, in the API) appends; `StreamReader` (synchronous, in workers) takes turns on the ring of
+tenants with pending entries. Each operation is a single Lua call; see `scripts/`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ import redis.asyncio
 from redis.commands.core import Script
 
 from app.clients.redis.backlog import Backlog
-from app.clients.redis.batched import BatchedScript
-from app.clients.redis.identity import QueueReplaced
-from app.clients.redis.redis import (
+from app.clients.redis.connection import (
     ATTEMPTS,
     BACKLOG,
     HELD,
@@ -35,8 +33,10 @@ from app.clients.redis.redis import (
     script,
     stream_key,
 )
-from app.clients.redis.room import Room
-from app.domain.ingest.envelope import Form, fields_of, pack, read_count, replayed
+from app.clients.redis.identity import QueueReplaced
+from app.clients.redis.memory_guard import MemoryGuard
+from app.clients.redis.script_batcher import BatchedScript
+from app.domain.ingest.envelope import Form, pack, read_count, replay_header, stream_fields
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
@@ -49,7 +49,7 @@ APPEND_TIMEOUT_SECONDS = 1.0
 APPEND_PAUSE_SECONDS = 5
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """A raw stream entry; none of its fields are validated yet."""
 
     entry_id: str
@@ -64,16 +64,16 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TenantBatch:
     """One tenant's turn on the ring; a dead worker was processing the `suspects`."""
 
     tenant_id: UUID
-    suspects: list[Entry] = field(default_factory=list)
-    fresh: list[Entry] = field(default_factory=list)
+    suspects: list[StreamEntry] = field(default_factory=list)
+    fresh: list[StreamEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AppendResult:
     """Result of an append: a new entry, or the stored outcome of a previous request with the same idempotency key."""
 
     nudge: bool
@@ -81,18 +81,18 @@ class Accepted:
     entry_id: str = ""
 
 
-class Door:
+class StreamWriter:
     """Appends requests to the streams; each in one atomic script call."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         """Use a client from `connect_async`."""
         self._client = client
-        self._room = Room()
+        self._room = MemoryGuard()
         self._accept = BatchedScript(client, script("accept"))
         self._limits = _limits()
         self._idempotency_seconds = int(settings().idempotency_hours * 3600)
 
-    async def accept(
+    async def append(
         self,
         tenant_id: UUID,
         *,
@@ -103,7 +103,7 @@ class Door:
         trace: str,
         body: bytes,
         idempotency: tuple[str, str] | None,
-    ) -> Accepted:
+    ) -> AppendResult:
         """Append one request's memories or touches to the tenant's stream.
 
         Args:
@@ -122,11 +122,11 @@ class Door:
             await self._check_room(len(body))
             answer = await self._accept(keys, arguments)
         except redis.RedisError as error:
-            raise unavailable(error) from None
+            raise as_unavailable(error) from None
         if answer[0] == 1:
-            return Accepted(nudge=bool(answer[2]), entry_id=answer[1].decode())
+            return AppendResult(nudge=bool(answer[2]), entry_id=answer[1].decode())
         if answer[0] == 0:
-            return Accepted(nudge=False, earlier=answer[1].decode())
+            return AppendResult(nudge=False, earlier=answer[1].decode())
         raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
 
     async def _check_room(self, size: int) -> None:
@@ -158,7 +158,7 @@ def _limits() -> tuple[int, int, int, int]:
     )
 
 
-def replay(tenant_id: UUID, entry: Entry) -> bool:
+def append_again(tenant_id: UUID, entry: StreamEntry) -> bool:
     """Append a dead letter's entry again with the ingest script and its limits; return true if a nudge is needed.
 
     The entry retains its base, by which the ledger recognises it, and its original position in the conversation.
@@ -167,8 +167,8 @@ def replay(tenant_id: UUID, entry: Entry) -> bool:
         BacklogFull: The tenant's backlog limit is reached.
         Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
     """
-    again = fields_of(entry.memories, replayed(entry.header, entry.entry_id), entry.body)
-    return _append(client(), Room(), tenant_id, again)
+    again = stream_fields(entry.memories, replay_header(entry.header, entry.entry_id), entry.body)
+    return _append(client(), MemoryGuard(), tenant_id, again)
 
 
 def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
@@ -184,13 +184,13 @@ def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: byte
     try:
         _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body), nudge_milliseconds=0)
     except Unavailable:
-        room.shut(APPEND_PAUSE_SECONDS)
+        room.refuse_for(APPEND_PAUSE_SECONDS)
         raise
 
 
 def _append(
     through: redis.Redis,
-    room: Room,
+    room: MemoryGuard,
     tenant_id: UUID,
     entry: Sequence[bytes | int],
     nudge_milliseconds: int = NUDGE_MILLISECONDS,
@@ -205,13 +205,13 @@ def _append(
         room.check()
         answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
     except redis.RedisError as error:
-        raise unavailable(error) from None
+        raise as_unavailable(error) from None
     if answer[0] == 1:
         return bool(answer[2])
     raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
 
 
-def unavailable(error: redis.RedisError) -> Unavailable:
+def as_unavailable(error: redis.RedisError) -> Unavailable:
     """Translate a Redis error into the error for callers: Redis is full or unreachable."""
     if isinstance(error, QueueReplaced):
         return Unavailable(str(error), retry_after_seconds=10)
@@ -228,7 +228,7 @@ def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
     return Unavailable(f"{held} {unit} are waiting, the limit is {limit}", retry_after_seconds=2)
 
 
-class Drainage:
+class StreamReader:
     """Drains the streams in workers.
 
     A worker holds one tenant at a time under a lease. No other worker gets this tenant's turn while the lease lasts, so
@@ -243,10 +243,10 @@ class Drainage:
         self._clock = (0, 0.0)
         self._settle = client.register_script(script("settle"))
 
-    def take(self, *, first: bool) -> Turn | None:
+    def claim(self, *, first: bool) -> TenantBatch | None:
         """Lease the tenant at the head of the ring and return its entries; None if the ring is empty.
 
-        Every turn must be ended by a `settle` with `free`.
+        Every turn must be ended by a `acknowledge` with `free`.
 
         Args:
             first: True on the first turn of a slice, which clears the flag of the nudge that started the slice.
@@ -263,14 +263,14 @@ class Drainage:
         tenant, suspects, now_ms, *flat = answer
         self._clock = (now_ms, time.monotonic())
         entries = list(_entries(flat))
-        return Turn(UUID(tenant.decode()), entries[:suspects], entries[suspects:])
+        return TenantBatch(UUID(tenant.decode()), entries[:suspects], entries[suspects:])
 
-    def waited_seconds(self, entry: Entry) -> float:
+    def waited_seconds(self, entry: StreamEntry) -> float:
         """Return the age of an entry of the last turn, by Redis's clock, without a call to Redis."""
         now_ms, at = self._clock
         return max(now_ms - int(entry.entry_id.partition("-")[0]), 0) / 1000 + time.monotonic() - at
 
-    def settle(self, tenant_id: UUID, entries: Sequence[Entry] = (), *, free: bool) -> int:
+    def acknowledge(self, tenant_id: UUID, entries: Sequence[StreamEntry] = (), *, free: bool) -> int:
         """Delete entries whose outcome is committed; return the number of entries left in the stream.
 
         Args:
@@ -288,23 +288,23 @@ class Drainage:
         keys = [stream_key(tenant_id), RING, RING_MEMBERS, HELD, TURNS, BACKLOG, ATTEMPTS]
         return cast("int", self._settle(keys=keys, args=arguments))
 
-    def count_attempt(self, tenant_id: UUID, entry: Entry) -> int:
+    def count_attempt(self, tenant_id: UUID, entry: StreamEntry) -> int:
         """Count an attempt at a single entry before it starts, so that attempts that kill the process count too.
 
         Returns:
-            Number of this attempt, from 1. Call `forgive` if it fails for a reason unrelated to the entry.
+            Number of this attempt, from 1. Call `uncount_attempt` if it fails for a reason unrelated to the entry.
         """
         return self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1)
 
-    def forgive(self, tenant_id: UUID, entry: Entry) -> None:
+    def uncount_attempt(self, tenant_id: UUID, entry: StreamEntry) -> None:
         """Uncount an attempt that failed because the database was unavailable."""
         self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", -1)
 
 
-def _entries(flat: list[Any]) -> Iterator[Entry]:
+def _entries(flat: list[Any]) -> Iterator[StreamEntry]:
     parts = iter(flat)
     for entry_id, number, header, body in zip(parts, parts, parts, parts, strict=True):
-        yield Entry(entry_id.decode(), number, header, body)
+        yield StreamEntry(entry_id.decode(), number, header, body)
 
 
 @cache
@@ -314,9 +314,9 @@ def client() -> redis.Redis:
 
 
 @cache
-def drainage() -> Drainage:
-    """Return the process's `Drainage`."""
-    return Drainage(client())
+def stream_reader() -> StreamReader:
+    """Return the process's `StreamReader`."""
+    return StreamReader(client())
 
 
 @cache
@@ -336,8 +336,8 @@ def _hasty() -> redis.Redis:
 
 
 @cache
-def _room() -> Room:
-    return Room()
+def _room() -> MemoryGuard:
+    return MemoryGuard()
 
 
 def close() -> None:
@@ -345,5 +345,5 @@ def close() -> None:
     for opened in (client, _hasty):
         if opened.cache_info().currsize:
             opened().close()
-    for made in (client, _hasty, drainage, backlog, _acceptance, _room):
+    for made in (client, _hasty, stream_reader, backlog, _acceptance, _room):
         made.cache_clear()

@@ -8,25 +8,25 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Viewer, sees
-from app.domain.privacy.audit import START, anchor_of, read_anchor
+from app.dashboard.access import LOOKS, Viewer, require_viewer
+from app.domain.privacy.audit_chain import START, format_anchor, read_anchor
 from app.errors import FieldError, Invalid
-from app.services.security import audit, chain, operators
+from app.services.security import audit, audit_verification, operator_log
 
 PAGE: Final = 50
 SEQ_MAX: Final = 2**53
 
 router = APIRouter(prefix="/audit")
 
-Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
-Guarding = Annotated[Viewer, Depends(sees("privacy"))]
+Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
+Guarding = Annotated[Viewer, Depends(require_viewer("privacy"))]
 
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show manual actions, newest first, and the audit chain to keys with the scope `privacy`."""
-    acts = operators.page(viewer.tenant_id, TIMED.decode(cursor), PAGE)
-    state = chain.last(viewer.tenant_id) if viewer.may("privacy") else None
+    acts = operator_log.list_actions(viewer.tenant_id, TIMED.decode(cursor), PAGE)
+    state = audit_verification.verify_last(viewer.tenant_id) if viewer.may("privacy") else None
     return rendering.page(
         request,
         viewer,
@@ -34,8 +34,8 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         acts=acts,
         following=TIMED.encode(acts.following),
         state=state,
-        anchor=anchor_of(state.place) if state else None,
-        entries=audit.page(viewer.tenant_id, None, None, 10) if state else [],
+        anchor=format_anchor(state.place) if state else None,
+        entries=audit.list_entries(viewer.tenant_id, None, None, 10) if state else [],
     )
 
 
@@ -44,7 +44,7 @@ def entries(
     viewer: Guarding, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
 ) -> Response:
     """List the audit entries, newest first."""
-    found = audit.page(viewer.tenant_id, None, below, PAGE)
+    found = audit.list_entries(viewer.tenant_id, None, below, PAGE)
     following = found[-1].seq if len(found) == PAGE and found[-1].seq > 1 else None
     return rendering.page(request, viewer, "audit_entries", entries=found, following=following)
 
@@ -55,5 +55,5 @@ def whole(viewer: Guarding, request: Request, after: str | None = None) -> Respo
     place = START if after is None else read_anchor(after)
     if place is None:
         raise Invalid(errors=[FieldError("after", "must be an anchor from a verification")])
-    found = chain.verify_from(viewer.tenant_id, place)
-    return rendering.page(request, viewer, "audit_chain", state=found, anchor=anchor_of(found.place))
+    found = audit_verification.verify_from(viewer.tenant_id, place)
+    return rendering.page(request, viewer, "audit_chain", state=found, anchor=format_anchor(found.place))

@@ -13,14 +13,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from app.api.http import responses
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
-from app.dashboard.rendering import back
+from app.dashboard.access import LOOKS, Action, Viewer, require_action, require_viewer
+from app.dashboard.rendering import redirect_back
 from app.domain.consolidation.parameters import KEPT_SHARES
 from app.errors import FieldError, Invalid
-from app.services.consolidation import approving, consolidate, merges, supersede, undoing
-from app.services.jobs import jobs
+from app.services.consolidation import approval, consolidation_run, merge_log, merge_undo, supersession
+from app.services.jobs import queue
 from app.services.tenants import policy_versions
-from app.services.tenants.policy_versions import Change
+from app.services.tenants.policy_versions import RequestedChange
 
 RUNS: Final = 14
 WAITING: Final = 50
@@ -43,28 +43,28 @@ ACTIONS: Final[Mapping[str, str]] = {
 
 router = APIRouter(prefix=PLACE)
 
-Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
-Maintaining = Annotated[Acting, Depends(acts("maintain"))]
-Writing = Annotated[Acting, Depends(acts("ingest"))]
+Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
+Maintaining = Annotated[Action, Depends(require_action("maintain"))]
+Writing = Annotated[Action, Depends(require_action("ingest"))]
 
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show runs, merges waiting for approval, proposals and completed merges."""
     tenant_id = viewer.tenant_id
-    held, following_policies, _ = policy_versions.in_force(tenant_id)
-    done = merges.page(tenant_id, "done", TIMED.decode(cursor), PAGE)
-    waiting = merges.page(tenant_id, "waiting", None, WAITING)
+    held, following_policies, _ = policy_versions.list_in_force(tenant_id)
+    done = merge_log.list_merges(tenant_id, "done", TIMED.decode(cursor), PAGE)
+    waiting = merge_log.list_merges(tenant_id, "waiting", None, WAITING)
     return rendering.page(
         request,
         viewer,
         "consolidation",
         rules=held.era.policy.consolidation,
         policies=following_policies,
-        runs=merges.runs(tenant_id, None, RUNS),
+        runs=merge_log.list_runs(tenant_id, None, RUNS),
         waiting=waiting,
-        such_as=merges.sample_texts(tenant_id, waiting) if viewer.may("read") else {},
-        proposed=supersede.page(tenant_id, "proposed", None, None, WAITING),
+        such_as=merge_log.sample_texts(tenant_id, waiting) if viewer.may("read") else {},
+        proposed=supersession.list_supersessions(tenant_id, "proposed", None, None, WAITING),
         done_merges=done,
         following=TIMED.encode(done.following),
         levels=list(KEPT_SHARES),
@@ -79,8 +79,8 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = False) -> Response:
     """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
     which = responses.id_named(merge_id, "merge")
-    shown = merges.get(viewer.tenant_id, which)
-    said = merges.preview(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
+    shown = merge_log.get(viewer.tenant_id, which)
+    said = merge_log.preview_merge(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
     return rendering.page(
         request,
         viewer,
@@ -100,72 +100,74 @@ def run(acting: Maintaining) -> Response:
     level = acting.form.get("level", "")
     if level and level not in KEPT_SHARES:
         raise Invalid(errors=[FieldError("level", f"must be one of {', '.join(KEPT_SHARES)}")])
-    acting.note("consolidate", level)
-    jobs.create(acting.tenant_id, consolidate.KIND, {"level": level} if level else {}, actor=acting.key_id)
-    return back(PLACE, "run")
+    acting.record("consolidate", level)
+    queue.create(acting.tenant_id, consolidation_run.KIND, {"level": level} if level else {}, actor=acting.key_id)
+    return redirect_back(PLACE, "run")
 
 
 @router.post("/pause")
 def pause(acting: Maintaining) -> Response:
     """Pause automatic consolidation through a new policy version."""
-    acting.note("pause_consolidation")
+    acting.record("pause_consolidation")
     _set_paused(acting, paused=True)
-    return back(PLACE, "paused")
+    return redirect_back(PLACE, "paused")
 
 
 @router.post("/resume")
 def resume(acting: Maintaining) -> Response:
     """Resume automatic consolidation through a new policy version."""
-    acting.note("resume_consolidation")
+    acting.record("resume_consolidation")
     _set_paused(acting, paused=False)
-    return back(PLACE, "resumed")
+    return redirect_back(PLACE, "resumed")
 
 
-def _set_paused(acting: Acting, *, paused: bool) -> None:
-    policy_versions.put(acting.tenant_id, Change({"consolidation": {"paused": paused}}), acting.key_id)
+def _set_paused(acting: Action, *, paused: bool) -> None:
+    policy_versions.write_change(
+        acting.tenant_id, RequestedChange({"consolidation": {"paused": paused}}), acting.key_id
+    )
 
 
 @router.post("/supersessions/{supersession_id}/approve")
 def approve_supersession(acting: Writing, supersession_id: str) -> Response:
     """Approve a proposed supersession."""
     found = responses.id_named(supersession_id, "supersession")
-    acting.note("approve_supersession", str(found))
-    supersede.approve(acting.tenant_id, found, acting.key_id)
-    return back(PLACE, "superseded")
+    acting.record("approve_supersession", str(found))
+    supersession.approve_supersession(acting.tenant_id, found, acting.key_id)
+    return redirect_back(PLACE, "superseded")
 
 
 @router.post("/supersessions/{supersession_id}/reject")
 def reject_supersession(acting: Writing, supersession_id: str) -> Response:
     """Reject a proposed supersession."""
     found = responses.id_named(supersession_id, "supersession")
-    acting.note("reject_supersession", str(found))
-    supersede.reject(acting.tenant_id, found, acting.key_id)
-    return back(PLACE, "rejected")
+    acting.record("reject_supersession", str(found))
+    supersession.reject_supersession(acting.tenant_id, found, acting.key_id)
+    return redirect_back(PLACE, "rejected")
 
 
 @router.post("/{merge_id}/approve")
 def approve(acting: Maintaining, merge_id: str) -> Response:
     """Start a job that checks the merge again and applies it."""
     which = responses.id_named(merge_id, "merge")
-    acting.note("approve_merge", str(which))
-    parameters = approving.parameters(acting.tenant_id, which, acting.key_id)
-    jobs.create(acting.tenant_id, approving.KIND, parameters, lone=False, actor=acting.key_id)
-    return back(PLACE, "approved")
+    acting.record("approve_merge", str(which))
+    parameters = approval.job_parameters(acting.tenant_id, which, acting.key_id)
+    queue.create(acting.tenant_id, approval.KIND, parameters, lone=False, actor=acting.key_id)
+    return redirect_back(PLACE, "approved")
 
 
 @router.post("/{merge_id}/reject")
 def reject(acting: Maintaining, merge_id: str) -> Response:
     """Reject a merge; its memories stay unchanged."""
     which = responses.id_named(merge_id, "merge")
-    acting.note("reject_merge", str(which))
-    approving.reject(acting.tenant_id, which, acting.key_id)
-    return back(PLACE, "rejected")
+    acting.record("reject_merge", str(which))
+    approval.reject_merge(acting.tenant_id, which, acting.key_id)
+    return redirect_back(PLACE, "rejected")
 
 
 @router.post("/{merge_id}/undo")
 def undo(acting: Maintaining, merge_id: str) -> Response:
     """Undo a merge: delete its summary and reactivate its sources."""
     which = responses.id_named(merge_id, "merge")
-    acting.note("undo_merge", str(which))
-    undoing.undo(acting.tenant_id, which, acting.key_id)
-    return back(PLACE, "undone")
+    acting.record("undo_merge", str(which))
+    merge_undo.undo_merge(acting.tenant_id, which, acting.key_id)
+    return redirect_back(PLACE, "undone")

@@ -12,26 +12,26 @@ from fastapi.responses import StreamingResponse
 from app.api.http import responses
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard.access import Action, Viewer, require_action, require_viewer
 from app.dashboard.forms import read_as
-from app.dashboard.rendering import back
+from app.dashboard.rendering import redirect_back
 from app.domain.privacy import report_page
-from app.domain.privacy.clocks import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, clocks
 from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
+from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
 from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import bundles, exports, rights
+from app.services.privacy import export_archive, export_requests, rights_overview
 
 PAGE: Final = 50
 
 router = APIRouter(prefix="/privacy")
 
-Looking = Annotated[Viewer, Depends(sees("privacy"))]
-Guarding = Annotated[Acting, Depends(acts("privacy"))]
-Asking = Annotated[Acting, Depends(acts("privacy", asks_why=False))]
+Looking = Annotated[Viewer, Depends(require_viewer("privacy"))]
+Guarding = Annotated[Action, Depends(require_action("privacy"))]
+Asking = Annotated[Action, Depends(require_action("privacy", asks_why=False))]
 
 _DIGEST: Final = base64.b64encode(hashlib.sha256(report_page.STYLE.encode()).digest()).decode()
 REPORT_HEADERS: Final = rendering.HEADERS | {
@@ -59,7 +59,7 @@ def look(acting: Asking, request: Request) -> Response:
         subject=given.subject,
         counts=subjects.get(acting.tenant_id, given.subject or ""),
         matching=matching,
-        dates={law: clocks(law, new.requested_at) for law in LAWS},
+        dates={law: legal_deadlines(law, new.requested_at) for law in LAWS},
         grace=GRACE_DAYS,
         grace_max=GRACE_DAYS_MAX,
     )
@@ -72,7 +72,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, every:
     if every:
         found = requests.page(viewer.tenant_id, None, place, PAGE)
     else:
-        found = rights.requested(viewer.tenant_id, place, PAGE)
+        found = rights_overview.list_requested(viewer.tenant_id, place, PAGE)
     return rendering.page(
         request, viewer, "privacy_erasures", erasures=found, following=TIMED.encode(found.following), every=every
     )
@@ -86,10 +86,10 @@ def erase(acting: Guarding) -> Response:
     given = read_as(
         NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
     )
-    acting.note("request_erasure", given.kind)
+    acting.record("request_erasure", given.kind)
     asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
     new = requests.request(acting.tenant_id, asked, acting.key_id)
-    return back(f"/privacy/erasures/{new.erasure_id}", "erasing")
+    return redirect_back(f"/privacy/erasures/{new.erasure_id}", "erasing")
 
 
 @router.get("/erasures/{erasure_id}")
@@ -105,31 +105,31 @@ def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
 def report(viewer: Looking, erasure_id: str) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
     found = read_report(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
-    return Response(report_page.page(found), media_type="text/html", headers=REPORT_HEADERS)
+    return Response(report_page.render_report(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
 def cancel(acting: Guarding, erasure_id: str) -> Response:
     """Cancel an erasure and restore its hidden memories."""
     which = responses.id_named(erasure_id, "erasure")
-    acting.note("cancel_erasure", str(which))
+    acting.record("cancel_erasure", str(which))
     requests.cancel(acting.tenant_id, which, acting.key_id)
-    return back(f"/privacy/erasures/{which}", "cancelled")
+    return redirect_back(f"/privacy/erasures/{which}", "cancelled")
 
 
 @router.post("/erasures/{erasure_id}/finish")
 def finish(acting: Guarding, erasure_id: str) -> Response:
     """Start an erasure before its grace period ends, or continue an interrupted one."""
     which = responses.id_named(erasure_id, "erasure")
-    acting.note("finish_erasure", str(which))
-    rights.start_now(acting.tenant_id, which)
-    return back(f"/privacy/erasures/{which}", "finishing")
+    acting.record("finish_erasure", str(which))
+    rights_overview.start_now(acting.tenant_id, which)
+    return redirect_back(f"/privacy/erasures/{which}", "finishing")
 
 
 @router.get("/exports")
 def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """List exports, newest first."""
-    found = exports.page(viewer.tenant_id, TIMED.decode(cursor), PAGE)
+    found = export_requests.list_exports(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     return rendering.page(request, viewer, "privacy_exports", exports=found, following=TIMED.encode(found.following))
 
 
@@ -138,16 +138,16 @@ def export(acting: Guarding) -> Response:
     """Request an export, which a job creates."""
     fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law")}
     given = read_as(NewExport, {**fields, "reason": acting.reason})
-    acting.note("request_export", given.kind)
-    exports.request(acting.tenant_id, given, acting.key_id)
-    return back("/privacy/exports", "exporting")
+    acting.record("request_export", given.kind)
+    export_requests.request_export(acting.tenant_id, given, acting.key_id)
+    return redirect_back("/privacy/exports", "exporting")
 
 
 @router.post("/exports/{export_id}/file")
 def fetch(acting: Guarding, export_id: str) -> Response:
     """Return the zip file. This is a POST because the download is recorded in the audit log."""
     which = responses.id_named(export_id, "export")
-    acting.note("fetch_export", str(which))
-    made = bundles.fetch(acting.tenant_id, which, acting.key_id)
+    acting.record("fetch_export", str(which))
+    made = export_archive.stream_archive(acting.tenant_id, which, acting.key_id)
     named = {"content-disposition": f'attachment; filename="ebbing-export-{which}.zip"'}
     return StreamingResponse(made, media_type="application/zip", headers=named)

@@ -10,26 +10,26 @@ from fastapi import APIRouter, Depends, Request, Response
 from app.api.http import responses
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard.access import Action, Viewer, require_action, require_viewer
 from app.dashboard.forms import read_as
-from app.dashboard.rendering import back
-from app.domain.privacy.hold import IDS_MAX, NewHold, parse_scope
+from app.dashboard.rendering import redirect_back
+from app.domain.privacy.legal_hold import IDS_MAX, NewHold, parse_scope
 from app.errors import FieldError, Invalid
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 
 PAGE: Final = 50
 _BETWEEN_IDS: Final = re.compile(r"[\s,;]+")
 
 router = APIRouter(prefix="/privacy/holds")
 
-Looking = Annotated[Viewer, Depends(sees("privacy"))]
-Guarding = Annotated[Acting, Depends(acts("privacy"))]
+Looking = Annotated[Viewer, Depends(require_viewer("privacy"))]
+Guarding = Annotated[Action, Depends(require_action("privacy"))]
 
 
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
     """List the active holds, or all holds, newest first."""
-    found = holds.page(viewer.tenant_id, TIMED.decode(cursor), PAGE, released=released)
+    found = legal_holds.list_holds(viewer.tenant_id, TIMED.decode(cursor), PAGE, released=released)
     return rendering.page(
         request,
         viewer,
@@ -44,29 +44,31 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, releas
 @router.get("/{hold_id}")
 def one(viewer: Looking, request: Request, hold_id: str) -> Response:
     """Show a hold and the number of memories it covers now."""
-    found, counts = holds.get(viewer.tenant_id, responses.id_named(hold_id, "hold"))
+    found, counts = legal_holds.get(viewer.tenant_id, responses.id_named(hold_id, "hold"))
     return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
 
 
 @router.post("")
 def place(acting: Guarding) -> Response:
     """Place a hold. From the response on, its memories can't be deleted, moved or edited."""
-    given = read_as(NewHold, {"reason": acting.reason, **_of(acting.form.get("by", ""), acting.form.get("what", ""))})
-    acting.note("place_hold", acting.form["by"])
-    placed = holds.place(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
-    return back(f"/privacy/holds/{placed.hold_id}", "held")
+    given = read_as(
+        NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
+    )
+    acting.record("place_hold", acting.form["by"])
+    placed = legal_holds.place_hold(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
+    return redirect_back(f"/privacy/holds/{placed.hold_id}", "held")
 
 
 @router.post("/{hold_id}/release")
 def release(acting: Guarding, hold_id: str) -> Response:
     """Release a hold; its memories decay and expire again."""
     which = responses.id_named(hold_id, "hold")
-    acting.note("release_hold", str(which))
-    holds.release(acting.tenant_id, which, acting.key_id)
-    return back(f"/privacy/holds/{which}", "released")
+    acting.record("release_hold", str(which))
+    legal_holds.release_hold(acting.tenant_id, which, acting.key_id)
+    return redirect_back(f"/privacy/holds/{which}", "released")
 
 
-def _of(by: str, what: str) -> dict[str, Any]:
+def _hold_fields(by: str, what: str) -> dict[str, Any]:
     """Build the fields of a hold request from the form.
 
     Raises:

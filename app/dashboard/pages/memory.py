@@ -12,27 +12,27 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from app.api.http.cursors import HISTORY
-from app.api.memories.memories import id_of
-from app.dashboard import charts, graph, rendering
-from app.dashboard.access import Acting, Viewer, acts, sees
-from app.dashboard.charts import Level, Line, Mark
-from app.dashboard.rendering import PREFIX, back
-from app.dashboard.wording import as_json, short, visible
+from app.api.memories.memories import parse_id
+from app.dashboard import rendering, svg_charts, svg_graph
+from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.rendering import PREFIX, redirect_back
+from app.dashboard.svg_charts import ChartLine, ChartMark, Level
+from app.dashboard.text_display import as_json, make_visible, shorten
 from app.domain.ingest.memory import KINDS
-from app.domain.ingest.roles import role_of
+from app.domain.ingest.roles import infer_role
 from app.domain.strength.promotion import REASONS
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
-from app.services.enrichment import personal
-from app.services.memories import history, live, restoring, ties, why
-from app.services.memories.ties import Tied
+from app.services.enrichment import pii_scan
+from app.services.memories import explanation, history, live_numbers, manual_restore, relations
+from app.services.memories.relations import Relations
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
-from app.services.strength import course
-from app.services.strength.course import Drawn
+from app.services.strength import forgetting_curve
+from app.services.strength.forgetting_curve import DrawnCurve
 from app.store.core.paging import page_of
-from app.store.memories.events import Happened
-from app.store.memories.memories import Stored
+from app.store.memories.history import HistoryEvent
+from app.store.memories.memories import StoredMemory
 
 ENTRIES: Final = 30
 MARKS_MAX: Final = 300
@@ -48,8 +48,8 @@ MARKS: Final = {
 
 router = APIRouter(prefix="/memories")
 
-Reading = Annotated[Viewer, Depends(sees("read"))]
-Restoring = Annotated[Acting, Depends(acts("ingest"))]
+Reading = Annotated[Viewer, Depends(require_viewer("read"))]
+Restoring = Annotated[Action, Depends(require_action("ingest"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +66,43 @@ class Related:
 def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
     """Show a memory, or a notice if it is pending or doesn't exist."""
     try:
-        found = lookup.get(viewer.tenant_id, id_of(memory_id))
+        found = lookup.get(viewer.tenant_id, parse_id(memory_id))
         if isinstance(found, Pending):
             accepted = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
-            return rendering.page(request, viewer, "memory_pending", accepted=accepted, text=visible(found.given.text))
+            return rendering.page(
+                request, viewer, "memory_pending", accepted=accepted, text=make_visible(found.given.text)
+            )
         return _page(viewer, request, found, cursor)
     except NotFound:
         return rendering.page(request, viewer, "memory_missing", 404)
 
 
-def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -> Response:
+def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | None) -> Response:
     tenant_id, memory_id = viewer.tenant_id, found.memory_id
     older_than = HISTORY.decode(cursor)
-    alive = live.live_numbers(tenant_id, [found]).get(memory_id)
+    alive = live_numbers.live_numbers(tenant_id, [found]).get(memory_id)
     if alive is None:
         raise NotFound("this tenant has no such memory")
-    drawn = course.draw(tenant_id, found)
+    drawn = forgetting_curve.draw_curve(tenant_id, found)
     happened = page_of(drawn.happened[:ENTRIES], ENTRIES, lambda entry: (entry.at, entry.place))
     if older_than is not None:
-        happened = history.page(tenant_id, memory_id, older_than, ENTRIES)
-    tied = ties.find_ties(tenant_id, memory_id)
+        happened = history.list_history(tenant_id, memory_id, older_than, ENTRIES)
+    tied = relations.find_ties(tenant_id, memory_id)
     return rendering.page(
         request,
         viewer,
         "memory",
         memory=found,
-        role=role_of(found.role, found.speaker),
+        role=infer_role(found.role, found.speaker),
         numbers=alive.numbers,
         live=alive,
-        explained=why.explain(tenant_id, memory_id),
-        found=personal.get_findings(tenant_id, memory_id),
+        explained=explanation.explain_tier(tenant_id, memory_id),
+        found=pii_scan.get_findings(tenant_id, memory_id),
         is_whole=drawn.course.is_whole,
-        chart=curve(drawn),
+        chart=draw_curve(drawn),
         graph=_graph(found, tied) if tied.ties else None,
         related=_related(memory_id, tied),
-        history=[(entry, told(entry)) for entry in happened],
+        history=[(entry, describe_event(entry)) for entry in happened],
         following=HISTORY.encode(happened.following),
         may_see_reasons=viewer.may("privacy"),
         as_json=as_json,
@@ -110,19 +112,19 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
 @router.post("/{memory_id}/restore")
 def restore(acting: Restoring, memory_id: str) -> Response:
     """Restore a memory: from the archive at once, from cold storage in a job."""
-    known = id_of(memory_id)
-    acting.note("restore_memory", str(known))
-    restoring.restore(acting.tenant_id, known, acting.key_id)
-    return back(f"/memories/{known}", "restored")
+    known = parse_id(memory_id)
+    acting.record("restore_memory", str(known))
+    manual_restore.restore(acting.tenant_id, known, acting.key_id)
+    return redirect_back(f"/memories/{known}", "restored")
 
 
-def curve(drawn: Drawn) -> Markup:
+def draw_curve(drawn: DrawnCurve) -> Markup:
     """Draw strength over time, with events and tier thresholds."""
     past, ahead = drawn.course.past, drawn.course.ahead
     now = past[-1]
     first, span = past[0].at, ahead[-1].at - past[0].at
     marks = [
-        Mark(entry.at, f"{_day(entry.at)} {entry.kind.replace('_', ' ')}", MARKS[entry.kind], strength)
+        ChartMark(entry.at, f"{_day(entry.at)} {entry.kind.replace('_', ' ')}", MARKS[entry.kind], strength)
         for entry, strength in drawn.course.marks
         if entry.kind in MARKS
     ]
@@ -136,8 +138,8 @@ def curve(drawn: Drawn) -> Markup:
         f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
         f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} if unused"
     )
-    return charts.lines(
-        [Line("until now", past), Line("forecast without uses", ahead, "future")],
+    return svg_charts.draw_lines(
+        [ChartLine("until now", past), ChartLine("forecast without uses", ahead, "future")],
         label,
         names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
         levels=[Level(f"{name} below {value:g}", value) for name, value in levels],
@@ -148,7 +150,7 @@ def curve(drawn: Drawn) -> Markup:
     )
 
 
-def told(entry: Happened) -> str:
+def describe_event(entry: HistoryEvent) -> str:
     """Describe an event of the history."""
     before, after = entry.before, entry.after
     if entry.kind in _PLACES:
@@ -187,21 +189,23 @@ def _day(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
 
 
-def _graph(found: Stored, tied: Tied) -> Markup:
-    column = graph.columns_of(found.memory_id, [(tie.from_id, tie.to_id) for tie in tied.ties])
+def _graph(found: StoredMemory, tied: Relations) -> Markup:
+    column = svg_graph.assign_columns(found.memory_id, [(tie.from_id, tie.to_id) for tie in tied.ties])
     boxes = [
-        graph.Box(
+        svg_graph.Box(
             memory_id,
             f"{PREFIX}/memories/{memory_id}",
-            short(text, LABEL_MAX),
+            shorten(text, LABEL_MAX),
             "this memory" if memory_id == found.memory_id else tied.tiers[memory_id],
             column[memory_id],
         )
         for memory_id, text in tied.texts.items()
         if memory_id in column
     ]
-    edges = [graph.Edge(tie.from_id, tie.to_id, _WAYS[tie.way][0], tie.way in ("link", "kept")) for tie in tied.ties]
-    return graph.draw(found.memory_id, boxes, edges)
+    edges = [
+        svg_graph.Edge(tie.from_id, tie.to_id, _WAYS[tie.way][0], tie.way in ("link", "kept")) for tie in tied.ties
+    ]
+    return svg_graph.draw_graph(found.memory_id, boxes, edges)
 
 
 _WAYS: Final[dict[str, tuple[str, str, str]]] = {
@@ -214,13 +218,13 @@ _WAYS: Final[dict[str, tuple[str, str, str]]] = {
 """Labels by relation: of the arrow, of its start relative to this memory, and of its end."""
 
 
-def _related(memory_id: UUID, tied: Tied) -> Sequence[Related]:
+def _related(memory_id: UUID, tied: Relations) -> Sequence[Related]:
     found = []
     for tie in tied.ties:
         if memory_id not in (tie.from_id, tie.to_id):
             continue
         other = tie.to_id if tie.from_id == memory_id else tie.from_id
         how = _WAYS[tie.way][2 if tie.from_id == memory_id else 1]
-        kind = f" ({short(tie.kind, LABEL_MAX)})" if tie.kind else ""
-        found.append(Related(how + kind, other, short(tied.texts[other], 100), tied.tiers[other]))
+        kind = f" ({shorten(tie.kind, LABEL_MAX)})" if tie.kind else ""
+        found.append(Related(how + kind, other, shorten(tied.texts[other], 100), tied.tiers[other]))
     return found

@@ -12,17 +12,17 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from app import stopping
+from app import shutdown
 from app.api.http.auth import cache
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
-from app.dashboard.rendering import back
+from app.dashboard.access import LOOKS, Action, Viewer, require_action, require_viewer
+from app.dashboard.rendering import redirect_back
 from app.errors import EbbingError, Unavailable
 from app.services.jobs import schedule
 from app.services.monitoring import stats, status
 from app.services.night.steps import STEPS
-from app.services.passing import is_passing
-from app.services.security import operators
+from app.services.security import operator_log
+from app.services.transient_errors import is_transient
 from app.store.core.paging import Page
 
 EVERY_SECONDS: Final = 2.0
@@ -34,8 +34,8 @@ STREAMS_MAX: Final = 100
 
 router = APIRouter()
 
-Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
-Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
+Maintaining = Annotated[Action, Depends(require_action("maintain"))]
 
 
 @dataclass
@@ -53,13 +53,13 @@ async def first(viewer: Looking, request: Request) -> Response:
 
 def _first(viewer: Viewer, request: Request) -> Response:
     found = _live(viewer)
-    night: list[schedule.Shown] | None
+    night: list[schedule.ScheduleView] | None
     try:
         night = schedule.list_schedules(viewer.tenant_id)
         taken = stats.count_usage(viewer.tenant_id)
-        acts = operators.page(viewer.tenant_id, limit=5)
+        acts = operator_log.list_actions(viewer.tenant_id, limit=5)
     except Exception as error:
-        if not is_passing(error):
+        if not is_transient(error):
             raise
         night, taken, acts = None, None, Page()
     return rendering.page(request, viewer, "now", **found, night=night, taken=taken, acts=acts, steps=list(STEPS))
@@ -92,7 +92,7 @@ async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
     streams.count += 1
     try:
         began, said, said_at = time.monotonic(), "", 0.0
-        while time.monotonic() - began < STREAM_SECONDS and not stopping.is_near():
+        while time.monotonic() - began < STREAM_SECONDS and not shutdown.is_near():
             try:
                 await cache.known(viewer.key_id)
             except EbbingError:
@@ -118,22 +118,22 @@ def _event(name: str, html: str) -> bytes:
 @router.post("/schedule/{name}/run")
 def run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
-    acting.note("run", name)
+    acting.record("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
-    return back("", "run")
+    return redirect_back("", "run")
 
 
 @router.post("/schedule/{name}/pause")
 def pause(acting: Maintaining, name: str) -> Response:
     """Pause scheduled runs."""
-    acting.note("pause", name)
-    schedule.pause(acting.tenant_id, name, paused=True)
-    return back("", "paused")
+    acting.record("pause", name)
+    schedule.set_paused(acting.tenant_id, name, paused=True)
+    return redirect_back("", "paused")
 
 
 @router.post("/schedule/{name}/resume")
 def resume(acting: Maintaining, name: str) -> Response:
     """Resume scheduled runs."""
-    acting.note("resume", name)
-    schedule.pause(acting.tenant_id, name, paused=False)
-    return back("", "resumed")
+    acting.record("resume", name)
+    schedule.set_paused(acting.tenant_id, name, paused=False)
+    return redirect_back("", "resumed")

@@ -14,11 +14,11 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.request_body import decode
-from app.dashboard import graph, rendering
-from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard import rendering, svg_graph
+from app.dashboard.access import Action, Viewer, require_action, require_viewer
 from app.domain.ingest.memory import KINDS
-from app.domain.search.ranking import Mode
 from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
+from app.domain.search.weights import Mode
 from app.errors import FieldError, Invalid
 from app.services.search import search
 from app.services.uses import reviews
@@ -48,8 +48,8 @@ FLAGGED_MAX: Final = 100
 
 router = APIRouter()
 
-Reading = Annotated[Viewer, Depends(sees("read"))]
-Asking = Annotated[Acting, Depends(acts("read", asks_why=False))]
+Reading = Annotated[Viewer, Depends(require_viewer("read"))]
+Asking = Annotated[Action, Depends(require_action("read", asks_why=False))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def ask(acting: Asking, request: Request) -> Response:
     """Run the search without reinforcement, priming and reranking."""
     given = acting.form
     try:
-        wanted = request_of(given)
+        wanted = build_request(given)
         began = time.perf_counter()
         found = search.search(acting.tenant_id, wanted)
     except Invalid as error:
@@ -91,11 +91,11 @@ def ask(acting: Asking, request: Request) -> Response:
 @router.get("/reviews")
 def flagged(viewer: Reading, request: Request) -> Response:
     """List memories flagged by a failed review or self-test."""
-    found = reviews.flagged(viewer.tenant_id, FLAGGED_MAX)
+    found = reviews.list_flagged(viewer.tenant_id, FLAGGED_MAX)
     return rendering.page(request, viewer, "reviews", found=found, most=FLAGGED_MAX)
 
 
-def request_of(given: Mapping[str, str]) -> SearchRequest:
+def build_request(given: Mapping[str, str]) -> SearchRequest:
     """Build the search request from the form.
 
     Raises:
@@ -122,7 +122,7 @@ def request_of(given: Mapping[str, str]) -> SearchRequest:
     return decode(msgspec.json.encode(asked), SearchRequest)
 
 
-def signals(result: SearchResult) -> list[Signal]:
+def break_down_score(result: SearchResult) -> list[Signal]:
     """Break a score down: parts are summed, then factors are applied in order."""
     told = result.explain or {}
     parts = {name: value for name, value in told.items() if isinstance(value, int | float) and value}
@@ -145,7 +145,7 @@ def _page(
     took_ms: float = 0.0,
     status: int = 200,
 ) -> Response:
-    shown = None if results is None else [(result, signals(result)) for result in results]
+    shown = None if results is None else [(result, break_down_score(result)) for result in results]
     return rendering.page(
         request,
         viewer,
@@ -160,6 +160,6 @@ def _page(
         kinds=KINDS,
         modes=get_args(Mode),
         limit_max=RESULTS_MAX,
-        meter=graph.meter,
+        meter=svg_graph.draw_meter,
         text_max=TEXT_MAX,
     )

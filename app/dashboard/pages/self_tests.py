@@ -11,15 +11,15 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
-from app.dashboard.charts import Level, Line
-from app.dashboard.rendering import back
-from app.domain.evaluation.self_tests import KINDS, empty_share, is_recall_empty, tested
+from app.dashboard.access import LOOKS, Action, Viewer, require_action, require_viewer
+from app.dashboard.rendering import redirect_back
+from app.dashboard.svg_charts import ChartLine, Level
+from app.domain.evaluation.self_test_rules import KINDS, count_tests, empty_share, is_recall_empty
 from app.services.evaluation import self_tests
-from app.services.jobs import jobs
-from app.services.strength import policies
+from app.services.jobs import queue
+from app.services.strength import current_policy
 from app.services.uses import reviews
-from app.store.self_tests import Run
+from app.store.self_tests import TestRun
 
 RUNS: Final = 30
 FLAGGED: Final = 100
@@ -41,16 +41,16 @@ ASKS: Final[Mapping[str, str]] = {
 
 router = APIRouter(prefix="/tests")
 
-Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
-Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
+Maintaining = Annotated[Action, Depends(require_action("maintain"))]
 
 
 @dataclass(frozen=True)
 class Charts:
     """Chart data: pass rates in percent by kind, and latencies in milliseconds, over time."""
 
-    passed: list[Line]
-    speed: list[Line]
+    passed: list[ChartLine]
+    speed: list[ChartLine]
     targets: list[Level]
     names: list[tuple[float, str]]
 
@@ -58,8 +58,8 @@ class Charts:
 @router.get("")
 def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
     """Show runs, newest first, with charts of completed runs."""
-    found = self_tests.page(viewer.tenant_id, TIMED.decode(cursor), RUNS)
-    flagged = reviews.flagged(viewer.tenant_id, FLAGGED + 1)
+    found = self_tests.list_runs(viewer.tenant_id, TIMED.decode(cursor), RUNS)
+    flagged = reviews.list_flagged(viewer.tenant_id, FLAGGED + 1)
     return rendering.page(
         request,
         viewer,
@@ -74,7 +74,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         is_recall_empty=is_recall_empty,
         flagged=flagged[:FLAGGED],
         flagged_more=len(flagged) > FLAGGED,
-        rules=policies.current(viewer.tenant_id).self_tests,
+        rules=current_policy.read(viewer.tenant_id).self_tests,
         following=TIMED.encode(found.following),
         is_first=cursor is None,
     )
@@ -83,21 +83,21 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 @router.post("/run")
 def run(acting: Maintaining) -> Response:
     """Start a run, even if none is due."""
-    acting.note("run_self_tests")
-    jobs.create(acting.tenant_id, self_tests.KIND, {}, actor=acting.key_id)
-    return back("/tests", "tested")
+    acting.record("run_self_tests")
+    queue.create(acting.tenant_id, self_tests.KIND, {}, actor=acting.key_id)
+    return redirect_back("/tests", "tested")
 
 
-def _share(run: Run, kind: str) -> float | None:
+def _share(run: TestRun, kind: str) -> float | None:
     """Return the pass rate of a kind in a run; None if it had no tests."""
     found = run.results.get(kind)
-    return found["passed"] / tested(found) if found and tested(found) else None
+    return found["passed"] / count_tests(found) if found and count_tests(found) else None
 
 
-def _charts(runs: Sequence[Run]) -> Charts:
+def _charts(runs: Sequence[TestRun]) -> Charts:
     """Build the charts from runs in chronological order."""
     passed = [
-        Line(
+        ChartLine(
             kind,
             [(_x(run.as_of), 100 * share) for run in runs if (share := _share(run, kind)) is not None],
             DRAWN[kind],
@@ -105,8 +105,8 @@ def _charts(runs: Sequence[Run]) -> Charts:
         for kind in DRAWN
     ]
     speed = [
-        Line("p50", [(_x(run.as_of), run.p50_ms) for run in runs if run.p50_ms is not None], "a"),
-        Line("p95", [(_x(run.as_of), run.p95_ms) for run in runs if run.p95_ms is not None], "b"),
+        ChartLine("p50", [(_x(run.as_of), run.p50_ms) for run in runs if run.p50_ms is not None], "a"),
+        ChartLine("p95", [(_x(run.as_of), run.p95_ms) for run in runs if run.p95_ms is not None], "b"),
     ]
     targets = [Level(f"target {runs[-1].target_ms:g} ms", runs[-1].target_ms)] if runs else []
     ends = dict.fromkeys([runs[0].as_of, runs[-1].as_of]) if runs else {}

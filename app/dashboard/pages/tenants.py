@@ -7,14 +7,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.dashboard import rendering
-from app.dashboard.access import Viewer, sees
+from app.dashboard.access import Viewer, require_viewer
 from app.services.monitoring import tenant_comparison
 
 NAME_MAX: Final = 200
 
 router = APIRouter(prefix="/tenants")
 
-Looking = Annotated[Viewer, Depends(sees("admin"))]
+Looking = Annotated[Viewer, Depends(require_viewer("admin"))]
 
 
 @router.get("")

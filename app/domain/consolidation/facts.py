@@ -14,7 +14,7 @@ from typing import Final
 
 from app.domain.salience.features import NEGATIONS
 from app.domain.text.inflection import other_forms
-from app.domain.text.wording import STOP_WORDS
+from app.domain.text.words import STOP_WORDS
 
 MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),

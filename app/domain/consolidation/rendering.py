@@ -9,15 +9,15 @@ from itertools import groupby
 from typing import Final
 
 from app.domain.consolidation.facts import MONTHS
-from app.domain.consolidation.records import Form
-from app.domain.consolidation.sentences import joined
+from app.domain.consolidation.group_types import Form
+from app.domain.consolidation.sentences import join_sentences
 from app.domain.salience.features import is_foreign, tokens_of
 
 _LATER: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SourceLine:
     """A sentence of a source.
 
     Attributes:
@@ -31,10 +31,10 @@ class Line:
     said_at: float
 
 
-def rendered(lines: Sequence[Line], form: Form) -> str:
+def render_lines(lines: Sequence[SourceLine], form: Form) -> str:
     """Render sentences, given in order: one line per speaker's turn, with the day in front in a narrative."""
     if form == "narrative":
-        return "\n".join(_told(lines))
+        return "\n".join(_render_days(lines))
     turns = groupby(lines, key=lambda line: line.speaker)
     return "\n".join(_turn(speaker, [line.text for line in turn]) for speaker, turn in turns)
 
@@ -45,15 +45,15 @@ def day(said_at: float) -> date:
 
 
 def _turn(speaker: str | None, texts: list[str]) -> str:
-    return f"{speaker}: {joined(texts)}" if speaker else joined(texts)
+    return f"{speaker}: {join_sentences(texts)}" if speaker else join_sentences(texts)
 
 
-def _told(lines: Sequence[Line]) -> Iterator[str]:
+def _render_days(lines: Sequence[SourceLine]) -> Iterator[str]:
     """Yield each day's turns; in English text, a day soon after the previous one is given relative to it."""
     plain = not is_foreign([token for line in lines for token in tokens_of(line.text)])
     before: date | None = None
     for (today, speaker), turn in groupby(lines, key=lambda line: (day(line.said_at), line.speaker)):
-        text = joined([line.text for line in turn])
+        text = join_sentences([line.text for line in turn])
         if today == before:
             yield f"{speaker}: {text}" if speaker else text
             continue

@@ -28,12 +28,12 @@ _CLOSED: Final = re.compile(r"[.!?…。！？｡।॥۔؟:;,][\"'”’」』�
 _NO_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return a text's non-empty sentences in order, without bullets and surrounding whitespace."""
     return [part for sentence in _split(text) for part in _parts(_BULLET.sub("", sentence, count=1).strip())]
 
 
-def joined(parts: list[str]) -> str:
+def join_sentences(parts: list[str]) -> str:
     """Join sentences into one text, adding a full stop to those without closing punctuation."""
     text = ""
     for part in parts:
@@ -46,14 +46,14 @@ def joined(parts: list[str]) -> str:
 def _split(text: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(text):
-        if end["stop"] == "." and _goes_on(text[start : end.start()], text[end.end() : end.end() + 8]):
+        if end["stop"] == "." and _is_abbreviation(text[start : end.start()], text[end.end() : end.end() + 8]):
             continue
         yield text[start : end.end()]
         start = end.end()
     yield text[start:]
 
 
-def _goes_on(before: str, after: str) -> bool:
+def _is_abbreviation(before: str, after: str) -> bool:
     """Return whether the full stop between these texts belongs to an abbreviation, an initial or an ordinal day."""
     if _DAY_BEFORE.search(before) and _MONTH_AFTER.match(after):
         return True

@@ -59,7 +59,7 @@ class NewSupersession(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     supersedes: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 
-class End(NamedTuple):
+class SupersessionEnd(NamedTuple):
     """A stored memory's properties that decide whether it can supersede or be superseded."""
 
     memory_id: UUID
@@ -67,7 +67,7 @@ class End(NamedTuple):
     created_at: datetime
 
 
-class Pair(NamedTuple):
+class SupersessionPair(NamedTuple):
     """A newer memory and the one that it is meant to supersede."""
 
     memory_id: UUID
@@ -82,7 +82,7 @@ _REFUSED: Final[dict[Reason, str]] = {
 }
 
 
-def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
+def explain_outcome(status: Status, reason: Reason | None, made_at: datetime) -> str:
     """Return the outcome of a supersession in words."""
     if status == "waiting":
         until = made_at + timedelta(days=WAITING_DAYS)
@@ -93,7 +93,7 @@ def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PairOutcome:
     """Outcome for a pair.
 
     Attributes:
@@ -101,12 +101,14 @@ class Judged:
         reason: Why the pair is rejected, or None if it is accepted.
     """
 
-    pair: Pair
+    pair: SupersessionPair
     since: datetime
     reason: Reason | None
 
 
-def judge(pairs: Sequence[Pair], ends: Mapping[UUID, End], above: Collection[Pair]) -> list[Judged]:
+def judge_pairs(
+    pairs: Sequence[SupersessionPair], ends: Mapping[UUID, SupersessionEnd], above: Collection[SupersessionPair]
+) -> list[PairOutcome]:
     """Judge pairs one after another, skipping pairs of a memory with itself.
 
     Pairs are rejected if the subjects differ or if a memory would supersede itself through others.
@@ -127,11 +129,11 @@ def judge(pairs: Sequence[Pair], ends: Mapping[UUID, End], above: Collection[Pai
         reason = _against(one, other, newer)
         if reason is None:
             newer.setdefault(pair.superseded_id, set()).add(pair.memory_id)
-        judged.append(Judged(pair, max(one.created_at, other.created_at), reason))
+        judged.append(PairOutcome(pair, max(one.created_at, other.created_at), reason))
     return judged
 
 
-def _against(one: End, other: End, newer: Mapping[UUID, set[UUID]]) -> Reason | None:
+def _against(one: SupersessionEnd, other: SupersessionEnd, newer: Mapping[UUID, set[UUID]]) -> Reason | None:
     if one.subject != other.subject:
         return "subject"
     seen, edge = {one.memory_id}, [one.memory_id]

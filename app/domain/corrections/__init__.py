@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from app.domain.corrections.deciding import Correction, Earlier, Reason, decide, rarity
-from app.domain.corrections.english import CHANGES_MARKERS, ENDS_MARKERS, VALUES_MARKERS
-from app.domain.corrections.reading import Statement, may_correct, read
+from app.domain.corrections.detection import Correction, EarlierStatement, Reason, find_corrections, rarity
+from app.domain.corrections.english_patterns import CHANGES_MARKERS, ENDS_MARKERS, VALUES_MARKERS
+from app.domain.corrections.statements import ParsedStatement, may_correct, parse_statement
 
 __all__ = [
     "CHANGES_MARKERS",
     "ENDS_MARKERS",
     "VALUES_MARKERS",
     "Correction",
-    "Earlier",
+    "EarlierStatement",
+    "ParsedStatement",
     "Reason",
-    "Statement",
-    "decide",
+    "find_corrections",
     "may_correct",
+    "parse_statement",
     "rarity",
-    "read",
 ]

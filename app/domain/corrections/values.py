@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from app.domain.corrections.english import NO_UNITS, SMALL_NUMBERS, VALUES_WORDS
+from app.domain.corrections.english_patterns import NO_UNITS, SMALL_NUMBERS, VALUES_WORDS
 from app.domain.corrections.stems import stem
-from app.domain.text.wording import STOP_WORDS
+from app.domain.text.words import STOP_WORDS
 
 Kind = Literal["date", "month", "weekday", "feast", "clock", "money", "share", "number"]
 

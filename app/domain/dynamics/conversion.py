@@ -25,7 +25,7 @@ LOSSES: Final = {
 _CLOSE: Final = 1e-6
 
 
-def losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
+def conversion_losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
     """Return which memories lose what in a change of model; everything else is unchanged at `now`.
 
     Args:

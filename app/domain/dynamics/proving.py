@@ -87,13 +87,13 @@ def _run(dynamics: Dynamics) -> None:
     lifted = dynamics.at_strength(state, _START, np.resize([1.0, 0.5, 0.1, 0.0], state.level.size))
     for each in (state, lifted):
         _check_state(each, "at_strength")
-        _fades(dynamics, each)
-        _knows_when(dynamics, each)
+        _check_decay(dynamics, each)
+        _check_due_times(dynamics, each)
     told = dynamics.at_strength(state, _START, 0.5)
     found = _strength(dynamics, told, _START)
     _refuse((np.abs(found - 0.5) > _CLOSE) & (state.multiplier > 0), "at_strength", "was told .5", found)
     for source in _SOURCES:
-        _gains(dynamics, state, Event(at=_START + DAY_SECONDS, now=_START + DAY_SECONDS, source=source))
+        _check_uses(dynamics, state, Event(at=_START + DAY_SECONDS, now=_START + DAY_SECONDS, source=source))
     if not isinstance(dynamics.strength_sql(sql_columns(), SQL_NOW), str):
         raise Unfit("strength_sql must answer an SQL expression as text")
 
@@ -107,7 +107,7 @@ def _grid() -> State:
     return replace(state, access_count=uses, stability=np.where(uses > 0, 0.5, 0.0))
 
 
-def _fades(dynamics: Dynamics, state: State) -> None:
+def _check_decay(dynamics: Dynamics, state: State) -> None:
     """Check that strength is within bounds, never rises, and doesn't depend on intermediate anchors."""
     before = np.full(state.level.size, 1.0)
     for age_days in _AGES_DAYS:
@@ -123,7 +123,7 @@ def _fades(dynamics: Dynamics, state: State) -> None:
     _refuse(np.abs(later - before) > _CLOSE, "advance", "changes the strength of later days", later)
 
 
-def _knows_when(dynamics: Dynamics, state: State) -> None:
+def _check_due_times(dynamics: Dynamics, state: State) -> None:
     """Check that rows aren't below their threshold before they are due."""
     for threshold in (0.3, 0.05):
         due = np.asarray(dynamics.due_at(state, threshold), np.float64)
@@ -135,7 +135,7 @@ def _knows_when(dynamics: Dynamics, state: State) -> None:
         _refuse(late, "due_at", f"comes after the fall below {threshold}", due)
 
 
-def _gains(dynamics: Dynamics, state: State, event: Event) -> None:
+def _check_uses(dynamics: Dynamics, state: State, event: Event) -> None:
     after = dynamics.reinforce(state, event)
     _check_state(after, "reinforce")
     before = _strength(dynamics, state, event.now)

@@ -28,7 +28,7 @@ from app.domain.dynamics.state import (
     used_at,
     when,
 )
-from app.domain.strength.importance import Importance, lasting, recency, shares
+from app.domain.strength.importance import Importance, lasting_importance, normalised_weights, recency
 
 LAWS: Final[dict[str, tuple[float, ...]]] = {
     "quadratic": (1.0, -2.0, 1.0),
@@ -155,7 +155,9 @@ class Spec:
         below = self.strength(state, state.anchored_at) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
         least = math.exp(EXPONENT_MIN) if self._exponential else 0.0
-        speed = self._rate(NUMPY, state) * _polynomial(lasting(NUMPY, self.parameters.importance, state), self._law)
+        speed = self._rate(NUMPY, state) * _polynomial(
+            lasting_importance(NUMPY, self.parameters.importance, state), self._law
+        )
         rows = np.flatnonzero(~below & (thresholds > least) & (speed > 0))
         if rows.size:
             falling = take(state, rows)
@@ -177,7 +179,7 @@ class Spec:
 
         x = e^(-λτ).
         """
-        law, share = self._law, shares(self.parameters.importance, context=False).recency
+        law, share = self._law, normalised_weights(self.parameters.importance, context=False).recency
         daily = self.parameters.importance.recency_lambda_per_day
         table = []
         for i in range(len(law)):
@@ -217,7 +219,7 @@ class Spec:
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """Return the rate integrated from the last use to `now`."""
         age_days = ops.once("age_days", age_seconds(ops, row, now) / DAY_SECONDS)
-        constant = ops.once("lasting", lasting(ops, self.parameters.importance, row))
+        constant = ops.once("lasting", lasting_importance(ops, self.parameters.importance, row))
         return self._rate(ops, row) * self._weighed_area(ops, row, constant, age_days)
 
     def _rate(self, ops: Ops[V], row: Row[V]) -> V:
@@ -249,7 +251,7 @@ class Spec:
         and each tangent step from there approaches the crossing without passing it.
         """
         p = self.parameters
-        constant = lasting(NUMPY, p.importance, state)
+        constant = lasting_importance(NUMPY, p.importance, state)
         wanted = state.level - (np.log(thresholds) if self._exponential else thresholds - 1)
         wanted = wanted / self._rate(NUMPY, state)
         unused = state.access_count < 0.5
@@ -258,7 +260,7 @@ class Spec:
         slope = _polynomial(constant, self._law) * np.where(unused, p.never_accessed, 1.0)
         first = age_seconds(NUMPY, state, state.anchored_at) / DAY_SECONDS
         days = np.maximum((wanted - start) / slope, first)
-        share = shares(p.importance, context=False).recency
+        share = normalised_weights(p.importance, context=False).recency
         for _ in range(_STEPS_MAX):
             over = self._weighed_area(NUMPY, state, constant, days) - wanted
             modifier = np.where(days < 1, p.accessed_within_day, np.where(days < 7, p.accessed_within_week, 1.0))

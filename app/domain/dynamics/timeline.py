@@ -76,7 +76,7 @@ class Timeline:
         """Return the eras that begin later than a moment, in order."""
         return self._eras[self._place(now) + 1 :]
 
-    def brought(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
+    def advance_to(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
         """Return the states converted to the policy in force at `now`, from the eras they were anchored in.
 
         Each past era is settled by its own model; afterwards the current model alone gives the strength at `now`.

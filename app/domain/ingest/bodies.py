@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from app.domain.ingest import decoding
-from app.domain.ingest.decoding import UNKNOWN_FIELD, Format, prepared
+from app.domain.ingest import json_input
+from app.domain.ingest.json_input import UNKNOWN_FIELD, Format, precompile
 from app.domain.ingest.memory import (
     CHOICES,
     TEXT_MAX_BYTES,
@@ -25,7 +25,7 @@ from app.domain.ingest.memory import (
     Name,
     check_closely,
     check_moment,
-    field_at,
+    field_path,
 )
 from app.domain.ingest.roles import ROLES, Role
 from app.errors import FieldError, Invalid
@@ -47,7 +47,7 @@ class ContentPart(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
 
 
-@prepared
+@precompile
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     """A chat message in the format of chat applications; other fields are ignored.
 
@@ -163,9 +163,9 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
     """Return the memories of a body, or None if it has messages."""
     try:
         decoded = (
-            decoding.read_lines(body, _line, CHOICES)
+            json_input.read_lines(body, _line, CHOICES)
             if form == "ndjson"
-            else decoding.read(body, _one_or_many, CHOICES)
+            else json_input.read(body, _one_or_many, CHOICES)
         )
     except Invalid as refused:
         if form == "json" and has_messages(body):
@@ -177,11 +177,11 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
     for place, memory in enumerate(memories):
         where = place if memories is decoded else None
         if memory.text.isspace():
-            raise Invalid(errors=[FieldError(field_at(where, "text"), "is blank")])
+            raise Invalid(errors=[FieldError(field_path(where, "text"), "is blank")])
         if exotic or memory.metadata is not None or memory.embedding is not None:
             check_closely(memory, where, dimensions)
         if memory.occurred_at is not None:
-            check_moment(memory.occurred_at, field_at(where, "occurred_at"))
+            check_moment(memory.occurred_at, field_path(where, "occurred_at"))
     return memories
 
 
@@ -195,7 +195,7 @@ def has_messages(body: bytes) -> bool:
 
 def _read_messages(body: bytes) -> Body:
     try:
-        given = decoding.read(body, _messages, _CHAT_CHOICES)
+        given = json_input.read(body, _messages, _CHAT_CHOICES)
     except Invalid as refused:
         raise _beside_messages(refused) from None
     # Checked as one memory, so that errors name the fields beside `messages`.

@@ -16,7 +16,7 @@ _COUNT_DIGITS = 4
 _ENTRY_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 
 
-class Malformed(Exception):
+class MalformedEnvelope(Exception):
     """An entry that isn't a valid envelope. The message is a fixed reason, never content."""
 
 
@@ -27,7 +27,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; defines the order of acceptance.
         base: First memory's id, 16 bytes; memory `i` has the id `base + i`.
         memories: Number of memories in the body; 0 for touches.
-        form: `json` or `ndjson` for memories, or `touches` (see `ingest.touch.Touches`).
+        form: `json` or `ndjson` for memories, or `touches` (see `ingest.uses.Touches`).
         request_id: Id of the request that sent it.
         trace: W3C trace context, or empty.
         body: The request's raw body.
@@ -57,10 +57,10 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 def pack(base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
     """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
     header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
-    return fields_of(memories, header, body)
+    return stream_fields(memories, header, body)
 
 
-def fields_of(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
+def stream_fields(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
     """Return the fields of a stream entry with this header."""
     return [b"n", memories, b"h", header, b"e", body]
 
@@ -68,12 +68,12 @@ def fields_of(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
 def first_position(entry_id: str, header: bytes) -> str:
     """Return an entry's original id, or the current one if its header contains none."""
     try:
-        return unpack(entry_id, b"0", header, b"").position
-    except Malformed:
+        return decode_envelope(entry_id, b"0", header, b"").position
+    except MalformedEnvelope:
         return entry_id
 
 
-def replayed(header: bytes, entry_id: str) -> bytes:
+def replay_header(header: bytes, entry_id: str) -> bytes:
     """Return the header for replaying an entry, which carries its original id.
 
     An entry that was replayed before keeps its original id; the header of a malformed entry is returned unchanged, so
@@ -83,30 +83,30 @@ def replayed(header: bytes, entry_id: str) -> bytes:
         entry_id: The entry's current id in the stream.
     """
     try:
-        envelope = unpack(entry_id, b"0", header, b"")
-    except Malformed:
+        envelope = decode_envelope(entry_id, b"0", header, b"")
+    except MalformedEnvelope:
         return header
     names = f"{envelope.request_id} {envelope.trace} {envelope.position}"
     return header[:_HEADER_BYTES] + names.encode("latin-1")
 
 
-def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
+def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
     """Decode the envelope in a stream entry.
 
     Raises:
         Malformed: A field is missing or invalid, or the version is unknown.
     """
     if header[:1] != VERSION:
-        raise Malformed("unknown envelope version")
+        raise MalformedEnvelope("unknown envelope version")
     form = _FORMS.get(header[1:2])
     base, names = header[2:_HEADER_BYTES], header[_HEADER_BYTES:].decode("latin-1")
     memories = read_count(count)
     if form is None or len(base) != _BASE_BYTES or memories is None:
-        raise Malformed("envelope header out of shape")
+        raise MalformedEnvelope("envelope header out of shape")
     # The third is only present in replays, and unknown to older versions.
     request_id, trace, first_entry_id = [*names.split(" ", 2), "", ""][:3]
     if first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id):
-        raise Malformed("envelope header out of shape")
+        raise MalformedEnvelope("envelope header out of shape")
     return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id)
 
 

@@ -18,7 +18,7 @@ _PLACE_BITS = 12
 _SUFFIXES = [f"{place:04x}" for place in range(BATCH_MAX)]
 
 
-def new_base(unix_ms: int, random: bytes) -> bytes:
+def generate_base(unix_ms: int, random: bytes) -> bytes:
     """Return the 16 bytes of a UUIDv7 that ends in two zero bytes.
 
     Args:
@@ -37,17 +37,17 @@ def memory_uuids(base: bytes, count: int) -> list[str]:
     return [stem + suffix for suffix in _SUFFIXES[:count]]
 
 
-def base_of(memory_id: UUID) -> bytes:
+def extract_base(memory_id: UUID) -> bytes:
     """Return the base of the request that contained this memory."""
     return memory_id.bytes[:-_SUFFIX_BYTES] + bytes(_SUFFIX_BYTES)
 
 
-def place_of(memory_id: UUID) -> int:
+def extract_index(memory_id: UUID) -> int:
     """Return the memory's index in its request, from 0."""
     return int.from_bytes(memory_id.bytes[-_SUFFIX_BYTES:], "big")
 
 
-def unix_ms_of(memory_id: UUID) -> int:
+def extract_unix_ms(memory_id: UUID) -> int:
     """Return when the id was generated, in milliseconds since 1970, by the clock of the API process."""
     return int.from_bytes(memory_id.bytes[:6], "big")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from app.domain.ingest import decoding, fields
+from app.domain.ingest import fields, json_input
 from app.domain.ingest.fields import Column
 from app.domain.ingest.roles import ROLES, Role
 from app.errors import FieldError, Invalid
@@ -116,7 +116,7 @@ def decode_patch(body: bytes) -> MemoryPatch:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is invalid.
     """
-    patch = decoding.read(body, _patch, CHOICES)
+    patch = json_input.read(body, _patch, CHOICES)
     check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
         check_moment(patch.occurred_at, "occurred_at")
@@ -135,14 +135,14 @@ def check_closely(memory: Any, place: int | None, dimensions: int | None) -> Non
     if isinstance(text, str) and len(text) * 4 > TEXT_MAX_BYTES:
         size = len(text.encode())
         if size > TEXT_MAX_BYTES:
-            raise Invalid(errors=[FieldError(field_at(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
+            raise Invalid(errors=[FieldError(field_path(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
     if isinstance(memory.metadata, dict):
-        _check_metadata(memory.metadata, field_at(place, "metadata"))
+        _check_metadata(memory.metadata, field_path(place, "metadata"))
     for name in memory.__struct_fields__:
         if name != "embedding" and _has_nul(getattr(memory, name)):
-            raise Invalid(errors=[FieldError(field_at(place, name), "holds a NUL character, which can't be stored")])
+            raise Invalid(errors=[FieldError(field_path(place, name), "holds a NUL character, which can't be stored")])
     if isinstance(memory, MemoryIn) and memory.embedding is not None:
-        _check_embedding(memory.embedding, field_at(place, "embedding"), dimensions)
+        _check_embedding(memory.embedding, field_path(place, "embedding"), dimensions)
 
 
 def _check_metadata(metadata: dict[str, Any], field: str) -> None:
@@ -210,6 +210,6 @@ def _is_deeper(value: object, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
-def field_at(place: int | None, name: str) -> str:
+def field_path(place: int | None, name: str) -> str:
     """Return the name of a memory's field, with the memory's index in an array or among lines."""
     return name if place is None else f"[{place}].{name}"

@@ -10,7 +10,7 @@ USUAL: Final[tuple[Role | None, ...]] = ("user", "assistant", None)
 """Roles that searches and recalls cover by default; None stands for memories without a role."""
 
 
-def role_of(role: Role | None, speaker: str | None) -> Role | None:
+def infer_role(role: Role | None, speaker: str | None) -> Role | None:
     """Return the role of a memory's speaker, or None if it is unknown.
 
     A memory without a role whose speaker is exactly the name of a role has that role.
@@ -20,7 +20,7 @@ def role_of(role: Role | None, speaker: str | None) -> Role | None:
     return next((known for known in ROLES if known == speaker), None)
 
 
-def name_of(speaker: str | None) -> str | None:
+def speaker_name(speaker: str | None) -> str | None:
     """Return the speaker's name, or None if there is none or it only names a role.
 
     The name of a role is not part of the statement, so it is neither indexed nor embedded.

@@ -15,7 +15,7 @@ PRICED_TOKENS: Final = 1_000_000
 N = TypeVar("N", int, float)
 
 
-class State(StrEnum):
+class BudgetState(StrEnum):
     """Budget status of the current day."""
 
     OK = "ok"
@@ -25,7 +25,7 @@ class State(StrEnum):
     """At a hard limit: no model is called for this tenant until the next day in UTC."""
 
 
-class Counted(Protocol):
+class TokenCounts(Protocol):
     """Token counts of calls, 0 or more each."""
 
     @property
@@ -41,7 +41,7 @@ class Counted(Protocol):
         """Output tokens."""
 
 
-class Price(Protocol):
+class TokenPrice(Protocol):
     """Prices per million tokens, 0 or more."""
 
     @property
@@ -58,7 +58,7 @@ class Price(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class DaySpending:
     """Spending of a day so far.
 
     Attributes:
@@ -71,8 +71,10 @@ class Spent:
     cost: float = 0.0
     unpriced_tokens: int = 0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(self.tokens + other.tokens, self.cost + other.cost, self.unpriced_tokens + other.unpriced_tokens)
+    def __add__(self, other: DaySpending) -> DaySpending:
+        return DaySpending(
+            self.tokens + other.tokens, self.cost + other.cost, self.unpriced_tokens + other.unpriced_tokens
+        )
 
     @property
     def known_cost(self) -> float | None:
@@ -94,21 +96,21 @@ class Limits:
         """Return whether there is a limit for all tenants together."""
         return not (self.total_tokens is None and self.total_cost is None)
 
-    def within(self, tokens: int | None, cost: float | None) -> Limits:
+    def lower_to(self, tokens: int | None, cost: float | None) -> Limits:
         """Return these limits, lowered to a tenant's own where those are smaller."""
         return Limits(_smaller(self.tokens, tokens), _smaller(self.cost, cost), self.total_tokens, self.total_cost)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """Today's spending of a tenant and of all tenants, with the limits of both."""
 
-    own: Spent
-    total: Spent
+    own: DaySpending
+    total: DaySpending
     limits: Limits
 
 
-def cost(counted: Counted, price: Price | None) -> float | None:
+def token_cost(counted: TokenCounts, price: TokenPrice | None) -> float | None:
     """Return the cost of tokens, or None if they have no price. Zero tokens cost 0 even without a price."""
     if not (counted.input_tokens or counted.output_tokens):
         return 0.0
@@ -120,7 +122,7 @@ def cost(counted: Counted, price: Price | None) -> float | None:
     return money / PRICED_TOKENS
 
 
-def state(standing: Standing, soft_share: float) -> State:
+def budget_state(standing: BudgetStatus, soft_share: float) -> BudgetState:
     """Return the budget status; the most exhausted limit decides. A limit of 0 is hard at once.
 
     Tokens without a price don't count towards a cost limit, which can't be enforced for them.
@@ -130,29 +132,29 @@ def state(standing: Standing, soft_share: float) -> State:
     """
     pairs = [(spent, limit) for spent, limit in _against_limits(standing) if limit is not None]
     if any(spent >= limit for spent, limit in pairs):
-        return State.HARD
+        return BudgetState.HARD
     if any(spent >= soft_share * limit for spent, limit in pairs):
-        return State.SOFT
-    return State.OK
+        return BudgetState.SOFT
+    return BudgetState.OK
 
 
-def without_total(standing: Standing) -> Standing:
+def without_total(standing: BudgetStatus) -> BudgetStatus:
     """Return the status without figures about all tenants, for display to a tenant."""
-    return Standing(standing.own, Spent(), Limits(standing.limits.tokens, standing.limits.cost))
+    return BudgetStatus(standing.own, DaySpending(), Limits(standing.limits.tokens, standing.limits.cost))
 
 
-def left(standing: Standing) -> Limits:
+def remaining(standing: BudgetStatus) -> Limits:
     """Return the remainder of each limit, 0 or more; None if there is no limit or the cost is unknown."""
     limits = standing.limits
     return Limits(
-        _left(standing.own.tokens, limits.tokens),
-        _left(standing.own.known_cost, limits.cost),
-        _left(standing.total.tokens, limits.total_tokens),
-        _left(standing.total.known_cost, limits.total_cost),
+        _subtract(standing.own.tokens, limits.tokens),
+        _subtract(standing.own.known_cost, limits.cost),
+        _subtract(standing.total.tokens, limits.total_tokens),
+        _subtract(standing.total.known_cost, limits.total_cost),
     )
 
 
-def _against_limits(standing: Standing) -> tuple[tuple[float, float | None], ...]:
+def _against_limits(standing: BudgetStatus) -> tuple[tuple[float, float | None], ...]:
     limits = standing.limits
     return (
         (standing.own.tokens, limits.tokens),
@@ -168,5 +170,5 @@ def _smaller(one: N | None, other: N | None) -> N | None:
     return min(one, other)
 
 
-def _left(spent: N | None, limit: N | None) -> N | None:
+def _subtract(spent: N | None, limit: N | None) -> N | None:
     return None if spent is None or limit is None else limit - min(spent, limit)

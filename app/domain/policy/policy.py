@@ -14,17 +14,17 @@ from app.domain.consolidation.supersession import Supersession
 from app.domain.dynamics.parameters import Share
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
-from app.domain.evaluation.self_tests import SelfTests
-from app.domain.policy.night import Night
+from app.domain.evaluation.self_test_rules import SelfTests
+from app.domain.policy.night_hours import Night
 from app.domain.policy.stored_policy import STORED, is_stored
 from app.domain.privacy.parameters import Privacy
 from app.domain.recall.parameters import Recall
-from app.domain.search.ranking import Ranking
+from app.domain.search.weights import Ranking
 from app.domain.strength.importance import Importance
-from app.domain.strength.review import Review
-from app.domain.tiers.lifecycle import Rules
+from app.domain.strength.review import ReviewParameters
+from app.domain.tiers.decay_tier import TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import Tiers
+from app.domain.tiers.tier_decision import TierRules
 from app.errors import ProfileMissing
 
 # Text search configurations that every PostgreSQL installation includes.
@@ -102,7 +102,7 @@ class Policy(BaseModel):
     """Start of a new memory's decay; `occurred` suits imports of old material."""
     importance: Importance = Importance()
     """Weights of a memory's importance."""
-    tiers: Tiers = Tiers()
+    tiers: TierThresholds = TierThresholds()
     """Thresholds of the tiers."""
     protection: Protection = Protection()
     """Memories that are protected from being forgotten, permanently or for a time."""
@@ -112,7 +112,7 @@ class Policy(BaseModel):
     """Grouping and summarising of similar memories."""
     reinforcement: Reinforcement = Reinforcement()
     """Strengthening of memories when they are used."""
-    review: Review = Review()
+    review: ReviewParameters = ReviewParameters()
     """Scheduling of memory reviews."""
     recall: Recall = Recall()
     """Selection of memories for a conversation."""
@@ -133,17 +133,17 @@ class Policy(BaseModel):
     """Retention period of recorded searches."""
 
     @classmethod
-    def stored(cls, body: str) -> Policy:
+    def load_stored(cls, body: str) -> Policy:
         """Load a stored policy, which was validated when written; its model is resolved only on first use."""
         return cls.model_validate_json(body, context=STORED)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> TierRules:
         """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
-            return Rules(self.tiers, self.protection, self.privacy)
+            return TierRules(self.tiers, self.protection, self.privacy)
         least = max(self.protection.salience_above, CMM_SALIENCE)
-        return Rules(self.tiers, replace(self.protection, salience_above=least), self.privacy)
+        return TierRules(self.tiers, replace(self.protection, salience_above=least), self.privacy)
 
     @cached_property
     def model(self) -> Dynamics:
@@ -177,13 +177,15 @@ class Policy(BaseModel):
             return self
         if self.forgetting.profile not in PROFILES:
             known = ", ".join(PROFILES)
-            raise _at(("profile",), ValueError(f"isn't a known profile: use one of {known}"), self.forgetting.profile)
+            raise _field_error(
+                ("profile",), ValueError(f"isn't a known profile: use one of {known}"), self.forgetting.profile
+            )
         try:
             _model(self.forgetting, self.importance)
         except ValidationError as error:
-            raise _placed(error) from None
+            raise _locate_errors(error) from None
         except ValueError as error:
-            raise _at(("parameters",), error, self.forgetting.parameters) from None
+            raise _field_error(("parameters",), error, self.forgetting.parameters) from None
         return self
 
     @field_validator("language")
@@ -206,17 +208,17 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
     if forgetting.profile != "spec":
         return profile(forgetting.profile, forgetting.parameters)
     if "importance" in forgetting.parameters:
-        raise _at(("parameters", "importance"), ValueError("give it as the policy's own `importance`"), None)
+        raise _field_error(("parameters", "importance"), ValueError("give it as the policy's own `importance`"), None)
     return profile("spec", {**forgetting.parameters, "importance": asdict(importance)})
 
 
-def _at(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
+def _field_error(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
     """Return the error as one of a field of `forgetting`."""
     line: Any = {"type": "value_error", "loc": ("forgetting", *place), "input": given, "ctx": {"error": error}}
     return ValidationError.from_exception_data("Policy", [line])
 
 
-def _placed(error: ValidationError) -> ValidationError:
+def _locate_errors(error: ValidationError) -> ValidationError:
     """Return the parameters' errors as those of fields of `forgetting`, unless they already are."""
     lines: list[Any] = [
         {
@@ -230,4 +232,4 @@ def _placed(error: ValidationError) -> ValidationError:
     try:
         return ValidationError.from_exception_data("Policy", lines)
     except KeyError:  # an error type defined by a plugin
-        return _at(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)
+        return _field_error(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)

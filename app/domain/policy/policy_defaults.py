@@ -31,7 +31,7 @@ CURRENT: Final = len(FORMER)
 """Number of this version's defaults; each tenant stores the number that its policies were written under."""
 
 
-def follow(policy: Policy, written_under: int) -> Policy:
+def follow_defaults(policy: Policy, written_under: int) -> Policy:
     """Return the policy with this version's defaults in place of the former ones.
 
     Args:

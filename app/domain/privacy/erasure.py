@@ -10,8 +10,8 @@ from uuid import UUID
 import msgspec
 
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
-from app.domain.privacy.clocks import Law
-from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, parse_scope
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.legal_hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, NewHold, Scope, parse_scope
 from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
@@ -45,7 +45,7 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dry_run: bool = False
 
 
-def requested_scope(given: NewErasure) -> Meant:
+def requested_scope(given: NewErasure) -> Scope:
     """Return an erasure's scope.
 
     Raises:
@@ -68,19 +68,19 @@ def _named_here(error: FieldError) -> FieldError:
     return FieldError(error.field.replace("memory_ids", "ids"), *(error.message, error.value, error.limit))
 
 
-def scope_as_json(scope: Meant) -> bytes:
+def scope_as_json(scope: Scope) -> bytes:
     """Encode a scope for storage until the erasure is finished."""
-    return msgspec.json.encode(scope.given())
+    return msgspec.json.encode(scope.conditions())
 
 
-def scope_from_json(kept: dict[str, Any]) -> Meant:
+def scope_from_json(kept: dict[str, Any]) -> Scope:
     """Decode a stored scope; it is empty once the erasure is finished."""
-    return msgspec.convert(kept, Meant)
+    return msgspec.convert(kept, Scope)
 
 
-def is_whole(scope: Meant, what: Named) -> bool:
+def is_whole(scope: Scope, what: Named) -> bool:
     """Return whether the scope is all of a subject or thread; then late data about it is dropped too."""
-    return scope.given().keys() == {what}
+    return scope.conditions().keys() == {what}
 
 
 def digest(key: bytes, what: Named, name: str) -> bytes:

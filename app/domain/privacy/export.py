@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from app.domain.ingest.memory import COLD, FIELDS, NAME_MAX_CHARACTERS
-from app.domain.privacy.clocks import Law
-from app.domain.privacy.hold import REASON_MAX_CHARACTERS
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS
 
 ExportKind = Literal["access", "portable"]
 
@@ -74,19 +74,19 @@ def in_record(record: str) -> dict[str, Any]:
 _NULL: Final = msgspec.Raw(b"null")
 
 
-def given_line(fields: Mapping[str, Any]) -> bytes:
+def format_line(fields: Mapping[str, Any]) -> bytes:
     """Return a line of the portable export from the fields in `GIVEN`, without empty fields."""
     return msgspec.json.encode({name: value for name, value in fields.items() if value not in (None, [], ())})
 
 
-def schema() -> dict[str, Any]:
+def line_schema() -> dict[str, Any]:
     """Return the JSON Schema of a line of the portable export."""
     shape: dict[str, Any] = msgspec.json.schema(_Given)["$defs"]["Given"]
     title = "A memory as it was given to Ebbing"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": title}
 
 
-def parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+def split_parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines in parts of up to `PART_BYTES`; a longer line gets a part of its own."""
     part: list[bytes] = []
     size = 0
@@ -100,6 +100,6 @@ def parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
-def bound_to(owner: bytes, number: int) -> bytes:
+def part_associated_data(owner: bytes, number: int) -> bytes:
     """Return the associated data of a sealed part: the ids of its tenant and export, and its number in the export."""
     return b"export" + owner + number.to_bytes(4, "big")

@@ -36,7 +36,7 @@ thead { display: table-header-group }
 """The page's complete style sheet; a Content-Security-Policy can allow it by its digest."""
 
 
-def page(report: Mapping[str, Any]) -> str:
+def render_report(report: Mapping[str, Any]) -> str:
     """Render a report as returned by `GET …/report`."""
     left = sum(report["left"].values())
     kept, backups = report["kept"], report["backups"]

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.decoding import prepared
-from app.domain.privacy.clocks import Law
+from app.domain.ingest.json_input import precompile
+from app.domain.privacy.legal_deadlines import Law
 
 Nature = Literal["erasure", "access", "portable", "correction", "restriction", "objection"]
 Manner = Literal["api", "mail", "letter", "telephone", "form", "person"]
@@ -60,9 +60,9 @@ class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None
 
 
-@prepared
+@precompile
 @dataclass(frozen=True, slots=True)
-class Request:
+class PrivacyRequest:
     """A request in its current state.
 
     Attributes:
@@ -86,7 +86,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RequestStatistics:
     """Statistics of requests of one nature under one law, received in a period.
 
     Attributes:

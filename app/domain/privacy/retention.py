@@ -27,7 +27,7 @@ Bits = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Personal:
+class PersonalData:
     """Privacy-related facts about memories, shape (n,).
 
     Attributes:
@@ -68,7 +68,7 @@ class Expiry:
         return Expiry(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def never(count: int) -> Expiry:
+def no_expiry(count: int) -> Expiry:
     """Return the expiry of memories about which nothing is known."""
     return Expiry(
         np.full(count, np.inf),
@@ -86,7 +86,7 @@ def privacy_risk(privacy: Privacy, pii: Floats, sensitivity: Floats, age_days: F
     return np.asarray(privacy.pii_weight * pii + privacy.sensitivity_weight * sensitivity + privacy.age_weight * age)
 
 
-def expiry(privacy: Privacy, personal: Personal, accepted_at: Floats) -> Expiry:
+def compute_expiry(privacy: Privacy, personal: PersonalData, accepted_at: Floats) -> Expiry:
     """Return when memories expire; categories given by the caller replace all detected ones.
 
     Args:
@@ -137,14 +137,14 @@ def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Flo
     return np.where(missing < -ROUNDING, 0.0, np.where(ever, share * YEAR_DAYS, np.inf))
 
 
-def name_of(privacy: Privacy, category: int) -> str | None:
+def category_name(privacy: Privacy, category: int) -> str | None:
     """Return the name for a value of `Expiry.category`, or None for no category."""
     if category == CONVERSATION:
         return ARCHIVED_CONVERSATIONS
     return None if category == NO_CATEGORY else privacy.names[category]
 
 
-def days_of(privacy: Privacy, category: int) -> float | None:
+def category_days(privacy: Privacy, category: int) -> float | None:
     """Return the limit in days for a value of `Expiry.category`."""
     if category == CONVERSATION:
         return privacy.archived_conversation_days

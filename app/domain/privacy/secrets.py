@@ -36,7 +36,7 @@ _ENTROPY_FROM: Final = 3.0
 """Bits per character; ordinary words of this length have less."""
 
 
-def find(text: str) -> Iterator[tuple[int, int, float]]:
+def find_secrets(text: str) -> Iterator[tuple[int, int, float]]:
     """Yield start, end and confidence of each secret; for named ones (`the password is …`), of the secret word only."""
     for match in _ISSUED.finditer(text):
         yield match.start(), match.end(), 0.98
@@ -45,12 +45,12 @@ def find(text: str) -> Iterator[tuple[int, int, float]]:
     for match in _IN_URL.finditer(text):
         yield match.start("word"), match.end("word"), 0.995
     for match in _TOLD.finditer(text):
-        sure = _told(match["name"].lower(), match["word"])
+        sure = _secret_confidence(match["name"].lower(), match["word"])
         if sure:
             yield match.start("word"), match.end("word"), sure
 
 
-def _told(name: str, word: str) -> float:
+def _secret_confidence(name: str, word: str) -> float:
     """Return the confidence that this word, following that name, is the secret and not the rest of a sentence."""
     if name.startswith("pin"):
         return 0.9 if _PIN.fullmatch(word) else 0.0

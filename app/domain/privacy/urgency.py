@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from app.domain.health_findings import DAYS_LEFT, Severity
-from app.domain.privacy.requests import Request
+from app.domain.privacy.requests import PrivacyRequest
 
 Next = Literal["confirm", "answer"]
 
@@ -25,7 +25,7 @@ class Deadline:
         days_left: Days until the deadline, negative once it has passed.
     """
 
-    request: Request
+    request: PrivacyRequest
     what: Next | None = None
     at: datetime | None = None
     days_left: float | None = None
@@ -38,7 +38,7 @@ class Deadline:
         return "attention" if self.days_left >= 1 else "trouble"
 
 
-def deadline(request: Request, now: datetime) -> Deadline:
+def next_deadline(request: PrivacyRequest, now: datetime) -> Deadline:
     """Return the next deadline of an open request."""
     due: list[tuple[datetime, Next]] = []
     if request.confirm_by is not None and request.confirmed_at is None:
@@ -51,7 +51,7 @@ def deadline(request: Request, now: datetime) -> Deadline:
     return Deadline(request, what, at, (at - now).total_seconds() / _DAY_SECONDS)
 
 
-def worst_first(requests: Iterable[Request], now: datetime) -> list[Deadline]:
+def sort_by_urgency(requests: Iterable[PrivacyRequest], now: datetime) -> list[Deadline]:
     """Return open requests by their next deadline; those without a deadline last, the oldest first."""
-    found = [deadline(request, now) for request in requests]
+    found = [next_deadline(request, now) for request in requests]
     return sorted(found, key=lambda one: (one.at is None, one.at or one.request.received_at))

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.domain.recall.english import english
 from app.domain.text.inflection import base_forms
-from app.domain.text.wording import STOP_WORDS, words
+from app.domain.text.words import STOP_WORDS, split_words
 
 DAYS_FROM: Final = 8
 """First bit of the days and months."""
@@ -24,15 +24,15 @@ def read_flags(text: str) -> int:
     """Return the flags of a memory's text; 0 for most texts."""
     lower = text.lower()
     held = (1 << place for place, bridge in enumerate(english().bridges.values()) if bridge.held.search(lower))
-    return sum(held) | _days_in(lower)
+    return sum(held) | _list_days(lower)
 
 
 def read_days(text: str) -> int:
     """Return the flags of the days and months that a text names."""
-    return _days_in(text.lower())
+    return _list_days(text.lower())
 
 
-def _days_in(lower: str) -> int:
+def _list_days(lower: str) -> int:
     named = 0
     for found in english().days.finditer(lower):
         if found.lastgroup is not None:
@@ -45,13 +45,15 @@ def markers() -> list[str]:
     return [*chain.from_iterable(bridge.markers for bridge in english().bridges.values()), *english().day_markers]
 
 
-def asked_flags(window: Sequence[str]) -> int:
+def find_asked_flags(window: Sequence[str]) -> int:
     """Return the flags that a conversation asks for: its bridges, and the days and months that it names.
 
     Args:
         window: The conversation's messages in any order.
     """
-    said = {form for line in window for word in words(line) if word not in STOP_WORDS for form in base_forms(word)}
+    said = {
+        form for line in window for word in split_words(line) if word not in STOP_WORDS for form in base_forms(word)
+    }
     asked = 0
     for place, bridge in enumerate(english().bridges.values()):
         if not bridge.asked.isdisjoint(said):

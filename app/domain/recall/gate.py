@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from app.domain.recall.form import Form
+from app.domain.recall.conversation_features import ConversationFeatures
 
 WEIGHTS: Final[dict[str, float]] = {
     "about_self": 1.6,
@@ -22,7 +22,7 @@ WEIGHTS: Final[dict[str, float]] = {
 BIAS: Final = -4.8
 
 
-def gate_features(form: Form, rarest: float, closest: float) -> dict[str, float]:
+def gate_features(form: ConversationFeatures, rarest: float, closest: float) -> dict[str, float]:
     """Return the features weighted by `WEIGHTS`, by name.
 
     Args:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from app.domain.dynamics.ops import Floats
 from app.domain.recall.request import emphasis
-from app.domain.search.terms import Term, idf
+from app.domain.search.terms import QueryTerm, inverse_document_frequency
 
 UNKNOWN: Final = 0.1
 """Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
@@ -39,7 +39,7 @@ class WeighedWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class StoredEvidence:
     """Stored facts about each of n memories.
 
     Attributes:
@@ -64,7 +64,7 @@ class Evidence:
 
 
 def weigh_words(
-    window: Sequence[str], asked: Sequence[Term], total: int, forms: Mapping[str, Sequence[str]]
+    window: Sequence[str], asked: Sequence[QueryTerm], total: int, forms: Mapping[str, Sequence[str]]
 ) -> list[WeighedWord]:
     """Return the content words of a conversation with their weights, without words that the full-text index ignores.
 
@@ -89,7 +89,7 @@ def weigh_words(
     return found
 
 
-def fades(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
+def decay_by_age(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
     """Return the decay of each lexeme of a conversation by the age of its message, 0 to 1.
 
     Args:
@@ -109,13 +109,13 @@ def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) 
 
     Args:
         cues: Document counts by stem; a stem is a space-separated list of lexemes.
-        faded: Decay by lexeme of the conversation, from `fades`.
+        faded: Decay by lexeme of the conversation, from `decay_by_age`.
         total: Number of memories.
     """
     return np.array([min(faded[each] for each in stem.split(" ")) * rarity(held, total) for stem, held in cues.items()])
 
 
-def shared_words(words: Sequence[WeighedWord], evidence: Evidence) -> Floats:
+def shared_words(words: Sequence[WeighedWord], evidence: StoredEvidence) -> Floats:
     """Return the weighted share of a conversation's words that occur in each memory, 0 to 1, shape (n,).
 
     Words with the same lexemes count once, with the largest weight; a word that occurs only in neighbouring turns
@@ -139,7 +139,7 @@ def rarity(documents: int, total: int) -> float:
 
     The normalisation makes rarities comparable between ten memories and a million.
     """
-    return idf(max(documents, 1), total) / idf(1, total)
+    return inverse_document_frequency(max(documents, 1), total) / inverse_document_frequency(1, total)
 
 
 def closeness(cosine: Floats, background: Floats) -> Floats:

@@ -14,7 +14,7 @@ from app.domain.ingest.roles import USUAL, Role
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
 from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
 from app.domain.text import tokens
-from app.domain.text.wording import content_words, spoken
+from app.domain.text.words import content_words, format_line
 from app.errors import FieldError, Invalid
 
 MESSAGES_MAX: Final = 100
@@ -103,7 +103,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """The non-empty lines of the conversation, newest last."""
         return [line for line in map(_line, self.messages) if line]
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[WindowMessage]:
         """Return the messages in the window, newest first: at most five and 2,048 tokens.
 
         A message that exceeds the remaining tokens is truncated to its end.
@@ -114,11 +114,11 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         for message in said[: -WINDOW_MESSAGES - 1 : -1]:
             if left <= 0:
                 break
-            end = tokens.tail(" ".join(_line(message).split()), left)
+            end = tokens.truncate_to_tail(" ".join(_line(message).split()), left)
             left -= tokens.count(end)
             if end:
-                text = " ".join(_said(message).split())
-                taken.append(Turn(end, end if end in text else text, by_user=_is_by_user(message)))
+                text = " ".join(_message_text(message).split())
+                taken.append(WindowMessage(end, end if end in text else text, by_user=_is_by_user(message)))
         return taken
 
     def window(self) -> list[str]:
@@ -144,7 +144,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         )
 
 
-class Turn(NamedTuple):
+class WindowMessage(NamedTuple):
     """A message in the window.
 
     Attributes:
@@ -185,7 +185,7 @@ class Recalled(msgspec.Struct, frozen=True):
     explain: dict[str, Any] | None = None
 
 
-def spoken_by_user(turns: Sequence[Turn]) -> list[str]:
+def spoken_by_user(turns: Sequence[WindowMessage]) -> list[str]:
     """Return the messages of people, without speakers; if there are none, return those of the assistant."""
     return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
@@ -199,15 +199,15 @@ def emphasis(window: Sequence[str]) -> dict[str, float]:
     return counts
 
 
-def _said(message: str | Message) -> str:
+def _message_text(message: str | Message) -> str:
     """Return the text of a message without its speaker."""
     return (message if isinstance(message, str) else message.text or message.content or "").strip()
 
 
 def _line(message: str | Message) -> str:
     """Return the text of a message, prefixed with its speaker; empty if it has no text."""
-    said = _said(message)
-    return said if isinstance(message, str) else said and spoken(said, message.speaker)
+    said = _message_text(message)
+    return said if isinstance(message, str) else said and format_line(said, message.speaker)
 
 
 def _is_by_user(message: str | Message) -> bool:

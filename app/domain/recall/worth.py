@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
-from app.domain.ingest.roles import Role, role_of
+from app.domain.ingest.roles import Role, infer_role
 
 WEIGHTS: Final[dict[str, float]] = {
     "near": 3.4,
@@ -26,13 +26,13 @@ _OF_ASSISTANT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class WorthFeatures:
     """Features of n memories in one conversation, each 0 to 1, shape (n,).
 
     Attributes:
         near: Weighted share of the conversation's words that occur in the memory.
         close: Closeness of meaning.
-        kin: Kinship of the conversation's words to the memory's words, from `kin.kinship`.
+        kin: Kinship of the conversation's words to the memory's words, from `word_kinship.compute_kinship`.
         user: 0 if the assistant said the memory, otherwise 1.
         personal: The personal criterion of the memory's salience score.
         bridge: Rarity of the rarest bridge from the conversation to the memory.
@@ -50,7 +50,7 @@ class Features:
     cue: Floats
 
 
-def worth(features: Features) -> Floats:
+def compute_worth(features: WorthFeatures) -> Floats:
     """Return the worth of each memory, 0 to 1, shape (n,): a logistic regression on the features."""
     total = np.full(len(features.near), BIAS)
     for field in fields(features):
@@ -62,7 +62,7 @@ def worth(features: Features) -> Floats:
 
 def said_by_user(role: Role | None, speaker: str | None) -> float:
     """Return 0 if the assistant said the memory, otherwise 1."""
-    return float(role_of(role, speaker) != "assistant")
+    return float(infer_role(role, speaker) != "assistant")
 
 
 def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> Floats:
@@ -71,7 +71,7 @@ def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> 
     Args:
         flags: 1 where a memory has a flag or cue that the conversation asks for, otherwise 0, shape (n, flags).
         rarity: Rarity of each flag or cue among the memories, shape (flags,).
-        user: As in `Features`.
+        user: As in `WorthFeatures`.
         of_days: True for days and months, which don't count in memories said by the assistant; false for bridges and
             cues.
     """

@@ -4,7 +4,7 @@
 own importance, and instructions to the scorer, never raise the score.
 """
 
-from app.domain.salience.criteria import Criteria, Evidence, Judgement, salience
+from app.domain.salience.criteria import Criteria, Judgement, ScoringEvidence, salience
 from app.domain.salience.rules import judge
 
-__all__ = ["Criteria", "Evidence", "Judgement", "judge", "salience"]
+__all__ = ["Criteria", "Judgement", "ScoringEvidence", "judge", "salience"]

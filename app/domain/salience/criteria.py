@@ -28,7 +28,7 @@ class Criteria(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ScoringEvidence:
     """Inputs of the rules for one memory.
 
     Attributes:

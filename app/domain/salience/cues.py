@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final, NamedTuple
 
-from app.domain.text.wording import STOP_WORDS, words
+from app.domain.text.words import STOP_WORDS, split_words
 
 CUES_MAX: Final = 5
 CUE_MAX_CHARACTERS: Final = 60
@@ -50,7 +50,7 @@ def read_cues(given: object, text: str) -> Cues:
         return Cues()
     if not isinstance(given, list):
         return Cues(dropped=1)
-    own = set(words(text))
+    own = set(split_words(text))
     valid = (cue for each in given if (cue := _cleaned(each)) and not own.issuperset(_content(cue)))
     kept = tuple(dict.fromkeys(valid))[:CUES_MAX]
     return Cues(kept, len(given) - len(kept))
@@ -63,11 +63,11 @@ def _cleaned(given: object) -> str | None:
     cue = unicodedata.normalize("NFKC", given).strip().lower()
     if not cue or len(cue) > CUE_MAX_CHARACTERS or not all(sign.isprintable() or sign in _JOINERS for sign in cue):
         return None
-    if len(words(cue)) > CUE_MAX_WORDS or not _content(cue):
+    if len(split_words(cue)) > CUE_MAX_WORDS or not _content(cue):
         return None
     return None if _ADDRESS.search(cue) or _LONG_NUMBER.search(cue) else " ".join(cue.split())
 
 
 def _content(cue: str) -> list[str]:
     """Return the words of a cue that a message must contain."""
-    return [word for word in words(cue) if word not in STOP_WORDS]
+    return [word for word in split_words(cue) if word not in STOP_WORDS]

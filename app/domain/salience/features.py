@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.domain.data_files import read_table
-from app.domain.salience.criteria import Evidence
+from app.domain.salience.criteria import ScoringEvidence
 
 Floats = npt.NDArray[np.float64]
 
@@ -169,7 +169,7 @@ _HABIT, _PERFECT = PLACE["habit"], PLACE["perfect"]
 _MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
 
 
-def read(batch: Sequence[Evidence]) -> Floats:
+def read(batch: Sequence[ScoringEvidence]) -> Floats:
     """Return the strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, `PLACE`), each 0 to `MOST`."""
     return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
 
@@ -195,7 +195,7 @@ def tokens_of(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
 
 
-def _row(evidence: Evidence) -> list[float]:
+def _row(evidence: ScoringEvidence) -> list[float]:
     text = strip_instructions(evidence.text)
     tokens = tokens_of(text)
     row = [0.0] * len(PLACE)
@@ -339,7 +339,7 @@ def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) 
     row[PLACE["text"]] = min(1.0, content / 14)
 
 
-def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
+def _weigh_circumstances(evidence: ScoringEvidence, row: list[float]) -> None:
     """Add the features that follow from the speaker, the caller's kind and tags, and similarity to earlier memories."""
     speaker = evidence.role or (evidence.speaker or "").lower()
     own = min(1.0, row[PLACE["self"]] + row[PLACE["near"]])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.domain.salience.criteria import Criteria, Evidence, Judgement
+from app.domain.salience.criteria import Criteria, Judgement, ScoringEvidence
 from app.domain.salience.entities import entities
 from app.domain.salience.features import FORMS, FOUND, PLACE, Floats, read
 from app.domain.salience.weights import KEPT, POINTS, UNSURE, UNSURE_AT_LEAST
@@ -16,7 +16,7 @@ _LEFT = np.log(np.array([KEPT[name] for name in FORMS]))
 _DOUBTS = np.array([UNSURE.get(name, 0.0) for name in PLACE])
 
 
-def judge(batch: Sequence[Evidence]) -> list[Judgement]:
+def judge(batch: Sequence[ScoringEvidence]) -> list[Judgement]:
     """Judge each memory by the rules alone, in the given order.
 
     A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`. Features combine like independent

@@ -50,7 +50,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class CandidateStrength:
     """Time-dependent scores of the candidates, in their order; every array has shape (n,).
 
     Attributes:
@@ -68,6 +68,6 @@ class Vitals:
     retrieval: Floats
 
     @classmethod
-    def none(cls) -> Vitals:
+    def empty(cls) -> CandidateStrength:
         """Return empty vitals, for no candidates."""
         return cls(*(np.empty(0) for _ in range(5)))

@@ -12,9 +12,9 @@ from app.domain.dynamics import cmm, memory_decay
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
 from app.domain.dynamics.ops import Floats
-from app.domain.search.candidates import Candidate, Vitals
-from app.domain.search.ranking import Ranking
-from app.domain.search.signals import Parts
+from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.signals import ScoreParts
+from app.domain.search.weights import Ranking
 
 P = TypeVar("P")
 
@@ -32,7 +32,7 @@ _ALONE: Final = {"lexical": "words", "dense": "relevance"}
 
 
 @dataclass(frozen=True, slots=True)
-class Blended:
+class BlendedScores:
     """Scores of the candidates and their components: the sum of the parts times all factors, or 0.
 
     Attributes:
@@ -42,7 +42,7 @@ class Blended:
     """
 
     scores: Floats
-    parts: Parts
+    parts: ScoreParts
     factors: dict[str, Floats]
 
 
@@ -70,19 +70,19 @@ def selection(ranking: Ranking) -> tuple[float, float]:
     return (words if ranking.words or ranking.soft_words else 0.0, relevance if ranking.relevance else 0.0)
 
 
-def parameters_of(own: object, kind: type[P]) -> P:
+def mode_parameters(own: object, kind: type[P]) -> P:
     """Return the profile's own parameters if they belong to this mode, otherwise the seed's defaults."""
     return own if isinstance(own, kind) else kind()
 
 
-def blend(
+def blend_scores(
     found: Sequence[Candidate],
-    parts: Parts,
-    vitals: Vitals,
+    parts: ScoreParts,
+    vitals: CandidateStrength,
     ranking: Ranking,
     priming: Floats | None = None,
     parameters: Any = None,
-) -> Blended:
+) -> BlendedScores:
     """Return the candidates' scores under the ranking's mode.
 
     Args:
@@ -95,17 +95,17 @@ def blend(
     primed = {} if priming is None else {"priming": priming}
     match ranking.mode:
         case "cmm":
-            return _cmm(found, vitals, primed, parameters_of(parameters, CmmParameters))
+            return _cmm(found, vitals, primed, mode_parameters(parameters, CmmParameters))
         case "memory_decay":
-            return _memory_decay(found, vitals, primed, parameters_of(parameters, MemoryDecayParameters))
+            return _memory_decay(found, vitals, primed, mode_parameters(parameters, MemoryDecayParameters))
         case _:
             alone = _ALONE.get(ranking.mode)
-            counted = Parts({alone: parts.by_name[alone]}) if alone else parts
+            counted = ScoreParts({alone: parts.by_name[alone]}) if alone else parts
             factors = _lifts(vitals, ranking) | primed
-            return Blended(_multiplied(counted.total, factors), counted, factors)
+            return BlendedScores(_multiplied(counted.total, factors), counted, factors)
 
 
-def _lifts(vitals: Vitals, ranking: Ranking) -> dict[str, Floats]:
+def _lifts(vitals: CandidateStrength, ranking: Ranking) -> dict[str, Floats]:
     """Return the factors on relevance; each is bounded by its weight so that it cannot outweigh the query."""
     lifting = (
         ("strength", ranking.strength, vitals.strength),
@@ -115,7 +115,9 @@ def _lifts(vitals: Vitals, ranking: Ranking) -> dict[str, Floats]:
     return {name: 1 + weight * part for name, weight, part in lifting if weight}
 
 
-def _cmm(found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], parameters: CmmParameters) -> Blended:
+def _cmm(
+    found: Sequence[Candidate], vitals: CandidateStrength, primed: dict[str, Floats], parameters: CmmParameters
+) -> BlendedScores:
     """Return similarity · decay · importance · priming, with scores below a threshold set to 0 (seed 002).
 
     If the query has no vector, words replace similarity.
@@ -125,20 +127,20 @@ def _cmm(found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], 
         similarity = _words(found)
     scores = cmm.relevance(similarity, vitals.strength, importance, primed.get("priming", np.ones(len(found))))
     shown = np.where(scores > parameters.surface_above, scores, 0.0)
-    return Blended(
-        shown, Parts({"relevance": similarity}), {"strength": vitals.strength, "importance": importance} | primed
+    return BlendedScores(
+        shown, ScoreParts({"relevance": similarity}), {"strength": vitals.strength, "importance": importance} | primed
     )
 
 
 def _memory_decay(
-    found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], parameters: MemoryDecayParameters
-) -> Blended:
+    found: Sequence[Candidate], vitals: CandidateStrength, primed: dict[str, Floats], parameters: MemoryDecayParameters
+) -> BlendedScores:
     """Mix similarity · A_r^w with words; memories below the storage threshold score 0 (seed 003)."""
     activated = memory_decay.relevance(parameters, _similarity(found), vitals.strength, vitals.retrieval)
     weight = parameters.bm25_weight
-    parts = Parts({"relevance": (1 - weight) * activated, "words": weight * _words(found)})
+    parts = ScoreParts({"relevance": (1 - weight) * activated, "words": weight * _words(found)})
     scores = np.where(vitals.strength >= parameters.storage_threshold, _multiplied(parts.total, primed), 0.0)
-    return Blended(scores, parts, primed)
+    return BlendedScores(scores, parts, primed)
 
 
 def _multiplied(scores: Floats, factors: dict[str, Floats]) -> Floats:

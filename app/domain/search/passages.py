@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.domain.consolidation.facts import stem
-from app.domain.text.wording import HEAD_CHARACTERS, HEAD_WORDS, content_words
+from app.domain.text.words import HEAD_CHARACTERS, HEAD_WORDS, content_words
 
 SPREAD: Final = 240
 """Maximum length of a passage's matches in characters."""
@@ -19,7 +19,7 @@ _BEGINNING: Final = 3
 """Minimum length of a shared prefix for two words to match, in characters."""
 
 
-class Passages:
+class PassageFinder:
     """Finder of the best passage in long texts for one query."""
 
     def __init__(self, rarity: Mapping[str, float]) -> None:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from app.domain.prompts import Message, Prompt, chat, clip, closed, decode, in_order, listed
 from app.domain.search.request import SearchResult
-from app.domain.text.embedding import MemoryText, passage
+from app.domain.text.embedding_input import MemoryText, format_passage
 
 LIFT: Final = 100.0
 """The reranker's highest-scored result is multiplied by this, its lowest by 1, others by `LIFT` ** (their share of the
@@ -52,24 +52,24 @@ ANSWER_SCHEMA: Final = closed(
 """JSON schema of a model's answer."""
 
 
-class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _RelevanceItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     id: int
     score: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    scores: tuple[_Item, ...]
+class _RelevanceAnswer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    scores: tuple[_RelevanceItem, ...]
 
 
-_decoder = msgspec.json.Decoder(_Answer)
+_decoder = msgspec.json.Decoder(_RelevanceAnswer)
 
 
-def text_of(result: SearchResult) -> str:
+def reranked_text(result: SearchResult) -> str:
     """Return a result's text as shown to a reranker: day, speaker and text, up to `PASSAGE_MAX_BYTES`."""
-    return clip(passage(MemoryText(result.text, result.speaker, result.occurred_at)), PASSAGE_MAX_BYTES)
+    return clip(format_passage(MemoryText(result.text, result.speaker, result.occurred_at)), PASSAGE_MAX_BYTES)
 
 
-def messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
+def build_messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
     """Build the chat that asks how well each text serves the query.
 
     Args:
@@ -85,7 +85,7 @@ def messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
 def prompt(query: str, texts: Sequence[str]) -> Prompt[list[float]]:
     """Return the prompt for how well each text serves the query, 0 to 1, in the order of the texts."""
     tokens_max = _SPARE_TOKENS + _ITEM_TOKENS * len(texts)
-    build = partial(messages, query, texts)
+    build = partial(build_messages, query, texts)
     return Prompt(build, ANSWER_SCHEMA, tokens_max, lambda answer, _: read(answer, len(texts)))
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.search.candidates import Candidate
-from app.domain.search.ranking import Ranking
-from app.domain.text.moments import spans
-from app.domain.text.wording import (
+from app.domain.search.weights import Ranking
+from app.domain.text.time_expressions import find_time_spans
+from app.domain.text.words import (
     asks_assistant,
-    asks_now,
-    asks_when,
+    asks_for_present,
+    asks_for_time,
+    find_speaker,
     is_in_first_person,
     is_named,
-    names,
-    speaker_of,
-    tells_when,
+    query_names,
+    states_time,
 )
 
 NEAR_DAYS: Final = 7.0
@@ -30,7 +30,7 @@ NEAR_DAYS: Final = 7.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryContext:
     """The query and reference time that candidates are compared with.
 
     Attributes:
@@ -44,12 +44,12 @@ class Asked:
     fit: Floats
 
 
-Signal = Callable[[Sequence[Candidate], Asked], Sequence[float] | Floats]
+Signal = Callable[[Sequence[Candidate], QueryContext], Sequence[float] | Floats]
 """Function that returns a number from 0 to 1 for each candidate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ScoreParts:
     """Weighted parts of the candidates' relevance, shape (n,) each, by the name of the weight."""
 
     by_name: dict[str, Floats]
@@ -59,18 +59,18 @@ class Parts:
         """Sum of the parts."""
         return np.asarray(np.sum(list(self.by_name.values()), axis=0), np.float64)
 
-    def of(self, place: int) -> dict[str, float]:
+    def of_candidate(self, place: int) -> dict[str, float]:
         """Return the parts of one candidate."""
         return {name: float(part[place]) for name, part in self.by_name.items()}
 
 
-def parts(
+def compute_parts(
     candidates: Sequence[Candidate],
     query: str,
     ranking: Ranking,
     now: datetime | None = None,
     soft_words: Floats | None = None,
-) -> Parts:
+) -> ScoreParts:
     """Return the parts of each candidate's relevance to the query.
 
     A candidate that matches the query neither by words nor by meaning gets 0 for all other parts.
@@ -91,12 +91,12 @@ def parts(
         base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
     weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
     counted = [part for name, part in base.items() if weights[name]]
-    asked = Asked(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
+    asked = QueryContext(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
     by_name = {name: weights[name] * part for name, part in base.items()}
     for name, signal in SIGNALS.items():
         part = np.asarray(signal(candidates, asked), np.float64) if weights[name] else np.zeros(len(candidates))
         by_name[name] = weights[name] * np.where(asked.fit > 0, part, 0.0)
-    return Parts(by_name)
+    return ScoreParts(by_name)
 
 
 def _by_best(part: Floats) -> Floats:
@@ -104,32 +104,32 @@ def _by_best(part: Floats) -> Floats:
     return part / (float(part.max(initial=0.0)) or 1.0)
 
 
-def _role(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
+def _role(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
     """Return 1 if the role matches: the user, or the assistant if the query asks for its words; unknown roles match."""
     wanted = "assistant" if asks_assistant(asked.query) else "user"
     return [found.role is None or found.role == wanted for found in candidates]
 
 
-def _actor(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
-    named = names(asked.query)
-    speakers = [speaker_of(found.text, found.speaker) for found in candidates]
+def _actor(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
+    named = query_names(asked.query)
+    speakers = [find_speaker(found.text, found.speaker) for found in candidates]
     known = {speaker: is_named(speaker, named) for speaker in set(speakers)}
     return [known[speaker] for speaker in speakers]
 
 
-def _first_person(candidates: Sequence[Candidate], _: Asked) -> Sequence[float]:
+def _first_person(candidates: Sequence[Candidate], _: QueryContext) -> Sequence[float]:
     return [is_in_first_person(found.text) for found in candidates]
 
 
-def _when(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
-    timed = asks_when(asked.query)
-    return [timed and tells_when(found.text) for found in candidates]
+def _when(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
+    timed = asks_for_time(asked.query)
+    return [timed and states_time(found.text) for found in candidates]
 
 
-def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | Floats:
+def _moment(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float] | Floats:
     """Return 1 within a time named in the query, decreasing linearly with the days before or after it."""
     happened = [found.occurred_at or found.created_at for found in candidates]
-    named = spans(asked.query, asked.now, {moment.year for moment in happened}) if asked.now else []
+    named = find_time_spans(asked.query, asked.now, {moment.year for moment in happened}) if asked.now else []
     if not named:
         return [0.0] * len(candidates)
     at = np.array([moment.timestamp() for moment in happened])
@@ -137,7 +137,7 @@ def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | 
     return np.asarray(np.clip(1 - np.min(away, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
 
 
-def _thread(candidates: Sequence[Candidate], asked: Asked) -> Floats:
+def _thread(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return the fit of the best other candidate of the thread, relative to the best such fit.
 
     A candidate without others in its thread uses its own fit. The last turn of an otherwise forgotten thread is
@@ -157,7 +157,7 @@ def _thread(candidates: Sequence[Candidate], asked: Asked) -> Floats:
     return _by_best(others)
 
 
-def _neighbours(candidates: Sequence[Candidate], asked: Asked) -> Floats:
+def _neighbours(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return the larger fit of the previous and the next turn in the thread, relative to the best such fit.
 
     A turn that is missing or not a candidate has a fit of 0.
@@ -172,9 +172,9 @@ def _neighbours(candidates: Sequence[Candidate], asked: Asked) -> Floats:
     return _by_best(larger)
 
 
-def _now(candidates: Sequence[Candidate], asked: Asked) -> Floats:
+def _now(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return positions in time, 0 for the oldest candidate to 1 for the newest, if the query asks for the present."""
-    if not asks_now(asked.query) or len(candidates) < 2:
+    if not asks_for_present(asked.query) or len(candidates) < 2:
         return np.zeros(len(candidates))
     happened = [(found.occurred_at or found.created_at, found.memory_id) for found in candidates]
     order = sorted(range(len(candidates)), key=happened.__getitem__)

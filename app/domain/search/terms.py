@@ -17,7 +17,7 @@ EVEN: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class QueryTerm:
     """A lexeme of the query with its document count.
 
     Attributes:
@@ -47,7 +47,7 @@ class WeighedQuery:
     soft: dict[str, float]
 
 
-def idf(documents: int, total: int) -> float:
+def inverse_document_frequency(documents: int, total: int) -> float:
     """Return the rarity of a word: ln(1 + (N - n + ½) / (n + ½)), above 0 (Robertson and Spärck Jones, as in BM25).
 
     Args:
@@ -57,8 +57,8 @@ def idf(documents: int, total: int) -> float:
     return math.log1p((max(total - documents, 0) + 0.5) / (documents + 0.5))
 
 
-def weigh(
-    terms: Sequence[Term],
+def weigh_query(
+    terms: Sequence[QueryTerm],
     total: int,
     forms: Mapping[str, Sequence[str]] = _NONE,
     emphasis: Mapping[str, float] = EVEN,
@@ -80,7 +80,7 @@ def weigh(
     documents: dict[str, dict[str, int]] = {}
     not_asked = {form for others in forms.values() for form in others}.difference(forms)
     for term in terms:
-        rarity = idf(term.documents, total)
+        rarity = inverse_document_frequency(term.documents, total)
         if term.spelling is None:
             if term.documents > 0:
                 lexemes[term.lexeme] = rarity
@@ -92,7 +92,7 @@ def weigh(
             spellings[term.spelling] = max(said * rarity, spellings.get(term.spelling, 0.0))
     for spelling, others in forms.items():
         group = {lexeme: n for form in (spelling, *others) for lexeme, n in documents.get(form, {}).items() if n > 0}
-        lexemes |= dict.fromkeys(group, idf(sum(group.values()), total))
+        lexemes |= dict.fromkeys(group, inverse_document_frequency(sum(group.values()), total))
         for lexeme in group:
             share[lexeme] = max(emphasis.get(spelling, 1.0), share.get(lexeme, 0.0))
     lexemes = {lexeme: share.get(lexeme, 1.0) * rarity for lexeme, rarity in lexemes.items()}

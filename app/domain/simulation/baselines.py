@@ -21,7 +21,7 @@ LIFT: Final = 0.5
 """Share of the gap to 1 by which a use raises linear strength."""
 
 
-class Search(NamedTuple):
+class BaselineSearch(NamedTuple):
     """A search of the simulated year.
 
     Attributes:
@@ -35,7 +35,7 @@ class Search(NamedTuple):
     answers: tuple[int, ...] | None = None
 
 
-class History(NamedTuple):
+class BaselineHistory(NamedTuple):
     """State of the memories under a baseline; every array has shape (n,).
 
     Attributes:
@@ -49,25 +49,25 @@ class History(NamedTuple):
     strength: Floats
 
 
-def ttl(history: History, _day: float) -> Floats:
+def ttl(history: BaselineHistory, _day: float) -> Floats:
     """Rank by creation: a fixed time to live retains the youngest."""
     return history.created
 
 
-def lru(history: History, _day: float) -> Floats:
+def lru(history: BaselineHistory, _day: float) -> Floats:
     """Rank by last use: retains the most recently used."""
     return history.used
 
 
-def linear(history: History, day: float) -> Floats:
+def linear(history: BaselineHistory, day: float) -> Floats:
     """Rank by a strength that starts at 1, falls linearly and rises with each use: retains the strongest."""
     return history.strength - (day - history.used) / SLOPE_DAYS
 
 
-BASELINES: Final[dict[str, Callable[[History, float], Floats]]] = {"ttl": ttl, "lru": lru, "linear": linear}
+BASELINES: Final[dict[str, Callable[[BaselineHistory, float], Floats]]] = {"ttl": ttl, "lru": lru, "linear": linear}
 
 
-def kept(name: str, created: Floats, searches: Sequence[Search], sizes: Sequence[int]) -> Places:
+def retained_memories(name: str, created: Floats, searches: Sequence[BaselineSearch], sizes: Sequence[int]) -> Places:
     """Return the memories that a baseline retains after the last night.
 
     Args:
@@ -77,7 +77,7 @@ def kept(name: str, created: Floats, searches: Sequence[Search], sizes: Sequence
         sizes: Maximum number of memories after each night; night i precedes day i.
     """
     worth = BASELINES[name]
-    history = History(created, created.copy(), np.ones(len(created)))
+    history = BaselineHistory(created, created.copy(), np.ones(len(created)))
     there = np.ones(len(created), np.bool_)
     following = 0
     for day, size in enumerate(sizes):
@@ -93,7 +93,7 @@ def kept(name: str, created: Floats, searches: Sequence[Search], sizes: Sequence
     return np.flatnonzero(there)
 
 
-def _use(history: History, there: npt.NDArray[np.bool_], search: Search) -> None:
+def _use(history: BaselineHistory, there: npt.NDArray[np.bool_], search: BaselineSearch) -> None:
     found = search.ranking[there[search.ranking]][:RESULTS]
     if search.answers is not None:
         found = found[np.isin(found, search.answers)]

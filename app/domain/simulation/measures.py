@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.domain.consolidation.sentences import sentences
+from app.domain.consolidation.sentences import split_sentences
 from app.domain.simulation.year import Year
-from app.domain.text.wording import content_words
+from app.domain.text.words import content_words
 
 Hits = Sequence[Sequence[int]]
 """For each question of `Year.questions`, the indexes of the memories that a search returned, best first.
 
-A summary is replaced by those of its sources that it `tells`, in their order."""
+A summary is replaced by those of its sources that it `tells_fact`, in their order."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Measures:
     outdated_first: float
 
 
-def tells(summary: str, memory: str) -> bool:
+def tells_fact(summary: str, memory: str) -> bool:
     """Return true if, for each sentence of the memory, some sentence of the summary has all its content words."""
-    told = [set(content_words(sentence)) for sentence in sentences(summary)]
-    return all(any(words.issuperset(content_words(said)) for words in told) for said in sentences(memory))
+    told = [set(content_words(sentence)) for sentence in split_sentences(summary)]
+    return all(any(words.issuperset(content_words(said)) for words in told) for said in split_sentences(memory))
 
 
-def measures(
+def compute_measures(
     year: Year,
     active_set: int,
     tiers: Mapping[int, str],
@@ -68,8 +68,8 @@ def measures(
     """
     facts = year.current
     active = {place for place, tier in tiers.items() if tier == "active"}
-    found = answered(year, default)
-    widely = found | answered(year, everywhere)
+    found = answered_questions(year, default)
+    widely = found | answered_questions(year, everywhere)
     kept = sum(any(place in tiers for place in fact.places) for fact in facts)
     chatter = [place for place, one in enumerate(year.said) if one.fact is None]
     first = [_outdated_first(year, number, default[number]) for number in sorted(found)]
@@ -87,7 +87,7 @@ def measures(
     )
 
 
-def answered(year: Year, hits: Hits) -> set[int]:
+def answered_questions(year: Year, hits: Hits) -> set[int]:
     """Return the indexes in `Year.questions` of the questions whose answer was found."""
     return {
         number

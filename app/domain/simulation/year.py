@@ -31,7 +31,7 @@ REPEATED_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SimulatedStatement:
     """A statement.
 
     Attributes:
@@ -48,7 +48,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class SimulatedFact:
     """A statement that matters.
 
     Attributes:
@@ -67,7 +67,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulatedSearch:
     """A search by which a conversation returns to a fact, with the fact's index in `Year.facts`.
 
     Its wording mostly differs from the original statement's.
@@ -92,23 +92,23 @@ class Year:
 
     seed: int
     days: int
-    said: tuple[Said, ...]
-    facts: tuple[Fact, ...]
-    asked: tuple[Asked, ...]
+    said: tuple[SimulatedStatement, ...]
+    facts: tuple[SimulatedFact, ...]
+    asked: tuple[SimulatedSearch, ...]
 
     @property
-    def current(self) -> list[Fact]:
+    def current(self) -> list[SimulatedFact]:
         """Facts that are still valid on the last day."""
         return [fact for fact in self.facts if np.isinf(fact.until)]
 
     @property
-    def questions(self) -> list[tuple[Fact, str]]:
+    def questions(self) -> list[tuple[SimulatedFact, str]]:
         """Questions of the last day, each about a fact that is still valid."""
         return [(fact, question) for fact in self.current for question in fact.questions]
 
 
 @dataclass
-class _Told:
+class _DraftFact:
     """A fact under construction: its wording, the days of its statements, and the end of its validity."""
 
     topic: Topic
@@ -118,7 +118,7 @@ class _Told:
     until: float
 
 
-def generate(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
+def generate_year(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
     """Generate a year with this many memories.
 
     Args:
@@ -127,10 +127,10 @@ def generate(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
         seed: Selects the year.
     """
     chance = np.random.default_rng(seed)
-    told = _told(chance, round(memories * IMPORTANT_SHARE), days)
+    told = _generate_facts(chance, round(memories * IMPORTANT_SHARE), days)
     people = sorted({each.person for each in told})
     said = [
-        (Said(day, each.person, _statement(chance, each, place), number))
+        (SimulatedStatement(day, each.person, _statement(chance, each, place), number))
         for number, each in enumerate(told)
         for place, day in enumerate(each.days)
     ]
@@ -141,15 +141,15 @@ def generate(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
         if one.fact is not None:
             places[one.fact].append(place)
     facts = [
-        Fact(each.topic.area, each.person, tuple(found), tuple(_questions(each)), each.until)
+        SimulatedFact(each.topic.area, each.person, tuple(found), tuple(_questions(each)), each.until)
         for each, found in zip(told, places, strict=True)
     ]
-    return Year(seed, days, tuple(said), tuple(facts), tuple(_asked(chance, told, days)))
+    return Year(seed, days, tuple(said), tuple(facts), tuple(_generate_searches(chance, told, days)))
 
 
-def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
+def _generate_facts(chance: Chance, statements: int, days: int) -> list[_DraftFact]:
     """Generate facts with this many statements in total, from as few people as possible."""
-    told: list[_Told] = []
+    told: list[_DraftFact] = []
     left = statements
     for person in chance.permutation(PEOPLE).tolist():
         for number in chance.permutation(len(TOPICS)).tolist():
@@ -158,12 +158,12 @@ def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
             topic = TOPICS[number]
             values = chance.permutation(topic.values).tolist()
             day = float(chance.uniform(0, days - 1))
-            first = _Told(topic, person, values[0], [day], np.inf)
+            first = _DraftFact(topic, person, values[0], [day], np.inf)
             told.append(first)
             left -= 1
             if topic.changes and left > 0 and chance.random() < CHANGED_SHARE:
                 first.until = float(chance.uniform(day, days))
-                told.append(_Told(topic, person, values[1], [first.until], np.inf))
+                told.append(_DraftFact(topic, person, values[1], [first.until], np.inf))
                 left -= 1
             elif left > 0 and chance.random() < RESTATED_SHARE:
                 first.days.append(float(chance.uniform(day, days)))
@@ -171,30 +171,32 @@ def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
     return told
 
 
-def _questions(told: _Told) -> Iterator[str]:
+def _questions(told: _DraftFact) -> Iterator[str]:
     return (way.format(who=told.person) for way in told.topic.asked)
 
 
-def _statement(chance: Chance, told: _Told, place: int) -> str:
+def _statement(chance: Chance, told: _DraftFact, place: int) -> str:
     """Format the fact's statement; a restatement uses the next template."""
     ways = told.topic.said
     way = ways[place % len(ways)] if len(told.days) > 1 else ways[int(chance.integers(len(ways)))]
     return _sentence(way.format(x=told.value))
 
 
-def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[Said]:
-    talk: list[Said] = []
+def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[SimulatedStatement]:
+    talk: list[SimulatedStatement] = []
     for day in np.sort(chance.uniform(0, days, count)).tolist():
         if talk and chance.random() < REPEATED_SHARE:
             text = talk[int(chance.integers(len(talk)))].text
         else:
-            fillings = {name: _one(chance, words) for name, words in FILLINGS.items()}
-            text = _sentence(_one(chance, CHATTER).format(**fillings))
-        talk.append(Said(day, people[(int(day) * 7) % len(people)], text))  # each day, a different person talks
+            fillings = {name: _pick_one(chance, words) for name, words in FILLINGS.items()}
+            text = _sentence(_pick_one(chance, CHATTER).format(**fillings))
+        talk.append(
+            SimulatedStatement(day, people[(int(day) * 7) % len(people)], text)
+        )  # each day, a different person talks
     return talk
 
 
-def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
+def _generate_searches(chance: Chance, told: list[_DraftFact], days: int) -> list[SimulatedSearch]:
     """Generate searches for facts while they are valid; some facts are never asked about, and most rarely."""
     asked_about = chance.permutation(len(told))[round(len(told) * NEVER_ASKED_SHARE) :]
     weights = 1 / np.arange(1, len(asked_about) + 1)
@@ -203,11 +205,11 @@ def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
     for number in chance.choice(asked_about, times, p=weights / weights.sum()).tolist():
         each = told[number]
         day = float(chance.uniform(each.days[0], min(each.until, days)))
-        asked.append(Asked(day, _sentence(_one(chance, each.topic.said).format(x=each.value)), number))
+        asked.append(SimulatedSearch(day, _sentence(_pick_one(chance, each.topic.said).format(x=each.value)), number))
     return sorted(asked, key=lambda one: one.day)
 
 
-def _one(chance: Chance, among: Any) -> str:
+def _pick_one(chance: Chance, among: Any) -> str:
     return str(among[int(chance.integers(len(among)))])
 
 

@@ -18,7 +18,7 @@ _RECENCY_EXPONENT_MIN = -60.0  # e^-60 is negligible beside any other part, and 
 
 
 @dataclass(frozen=True, config=STRICT)
-class Weights:
+class ImportanceWeights:
     """Weight of each factor, 0 to 1; the weights are divided by their sum (seed 004 §1.5)."""
 
     recency: Share = 0.25
@@ -31,17 +31,17 @@ class Weights:
     """w4, for closeness to the context."""
 
     @model_validator(mode="after")
-    def _none_alone(self) -> Weights:
+    def _none_alone(self) -> ImportanceWeights:
         if self.recency + self.frequency + self.salience < 0.01:
             raise ValueError("without a context only recency, frequency and salience count: together at least 0.01")
         return self
 
 
 PRESETS: Final = {
-    "default": Weights(),
-    "time_sensitive": Weights(0.40, 0.20, 0.25, 0.15),
-    "content_heavy": Weights(0.15, 0.15, 0.50, 0.20),
-    "context_aware": Weights(0.20, 0.15, 0.25, 0.40),
+    "default": ImportanceWeights(),
+    "time_sensitive": ImportanceWeights(0.40, 0.20, 0.25, 0.15),
+    "content_heavy": ImportanceWeights(0.15, 0.15, 0.50, 0.20),
+    "context_aware": ImportanceWeights(0.20, 0.15, 0.25, 0.40),
 }
 """Weights by use case (seed 004 §1.5, adaptive weighting)."""
 
@@ -50,7 +50,7 @@ PRESETS: Final = {
 class Importance:
     """Parameters of importance (seed 004 §1, including the defaults)."""
 
-    weights: Weights = Weights()
+    weights: ImportanceWeights = ImportanceWeights()
     """Weight of each factor."""
     recency_lambda_per_day: Annotated[float, Field(ge=0.001, le=10, allow_inf_nan=False)] = 0.05
     """λ of recency, e^(-λτ), where τ is days since creation or the last use, whichever is later (§1.1)."""
@@ -70,7 +70,7 @@ class Shares(NamedTuple):
     neutral: float
 
 
-def shares(parameters: Importance, *, context: bool) -> Shares:
+def normalised_weights(parameters: Importance, *, context: bool) -> Shares:
     """Return the normalised weights, with or without a context."""
     weights = parameters.weights
     total = weights.recency + weights.frequency + weights.salience
@@ -87,9 +87,9 @@ def shares(parameters: Importance, *, context: bool) -> Shares:
     )
 
 
-def lasting(ops: Ops[V], parameters: Importance, row: Row[V]) -> V:
+def lasting_importance(ops: Ops[V], parameters: Importance, row: Row[V]) -> V:
     """Return importance without a context and without recency, 0 to 1: its limit after a long time."""
-    share = shares(parameters, context=False)
+    share = normalised_weights(parameters, context=False)
     often = frequency(ops, parameters, row.access_count)
     return often * share.frequency + row.salience * share.salience + share.neutral
 
@@ -114,7 +114,7 @@ def importance(
         now: Seconds since 1970.
         relevance: Closeness to the context, 0 to 1, from `relevance`; None without a context.
     """
-    share = shares(parameters, context=relevance is not None)
+    share = normalised_weights(parameters, context=relevance is not None)
     found = recency(NUMPY, parameters, age_at(state, now) / DAY_SECONDS) * share.recency
     found += frequency(NUMPY, parameters, state.access_count) * share.frequency
     found += state.salience * share.salience + share.neutral
@@ -125,7 +125,9 @@ def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
     """Return importance without a context as an SQL expression; it agrees with `importance` to 1e-9."""
     ops = Sql()
     recent = recency(ops, parameters, age_seconds(ops, row, now) / DAY_SECONDS)
-    return ops.text(recent * shares(parameters, context=False).recency + lasting(ops, parameters, row))
+    return ops.text(
+        recent * normalised_weights(parameters, context=False).recency + lasting_importance(ops, parameters, row)
+    )
 
 
 def relevance(
@@ -147,8 +149,8 @@ def due_at(parameters: Importance, state: State, thresholds: Floats | float) -> 
 
     In seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` if it never does.
     """
-    share = shares(parameters, context=False).recency
-    missing = thresholds - lasting(NUMPY, parameters, state)
+    share = normalised_weights(parameters, context=False).recency
+    missing = thresholds - lasting_importance(NUMPY, parameters, state)
     falls = (missing > 0) & (share > 0)
     recent = np.where(falls, missing, 1.0) / (share or 1.0)
     age_days = -np.log(np.minimum(recent, 1.0)) / parameters.recency_lambda_per_day

@@ -16,7 +16,7 @@ REASONS: Final = ("score", "uses")
 _DEFAULTS: Final = MnemexParameters()
 
 
-def promoted_for(dynamics: Dynamics, state: State, now: float) -> npt.NDArray[np.str_]:
+def promotion_reasons(dynamics: Dynamics, state: State, now: float) -> npt.NDArray[np.str_]:
     """Return the reason for each memory's promotion, one of `REASONS`; empty if it isn't promoted.
 
     Only mnemex promotes by score, with its own parameters and use count (a new memory has 1). In other models the score

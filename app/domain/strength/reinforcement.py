@@ -19,7 +19,7 @@ _SLACK_SECONDS: Final = 1e-6  # doubles of this century have an error of a quart
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class UseTimes:
     """Uses by memory, session and time; every array has shape (n,).
 
     Attributes:
@@ -34,7 +34,7 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class Uses(Moments):
+class OrderedUses(UseTimes):
     """Uses in the order in which they are applied; the other attributes are those of `Event`."""
 
     boost: npt.NDArray[np.bool_]
@@ -46,13 +46,13 @@ class Uses(Moments):
         """Return the number of uses."""
         return len(self.rows)
 
-    def only(self, places: npt.NDArray[np.intp]) -> Uses:
+    def only(self, places: npt.NDArray[np.intp]) -> OrderedUses:
         """Return the uses at these indexes."""
-        return Uses(**{field.name: getattr(self, field.name)[places] for field in fields(Uses)})
+        return OrderedUses(**{field.name: getattr(self, field.name)[places] for field in fields(OrderedUses)})
 
 
 @dataclass(frozen=True, slots=True)
-class Reinforced:
+class ReinforcementResult:
     """Result of applying uses to a batch.
 
     Attributes:
@@ -68,7 +68,7 @@ class Reinforced:
     after: Floats
 
 
-def rested(uses: Uses, known: Moments, refractory_seconds: float) -> npt.NDArray[np.intp]:
+def effective_uses(uses: OrderedUses, known: UseTimes, refractory_seconds: float) -> npt.NDArray[np.intp]:
     """Return the indexes of the uses that count: at most one per memory and session within the refractory period.
 
     The use reported first counts, so that the result doesn't depend on how uses are split into batches.
@@ -96,7 +96,7 @@ def rested(uses: Uses, known: Moments, refractory_seconds: float) -> npt.NDArray
     return np.array(places, np.intp)
 
 
-def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Reinforced:
+def apply_uses(dynamics: Dynamics, state: State, uses: OrderedUses, now: float) -> ReinforcementResult:
     """Apply the uses to the memories, preserving the order of each memory's uses.
 
     Args:
@@ -107,7 +107,7 @@ def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Rein
     state = Row(**columns)
     late = np.zeros(len(uses), np.bool_)
     before, after = np.zeros(len(uses)), np.zeros(len(uses))
-    for turn in _turns(uses.rows):
+    for turn in _split_turns(uses.rows):
         once = uses.only(turn)
         used = take(state, once.rows)
         late[turn] = once.at < used.accessed_at
@@ -118,10 +118,10 @@ def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Rein
         after[turn] = dynamics.strength(used, moments)
         for name, column in columns.items():
             column[once.rows] = getattr(used, name)
-    return Reinforced(state, late, before, after)
+    return ReinforcementResult(state, late, before, after)
 
 
-def _turns(rows: npt.NDArray[np.intp]) -> Iterator[npt.NDArray[np.intp]]:
+def _split_turns(rows: npt.NDArray[np.intp]) -> Iterator[npt.NDArray[np.intp]]:
     """Split use indexes into turns so that turn k holds the k-th use of each memory."""
     if not rows.size:
         return

@@ -25,7 +25,7 @@ BLEND_SCORE_MIN: Final = 0.65
 
 
 @dataclass(frozen=True, config=STRICT)
-class Review:
+class ReviewParameters:
     """Parameters of reviews; the defaults are seed 004's, and seed 001's for the danger zone."""
 
     first_interval_days: _Days = 1.0
@@ -50,7 +50,7 @@ class Review:
     """Upper bound of the danger zone, as a strength."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Review:
+    def _in_order(self) -> ReviewParameters:
         for low, high in (
             ("first_interval_days", "second_interval_days"),
             ("second_interval_days", "longest_interval_days"),
@@ -63,12 +63,12 @@ class Review:
         return self
 
 
-def easiness(parameters: Review, importance: Floats) -> Floats:
+def easiness(parameters: ReviewParameters, importance: Floats) -> Floats:
     """Return the factor between intervals: 1.3 + 1.7 · importance (seed 004 §4.1)."""
     return parameters.easiness_min + (parameters.easiness_max - parameters.easiness_min) * importance
 
 
-def next_interval_days(parameters: Review, interval_days: Floats, importance: Floats) -> Floats:
+def next_interval_days(parameters: ReviewParameters, interval_days: Floats, importance: Floats) -> Floats:
     """Return the days until the next review after a passed one: 1, 6, then times the easiness (SM-2, seed 004 §4.1).
 
     Args:
@@ -86,7 +86,7 @@ def next_interval_days(parameters: Review, interval_days: Floats, importance: Fl
     return np.minimum(interval, parameters.longest_interval_days)
 
 
-def queue(parameters: Review, importance: Floats, overdue_days: Floats) -> npt.NDArray[np.intp]:
+def review_queue(parameters: ReviewParameters, importance: Floats, overdue_days: Floats) -> npt.NDArray[np.intp]:
     """Return the indexes of the memories to review now, most urgent first, limited to one session (seed 004 §4.2).
 
     Args:
@@ -98,12 +98,12 @@ def queue(parameters: Review, importance: Floats, overdue_days: Floats) -> npt.N
     return order[overdue_days[order] >= 0][: parameters.session_limit]
 
 
-def urgency(parameters: Review, importance: Floats, overdue_days: Floats) -> Floats:
+def urgency(parameters: ReviewParameters, importance: Floats, overdue_days: Floats) -> Floats:
     """Return 0.6 · importance + 0.4 · days overdue (seed 004 §4.2)."""
     return parameters.importance_weight * importance + parameters.overdue_weight * overdue_days
 
 
-def foremost(parameters: Review, overdue_days: Floats) -> npt.NDArray[np.intp]:
+def preselect_queue(parameters: ReviewParameters, overdue_days: Floats) -> npt.NDArray[np.intp]:
     """Return the indexes of all memories that could make it into the session at some importance.
 
     This excludes memories so much less overdue than a full session of others that no importance could compensate.
@@ -119,7 +119,7 @@ def foremost(parameters: Review, overdue_days: Floats) -> npt.NDArray[np.intp]:
     return np.flatnonzero(overdue_days >= bar)
 
 
-def danger_priority(parameters: Review, strength: Floats) -> Floats:
+def danger_priority(parameters: ReviewParameters, strength: Floats) -> Floats:
     """Return the urgency of a review before the memory is forgotten, 0 to 1 (seed 001, review priority).
 
     An inverted parabola: 1 in the middle of the danger zone, 0 at its ends and outside.

@@ -8,21 +8,21 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from app.domain.consolidation.facts import stem
-from app.domain.text.wording import content_words
+from app.domain.text.words import content_words
 
 WINDOW_CHARACTERS: Final = 300
 _FENCE: Final = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _SENTENCE_END: Final = re.compile(r"[.!?…]['\")\]’”]*(?=\s)|[\u3002\uff01\uff1f]|\n")
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A half-open range of a text, from `start` to before `end`, without surrounding white space."""
 
     start: int
     end: int
 
 
-def highlight(text: str, weights: Mapping[str, float], most: int = 1) -> list[Span]:
+def find_highlights(text: str, weights: Mapping[str, float], most: int = 1) -> list[TextSpan]:
     """Return the windows that match the query's words best, in text order; none for a blank text.
 
     A window's score is the sum of the weights of its distinct matching words. The first window wins a tie, also if no
@@ -35,13 +35,13 @@ def highlight(text: str, weights: Mapping[str, float], most: int = 1) -> list[Sp
     by_stem: dict[str, float] = {}
     for word, weight in weights.items():
         by_stem[stem(word)] = max(weight, by_stem.get(stem(word), 0.0))
-    spans = windows(text)
+    spans = split_windows(text)
     counts = [sum(by_stem.get(each, 0.0) for each in stems(text[start:end])) for start, end in spans]
     best = sorted(range(len(spans)), key=lambda place: (-counts[place], place))[:most]
     return [spans[place] for place in sorted(best)]
 
 
-def excerpt(text: str, spans: list[Span], gap: str = " … ") -> str:
+def join_excerpt(text: str, spans: list[TextSpan], gap: str = " … ") -> str:
     """Join these parts of a text, with an ellipsis for every omission."""
     if not spans:
         return ""
@@ -57,27 +57,27 @@ def stems(text: str) -> set[str]:
     return {stem(word) for word in content_words(text)}
 
 
-def windows(text: str, size: int = WINDOW_CHARACTERS) -> list[Span]:
+def split_windows(text: str, size: int = WINDOW_CHARACTERS) -> list[TextSpan]:
     """Return the windows of a text in order: as many whole sentences as fit; together they cover all but white space.
 
     A line of a code block counts as a sentence. A sentence longer than a window is cut, between words if possible.
     """
-    found: list[Span] = []
-    for part in sentences(text, size):
+    found: list[TextSpan] = []
+    for part in split_sentences(text, size):
         if found and part.end - found[-1].start <= size:
-            found[-1] = Span(found[-1].start, part.end)
+            found[-1] = TextSpan(found[-1].start, part.end)
         else:
             found.append(part)
     return found
 
 
-def sentences(text: str, size: int) -> Iterator[Span]:
+def split_sentences(text: str, size: int) -> Iterator[TextSpan]:
     """Yield the sentences of a text and the lines of its code blocks in order, cut to the size if longer."""
-    for start, end in _sentences(text):
-        yield from _fitted(text, start, end, size)
+    for start, end in _yield_sentences(text):
+        yield from _split_long(text, start, end, size)
 
 
-def _sentences(text: str) -> Iterator[Span]:
+def _yield_sentences(text: str) -> Iterator[TextSpan]:
     """Yield the sentences of a text and the lines of its code blocks."""
     at = 0
     for block in _FENCE.finditer(text):
@@ -90,28 +90,28 @@ def _sentences(text: str) -> Iterator[Span]:
 _LINE_END: Final = re.compile(r"\n")
 
 
-def _split(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[Span]:
+def _split(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[TextSpan]:
     for found in ends.finditer(text, start, end):
-        yield from _trimmed(text, start, found.end())
+        yield from _trim(text, start, found.end())
         start = found.end()
-    yield from _trimmed(text, start, end)
+    yield from _trim(text, start, end)
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+def _trim(text: str, start: int, end: int) -> Iterator[TextSpan]:
     """Yield the span without surrounding white space; nothing if it is blank."""
     said = text[start:end]
     if said.strip():
-        yield Span(start + len(said) - len(said.lstrip()), start + len(said.rstrip()))
+        yield TextSpan(start + len(said) - len(said.lstrip()), start + len(said.rstrip()))
 
 
-def _fitted(text: str, start: int, end: int, size: int) -> Iterator[Span]:
+def _split_long(text: str, start: int, end: int, size: int) -> Iterator[TextSpan]:
     """Yield a sentence in parts of at most this size."""
     while end - start > size:
         blank = max(text.rfind(" ", start + 1, start + size + 1), text.rfind("\n", start + 1, start + size + 1))
         cut = blank if blank > start else start + size
-        yield from _trimmed(text, start, cut)
+        yield from _trim(text, start, cut)
         while cut < end and text[cut].isspace():
             cut += 1
         start = cut
     if end > start:
-        yield Span(start, end)
+        yield TextSpan(start, end)

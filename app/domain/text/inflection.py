@@ -25,7 +25,7 @@ def other_forms(word: str) -> tuple[str, ...]:
     return ()
 
 
-def inflected(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def irregular_forms(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Map each word with irregular forms to these forms."""
     return {word: others for word in words if (others := other_forms(word))}
 

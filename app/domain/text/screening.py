@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain import corrections
-from app.domain.privacy import detection
+from app.domain.privacy import pii_detection
 from app.domain.recall import bridges
 from app.domain.text.markers import Markers, Signs
 
 
-class Screened(NamedTuple):
+class ScreenedTexts(NamedTuple):
     """The texts to read for each purpose, each of shape (texts,); other texts contain no match.
 
     Attributes:
-        personal: `detection.detect` may find something.
+        personal: `pii_detection.detect_pii` may find something.
         reminders: `bridges.read_flags` may return a flag.
-        corrections: `corrections.read` may return a statement with `says_change`.
+        corrections: `corrections.parse_statement` may return a statement with `says_change`.
     """
 
     personal: NDArray[np.bool_]
@@ -29,15 +29,15 @@ class Screened(NamedTuple):
     corrections: NDArray[np.bool_]
 
 
-def screen(texts: Sequence[str]) -> Screened:
+def screen_texts(texts: Sequence[str]) -> ScreenedTexts:
     """Return which texts to read for each purpose."""
     signs = Signs(texts)
     found = _markers().find(signs)
-    return Screened(
+    return ScreenedTexts(
         found["personal"]
-        | (signs.count("0123456789") >= detection.DIGITS_MIN)
-        | (signs.count(":-") >= detection.DASHES_MIN)
-        | signs.has_run(detection.LONG),
+        | (signs.count("0123456789") >= pii_detection.DIGITS_MIN)
+        | (signs.count(":-") >= pii_detection.DASHES_MIN)
+        | signs.has_run(pii_detection.LONG),
         found["reminders"],
         found["ends"] | (found["changes"] & found["values"]),
     )
@@ -47,7 +47,7 @@ def screen(texts: Sequence[str]) -> Screened:
 def _markers() -> Markers:
     return Markers(
         {
-            "personal": detection.MARKERS,
+            "personal": pii_detection.MARKERS,
             "reminders": bridges.markers(),
             "ends": corrections.ENDS_MARKERS,
             "changes": corrections.CHANGES_MARKERS,

@@ -20,7 +20,7 @@ def count(text: str) -> int:
     return sum(tokens for tokens, _, _ in _pieces(text))
 
 
-def head(text: str, limit: int) -> str:
+def truncate_to_head(text: str, limit: int) -> str:
     """Truncate a text to its beginning, with an ellipsis: at a sentence end, otherwise between words.
 
     Sentence ends are used if they preserve at least half of what fits; a single word that is too long is cut. Empty if
@@ -41,7 +41,7 @@ def head(text: str, limit: int) -> str:
     return text[:fits].rstrip() + ELLIPSIS if fits else ""
 
 
-def tail(text: str, limit: int) -> str:
+def truncate_to_tail(text: str, limit: int) -> str:
     """Truncate a text to its end, starting at a token boundary; a text within the limit is returned unchanged."""
     left, begins = limit, len(text)
     for tokens, start, _ in reversed(list(_pieces(text))):

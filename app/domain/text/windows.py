@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
-from app.domain.text.highlight import Span, sentences
+from app.domain.text.highlight import TextSpan, split_sentences
 
 WINDOW_SIZE: Final = 500
 """Approximate number of characters per window; a text up to twice as long has no windows."""
@@ -19,7 +19,7 @@ WINDOW_SHARE: Final = 0.9
 """Factor on a window's cosine relative to a whole memory's, because it is the best of several."""
 
 
-def divide(text: str) -> list[Span]:
+def divide(text: str) -> list[TextSpan]:
     """Return the windows of a text in order; none for a text of at most twice `WINDOW_SIZE` characters.
 
     A window contains the whole sentences whose midpoints are in its share of the text, so the windows together cover
@@ -28,8 +28,8 @@ def divide(text: str) -> list[Span]:
     if len(text) <= 2 * WINDOW_SIZE:
         return []
     step = len(text) / min(ceil(len(text) / WINDOW_SIZE), WINDOWS_MAX)
-    found: dict[int, Span] = {}
-    for start, end in sentences(text, ceil(step)):
+    found: dict[int, TextSpan] = {}
+    for start, end in split_sentences(text, ceil(step)):
         share = int((start + end) / 2 / step)
-        found[share] = Span(found[share].start if share in found else start, end)
+        found[share] = TextSpan(found[share].start if share in found else start, end)
     return list(found.values()) if len(found) > 1 else []

@@ -18,9 +18,9 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State, take
 from app.domain.policy.policy import Policy
-from app.domain.strength import importance as importances
-from app.domain.tiers.lifecycle import DELETED, Standing, decide, may_move
-from app.domain.tiers.tiers import Seen, decay_tier
+from app.domain.strength import importance
+from app.domain.tiers.decay_tier import CurrentStrength, decay_tier
+from app.domain.tiers.tier_decision import DELETED, TierFacts, decide_tiers, may_move
 
 DAYS_MAX: Final = 3_650
 """Maximum range of a forecast in days."""
@@ -35,23 +35,25 @@ Check: TypeAlias = Callable[[], object]
 _Test: TypeAlias = Callable[[State, Floats], npt.NDArray[np.bool_]]
 
 
-def _go_on() -> None:
+def _never_stop() -> None:
     """Do nothing: the default check never stops the work."""
 
 
-def seconds_max(dynamics: Dynamics) -> float:
+def horizon_seconds(dynamics: Dynamics) -> float:
     """Return how far ahead a model can be forecast; infinite unless it is tick-based."""
     return TICKS_MAX * dynamics.parameters.tick_seconds if isinstance(dynamics, MemoryDecay) else math.inf
 
 
-def tiers_at(policy: Policy, state: State, standing: Standing, now: Floats | float) -> npt.NDArray[np.int8]:
+def tiers_by_time(policy: Policy, state: State, standing: TierFacts, now: Floats | float) -> npt.NDArray[np.int8]:
     """Return the tiers of memories anchored under this policy, as indexes in `DECAY_TIERS`."""
-    seen = Seen(policy.model.strength(state, now), importances.importance(policy.importance, state, now))
-    return decide(policy.rules, standing, state, now, seen).tiers
+    seen = CurrentStrength(policy.model.strength(state, now), importance.importance(policy.importance, state, now))
+    return decide_tiers(policy.rules, standing, state, now, seen).tiers
 
 
-def counts(policy: Policy, state: State, standing: Standing, moments: Floats, check: Check = _go_on) -> Counts:
-    """Count the memories in each tier at each time; equal to `tiers_at` at each time, in a few passes over the rows.
+def count_tiers(
+    policy: Policy, state: State, standing: TierFacts, moments: Floats, check: Check = _never_stop
+) -> Counts:
+    """Count the memories in each tier at each time; equal to `tiers_by_time`, in a few passes over the rows.
 
     Between uses a memory only moves down and loses any protection permanently. It is therefore enough to find the times
     at which it falls below each threshold and at which its protection ends.
@@ -72,8 +74,8 @@ def counts(policy: Policy, state: State, standing: Standing, moments: Floats, ch
     weak = np.flatnonzero(deleted < len(moments))
     accepted_at = standing.accepted_at[weak]
 
-    def weightless(rows: State, now: Floats) -> Seen:
-        return Seen(np.full(len(now), -1.0), importances.importance(policy.importance, rows, now))
+    def weightless(rows: State, now: Floats) -> CurrentStrength:
+        return CurrentStrength(np.full(len(now), -1.0), importance.importance(policy.importance, rows, now))
 
     def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
         found: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED

@@ -19,23 +19,23 @@ import structlog
 from app import failpoints
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
-from app.domain.consolidation import contradiction
-from app.domain.consolidation.contradiction import Question
-from app.domain.consolidation.supersession import Pair
+from app.domain.consolidation import contradiction_prompt
+from app.domain.consolidation.contradiction_prompt import ContradictionQuestion
+from app.domain.consolidation.supersession import SupersessionPair
 from app.domain.ingest.memory import KINDS
 from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
-from app.services.consolidation import supersede
-from app.services.passing import OverBudget
-from app.services.strength import policies
+from app.services.consolidation import supersession
+from app.services.strength import current_policy
 from app.services.tenants import budget
+from app.services.transient_errors import OverBudget
 from app.settings import settings
-from app.store.consolidation import contradictions as rows
+from app.store.consolidation import contradictions
 from app.store.core import database
-from app.store.embedding import spaces
-from app.store.tiers import standings
+from app.store.embedding import embedding_spaces
+from app.store.tiers import protections
 
-SLICE_ROWS: Final = contradiction.QUESTIONS_MAX
+SLICE_ROWS: Final = contradiction_prompt.QUESTIONS_MAX
 """Usually one model call per slice, so that its findings are saved if the next call fails."""
 BACK: Final = timedelta(days=7)
 """How far back to look for new memories on the first run, and at most after an interruption."""
@@ -48,7 +48,7 @@ ILL: Final = "the provider of models is ill: the next night goes on"
 log = structlog.get_logger(__name__)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Ask about memories accepted by `as_of`; the first slice also resolves names that wait for their memory.
 
     Args:
@@ -56,12 +56,12 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one slice is always done.
     """
-    done = 0 if state else supersede.settle_statements(tenant_id)
-    policy = policies.current(tenant_id)
+    done = 0 if state else supersession.resolve_statements(tenant_id)
+    policy = current_policy.read(tenant_id)
     left = policy.supersession.asked_a_night - state.get("asked", 0)
     if not settings().has_provider or left <= 0:
         return Step(done, state, finished=True)
-    after = UUID(state["after"]) if state else _begin(tenant_id, as_of)
+    after = UUID(state["after"]) if state else _first_id(tenant_id, as_of)
     counts, asked = Counter[str](), state.get("asked", 0)
     while True:
         questions, last = _questions(
@@ -87,41 +87,41 @@ def _state(after: UUID, asked: int) -> dict[str, Any]:
     return {"after": str(after), "asked": asked}
 
 
-def _begin(tenant_id: UUID, as_of: datetime) -> UUID:
+def _first_id(tenant_id: UUID, as_of: datetime) -> UUID:
     """Return an id below those of all memories to be examined."""
     with database.tenant(tenant_id) as tx:
-        known = rows.watermark(tx, tenant_id)
+        known = contradictions.read_watermark(tx, tenant_id)
     since = as_of - BACK if known is None else max(known - MARGIN, as_of - BACK)
     return UUID(bytes=int(since.timestamp() * 1000).to_bytes(6, "big") + bytes(10))
 
 
 def _questions(
     tenant_id: UUID, after: UUID, as_of: datetime, limit: int
-) -> tuple[list[Question], tuple[UUID, datetime] | None]:
+) -> tuple[list[ContradictionQuestion], tuple[UUID, datetime] | None]:
     """Return the questions about the next new memories, and the last of these memories; None if there are none."""
     with database.tenant(tenant_id) as tx:
-        found = rows.new(tx, tenant_id, after, as_of, limit)
-        there = spaces.of_tenant(tx, tenant_id)
+        found = contradictions.list_new(tx, tenant_id, after, as_of, limit)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         if not found or there is None:
             return [], found[-1] if found else None
         ids = [memory_id for memory_id, _ in found]
-        return rows.questions(tx, tenant_id, there.searched.space_id, ids), found[-1]
+        return contradictions.find_questions(tx, tenant_id, there.searched.space_id, ids), found[-1]
 
 
-def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
+def _ask(tenant_id: UUID, questions: list[ContradictionQuestion]) -> tuple[list[SupersessionPair], int]:
     """Return the contradicted pairs that a model reports, and the number of questions without a valid answer.
 
     Raises:
         OverBudget: The tenant has reached its daily budget.
         ProviderFailed: The provider as a whole failed.
     """
-    pairs: list[Pair] = []
+    pairs: list[SupersessionPair] = []
     unanswered = 0
-    for batch in contradiction.batches(questions, settings().score_batch_tokens):
+    for batch in contradiction_prompt.split_batches(questions, settings().score_batch_tokens):
         model = model_clients.contradiction_detector
         try:
-            with budget.book(tenant_id, "contradict", model.model, len(batch)) as spent:
-                pairs += model.ask(contradiction.prompt(batch), spent)
+            with budget.book_usage(tenant_id, "contradict", model.model, len(batch)) as spent:
+                pairs += model.ask(contradiction_prompt.prompt(batch), spent)
         except ProviderFailed as failure:
             if not failure.treatment.halve:
                 raise
@@ -132,20 +132,22 @@ def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
     return pairs, unanswered
 
 
-def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until: datetime) -> int:
+def _propose(tenant_id: UUID, pairs: list[SupersessionPair], policy: Policy, accepted_until: datetime) -> int:
     """Record the pairs found and advance the watermark; return the number of new pairs."""
     with database.tenant(tenant_id) as tx:
         approved = _unprotected(tx, tenant_id, pairs, policy) if pairs and policy.supersession.approve else []
-        rows.move_watermark(tx, tenant_id, accepted_until)
-        new = supersede.propose(tx, tenant_id, pairs, approved) if pairs else 0
-        failpoints.reach("contradictions.before_commit")
+        contradictions.move_watermark(tx, tenant_id, accepted_until)
+        new = supersession.propose_pairs(tx, tenant_id, pairs, approved) if pairs else 0
+        failpoints.trigger("contradictions.before_commit")
     return new
 
 
-def _unprotected(tx: database.Transaction, tenant_id: UUID, pairs: list[Pair], policy: Policy) -> list[Pair]:
+def _unprotected(
+    tx: database.Transaction, tenant_id: UUID, pairs: list[SupersessionPair], policy: Policy
+) -> list[SupersessionPair]:
     """Return the pairs whose older memory is protected neither by a legal hold nor by its kind or caller's marks."""
     ids = sorted({pair.superseded_id for pair in pairs})
-    standing = standings.read(tx, tenant_id, ids, policy.rules)
+    standing = protections.read(tx, tenant_id, ids, policy.rules)
     kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]
     protected = standing.is_held | standing.is_marked | np.isin(standing.kinds, kinds)
     free = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}

@@ -20,20 +20,20 @@ import structlog
 from app import metrics
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed
-from app.domain.consolidation.checking import FAULTS, prompt
-from app.domain.consolidation.extracting import extract
+from app.domain.consolidation.extractive_summary import extract_summary
+from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import Level
-from app.domain.consolidation.prompting import input_tokens
-from app.domain.consolidation.records import Form, Source, Summary
-from app.services.passing import OverBudget
+from app.domain.consolidation.prompt import input_tokens
+from app.domain.consolidation.summary_checks import FAULTS, prompt
 from app.services.tenants import budget
+from app.services.transient_errors import OverBudget
 from app.settings import settings
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SummaryRequest:
     """A summary to write.
 
     Attributes:
@@ -47,17 +47,17 @@ class Wanted:
     level: Level
 
 
-def summarise(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Level) -> Summary:
+def summarise_one(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Level) -> Summary:
     """Summarise the sources; call it outside of transactions, since models may be slow.
 
     Args:
         tenant_id: The tenant whose budget is charged.
         sources: One or more memories.
     """
-    return summarise_all(tenant_id, [Wanted(sources, form, level)], settings().slice_seconds)[0]
+    return summarise_all(tenant_id, [SummaryRequest(sources, form, level)], settings().slice_seconds)[0]
 
 
-def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> list[Summary]:
+def summarise_all(tenant_id: UUID, wanted: Sequence[SummaryRequest], seconds: float) -> list[Summary]:
     """Return a summary for each group, in order, calling a model concurrently for several groups.
 
     Provider failures raise nothing. Call it outside of transactions.
@@ -67,21 +67,21 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
         seconds: Time after which no thread starts another call; each thread's first call is always made. No call starts
             after the provider failed or the budget was spent either. The remaining groups get extractive summaries.
     """
-    extracts = [extract(each.sources, each.form, each.level) for each in wanted]
+    extracts = [extract_summary(each.sources, each.form, each.level) for each in wanted]
     if not wanted or not settings().has_provider or model_clients.summariser.is_resting:
         return extracts
-    work = _Work(tenant_id, time.monotonic() + seconds)
+    work = _SummaryCalls(tenant_id, time.monotonic() + seconds)
     pool = ThreadPoolExecutor(settings().llm_concurrency, thread_name_prefix="summarise")
     try:
         summaries = list(pool.map(work.summary, count(), wanted, extracts))
     finally:
         # All calls have returned by now unless the process is shutting down, which must not wait for a model.
         pool.shutdown(wait=False, cancel_futures=True)
-    work.say(summaries)
+    work.log_results(summaries)
     return summaries
 
 
-class _Work:
+class _SummaryCalls:
     """State of one `summarise_all` call: its deadline, and the reasons for extractive summaries."""
 
     def __init__(self, tenant_id: UUID, until: float) -> None:
@@ -90,7 +90,7 @@ class _Work:
         self._is_over = threading.Event()
         self._reasons: list[str] = []
 
-    def summary(self, place: int, wanted: Wanted, extracted: Summary) -> Summary:
+    def summary(self, place: int, wanted: SummaryRequest, extracted: Summary) -> Summary:
         """Return the model's summary, or the extractive one if the model can't be used."""
         config = settings()
         if input_tokens(wanted.sources) > config.summary_tokens:
@@ -98,7 +98,7 @@ class _Work:
         if self._is_over.is_set() or (place >= config.llm_concurrency and not self._has_time()):
             return self._without("no time", extracted)
         try:
-            return self._asked(wanted, extracted)
+            return self._ask_model(wanted, extracted)
         except OverBudget:
             self._is_over.set()
             return self._without("over_budget", extracted)
@@ -107,14 +107,14 @@ class _Work:
                 self._is_over.set()
             return self._without(str(failure), extracted)
 
-    def say(self, summaries: Sequence[Summary]) -> None:
+    def log_results(self, summaries: Sequence[Summary]) -> None:
         """Count and log the results."""
         metrics.count("summaries_by_model", sum(summary.method == "llm" for summary in summaries))
         metrics.count("summaries_without_model", len(self._reasons))
         for reason, groups in Counter(self._reasons).items():
             log.warning("not_summarised", tenant=str(self._tenant_id), groups=groups, reason=reason)
 
-    def _asked(self, wanted: Wanted, extracted: Summary) -> Summary:
+    def _ask_model(self, wanted: SummaryRequest, extracted: Summary) -> Summary:
         """Return the model's summary, with one retry if its first answer fails a check."""
         try:
             return self._once(wanted, extracted)
@@ -124,10 +124,10 @@ class _Work:
                 raise
         return self._once(wanted, extracted, fault)
 
-    def _once(self, wanted: Wanted, extracted: Summary, fault: str | None = None) -> Summary:
+    def _once(self, wanted: SummaryRequest, extracted: Summary, fault: str | None = None) -> Summary:
         model = model_clients.summariser
         memories = 0 if fault else len(wanted.sources)
-        with budget.book(self._tenant_id, "summarise", model.model, memories) as spent:
+        with budget.book_usage(self._tenant_id, "summarise", model.model, memories) as spent:
             asked = prompt(wanted.sources, wanted.form, wanted.level, extracted, model.model, fault)
             return model.ask(asked, spent)
 

@@ -10,16 +10,15 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from app.clients.embedding.embedder import NoEmbedder
+from app.clients.embedding.embedder import EmbedderUnavailable
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.services.embedding import spaces
 from app.services.embedding.windows import count_windows, embed_texts
-from app.services.passing import OverBudget
+from app.services.transient_errors import OverBudget
 from app.store.core import database
-from app.store.embedding import embeddings, windows
-from app.store.embedding import spaces as rows
-from app.store.embedding.embeddings import Texts
-from app.store.embedding.spaces import Space, TenantSpaces
+from app.store.embedding import embedding_spaces, embeddings, windows
+from app.store.embedding.embedding_spaces import Space, TenantSpaces
+from app.store.embedding.embeddings import EmbeddingTexts
 from app.store.embedding.windows import Windows
 
 Vectors = tuple[NDArray[np.float32], Windows]
@@ -33,7 +32,7 @@ _UNKNOWN: Final = frozenset({Reason.NOT_FOUND, Reason.NOT_AUTHORISED, Reason.HOS
 log = structlog.get_logger(__name__)
 
 
-def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
+def embed_memories(tenant_id: UUID, ids: Sequence[UUID]) -> int:
     """Embed memories in the tenant's embedding space, and in the target space of a move, as vectors of length 1.
 
     If the embedder of the tenant's space is no longer available, only the target space, or the settings' space, is
@@ -48,22 +47,22 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         Misconfigured: The settings name an embedder that doesn't exist.
     """
     with database.tenant(tenant_id) as tx:
-        there = rows.of_tenant(tx, tenant_id)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         # Vectors of the preceding turns include the text of these memories, so they are recomputed too.
-        ahead = spaces.look_ahead(there)
+        ahead = spaces.needs_words(there)
         before = embeddings.find_preceding(tx, tenant_id, ids) if ahead else []
         texts = embeddings.read_texts(tx, tenant_id, list(dict.fromkeys([*ids, *before])), ahead=ahead)
         divided = windows.find_divided(tx, tenant_id, texts.ids) if (count := count_windows(texts)) else set()
     if not texts.ids:
         return 0
     if count > WINDOWS_AT_ONCE and len(ids) > 1:
-        return embed(tenant_id, ids[: len(ids) // 2]) + embed(tenant_id, ids[len(ids) // 2 :])
+        return embed_memories(tenant_id, ids[: len(ids) // 2]) + embed_memories(tenant_id, ids[len(ids) // 2 :])
     there = there or spaces.ensure_spaces(tenant_id)
-    made = _Made(tenant_id, texts, divided)
+    made = _VectorsBySpace(tenant_id, texts, divided)
     for _ in range(ROUNDS):
         ready = _vectors(there, made)
         with database.tenant(tenant_id) as tx:
-            now = rows.hold(tx, tenant_id) or there
+            now = embedding_spaces.lock_tenant_spaces(tx, tenant_id) or there
             if now == there:
                 written = max(_write(tx, tenant_id, space, texts, vectors) for space, vectors in ready.items())
                 return min(written, len(ids))
@@ -71,55 +70,59 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
     raise RuntimeError("the tenant's embedding space changes faster than memories can be embedded")
 
 
-class _Made:
+class _VectorsBySpace:
     """The vectors of one batch by embedding space, each computed once."""
 
-    def __init__(self, tenant_id: UUID, texts: Texts, divided: set[tuple[int, UUID]]) -> None:
+    def __init__(self, tenant_id: UUID, texts: EmbeddingTexts, divided: set[tuple[int, UUID]]) -> None:
         self.tenant_id = tenant_id
         self._texts = texts
         self._divided = divided
         self._vectors: dict[Space, Vectors] = {}
 
-    def of(self, space: Space) -> Vectors:
+    def vectors(self, space: Space) -> Vectors:
         if space not in self._vectors:
-            model = spaces.embedder_in(space)
+            model = spaces.open_embedder(space)
             there = {memory_id for space_id, memory_id in self._divided if space_id == space.space_id}
             self._vectors[space] = embed_texts(self.tenant_id, model, self._texts, there)
         return self._vectors[space]
 
 
-def _vectors(there: TenantSpaces, made: _Made) -> dict[Space, Vectors | None]:
+def _vectors(there: TenantSpaces, made: _VectorsBySpace) -> dict[Space, Vectors | None]:
     """Return the vectors to write by space; None for a target that is unavailable now, which the move fills later."""
     found: dict[Space, Vectors | None] = {}
     try:
-        found[there.searched] = made.of(there.searched)
-    except (NoEmbedder, ProviderFailed) as error:
+        found[there.searched] = made.vectors(there.searched)
+    except (EmbedderUnavailable, ProviderFailed) as error:
         if not _is_gone(error, there.searched):
             raise
         log.warning("embedding_space_gone", tenant=str(made.tenant_id), model=there.searched.model)
     is_searched = bool(found)
     if there.target is not None:
         try:
-            found[there.target] = made.of(there.target)
-        except (NoEmbedder, OverBudget, ProviderFailed) as error:
-            if not (is_searched or isinstance(error, NoEmbedder)):
+            found[there.target] = made.vectors(there.target)
+        except (EmbedderUnavailable, OverBudget, ProviderFailed) as error:
+            if not (is_searched or isinstance(error, EmbedderUnavailable)):
                 raise
             found[there.target] = None
     if not is_searched and all(vectors is None for vectors in found.values()):
-        own = spaces.of_settings()
-        found[own] = made.of(own)
+        own = spaces.ensure_settings_space()
+        found[own] = made.vectors(own)
     return found
 
 
-def _is_gone(error: NoEmbedder | ProviderFailed, space: Space) -> bool:
+def _is_gone(error: EmbedderUnavailable | ProviderFailed, space: Space) -> bool:
     """Return whether a space's embedder is permanently unavailable; failures of the settings' provider are not."""
     if isinstance(error, ProviderFailed):
-        return error.reason in _UNKNOWN and space != spaces.of_settings()
+        return error.reason in _UNKNOWN and space != spaces.ensure_settings_space()
     return True
 
 
-def _write(tx: database.Transaction, tenant_id: UUID, space: Space, texts: Texts, vectors: Vectors | None) -> int:
+def _write(
+    tx: database.Transaction, tenant_id: UUID, space: Space, texts: EmbeddingTexts, vectors: Vectors | None
+) -> int:
     if vectors is None:
-        rows.forget(tx, tenant_id, space.space_id, texts.ids)  # otherwise vectors made with former neighbours remain
+        embedding_spaces.forget(
+            tx, tenant_id, space.space_id, texts.ids
+        )  # otherwise vectors made with former neighbours remain
         return 0
     return embeddings.write(tx, tenant_id, space.space_id, texts, *vectors)

@@ -61,7 +61,7 @@ class QueryCache:
         digest = hashlib.blake2b(query.encode(), key=self._secret, digest_size=DIGEST_BYTES).digest()
         key = _Key(tenant_id, space_id, digest)
         with self._lock:
-            if (kept := self._kept(key)) is not None:
+            if (kept := self._lookup(key)) is not None:
                 return kept
             anothers = self._underway.get(key)
             result = self._underway[key] = anothers or Future[Vector]()
@@ -77,11 +77,11 @@ class QueryCache:
             raise
         with self._lock:
             del self._underway[key]
-            self._keep(key, made)
+            self._store(key, made)
         result.set_result(made)
         return made
 
-    def _kept(self, key: _Key) -> Vector | None:
+    def _lookup(self, key: _Key) -> Vector | None:
         until, vector = self._held.get(key, (0.0, None))
         if vector is None:
             return None
@@ -91,7 +91,7 @@ class QueryCache:
         self._held.move_to_end(key)
         return vector
 
-    def _keep(self, key: _Key, vector: Vector) -> None:
+    def _store(self, key: _Key, vector: Vector) -> None:
         self._held[key] = (self._clock() + self._seconds, vector)
         while len(self._held) > self._entries:
             self._held.popitem(last=False)

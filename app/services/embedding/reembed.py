@@ -22,11 +22,10 @@ from app.errors import Conflict
 from app.services.embedding import spaces
 from app.services.embedding.windows import embed_texts
 from app.store.core import database
-from app.store.embedding import embeddings
-from app.store.embedding import spaces as rows
-from app.store.embedding.embeddings import Texts
-from app.store.embedding.spaces import Space
-from app.store.enrichment import work
+from app.store.embedding import embedding_spaces, embeddings
+from app.store.embedding.embedding_spaces import Space
+from app.store.embedding.embeddings import EmbeddingTexts
+from app.store.enrichment import work_queue
 from app.store.ingest import dead_letters
 
 KIND: Final = "reembed"
@@ -39,24 +38,24 @@ SET_ASIDE_MAX: Final = 100
 log = structlog.get_logger(__name__)
 
 
-def parameters() -> dict[str, Any]:
+def job_parameters() -> dict[str, Any]:
     """Return the job parameters: the space to move to.
 
     Raises:
         ProviderFailed: The model's dimensions had to be queried, and the provider gave no usable answer.
         Misconfigured: The settings name an embedder that doesn't exist.
     """
-    return {"space_id": spaces.of_settings().space_id}
+    return {"space_id": spaces.ensure_settings_space().space_id}
 
 
-def lacking(tenant_id: UUID) -> int:
-    """Return how many memories a move would embed; raises the errors of `parameters`."""
-    space = spaces.of_settings()
+def count_lacking(tenant_id: UUID) -> int:
+    """Return how many memories a move would embed; raises the errors of `job_parameters`."""
+    space = spaces.ensure_settings_space()
     with database.tenant(tenant_id) as tx:
-        return rows.count_lacking(tx, tenant_id, space.space_id)
+        return embedding_spaces.count_lacking(tx, tenant_id, space.space_id)
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Run a move for a few seconds.
 
     Raises:
@@ -67,22 +66,22 @@ def step(job: Job) -> Step:
     return _STEPS[job.state.get("phase", "aim")](job)
 
 
-def cancelled(job: Job) -> None:
+def clean_cancelled(job: Job) -> None:
     """Delete the vectors of a cancelled move: the new space's before the switch, the old space's after it."""
     with database.tenant(job.tenant_id) as tx:
-        rows.call_off(tx, job.tenant_id, job.parameters["space_id"])
-    while _cleared(job.tenant_id):
+        embedding_spaces.call_off(tx, job.tenant_id, job.parameters["space_id"])
+    while _clear_slice(job.tenant_id):
         pass
 
 
-def _aim(job: Job) -> Step:
-    space = _wanted(job)
+def _start_move(job: Job) -> Step:
+    space = _target_space(job)
     with database.tenant(job.tenant_id) as tx:
-        rows.adopt(tx, job.tenant_id, space.space_id)
-        rows.aim(tx, job.tenant_id, space.space_id)
+        embedding_spaces.assign_space(tx, job.tenant_id, space.space_id)
+        embedding_spaces.start_move(tx, job.tenant_id, space.space_id)
     with database.tenant(job.tenant_id) as tx:
-        left = rows.count_lacking(tx, job.tenant_id, space.space_id)
-        given = rows.count_given(tx, job.tenant_id, space.space_id)
+        left = embedding_spaces.count_lacking(tx, job.tenant_id, space.space_id)
+        given = embedding_spaces.count_given(tx, job.tenant_id, space.space_id)
     notes = [f"{left} memories to be embedded by {space.model} with {space.dimensions} dimensions"]
     if given:
         notes.append(f"{given} vectors that callers gave are replaced by the model's")
@@ -90,15 +89,15 @@ def _aim(job: Job) -> Step:
 
 
 def _move(job: Job) -> Step:
-    space = _wanted(job)
+    space = _target_space(job)
     until = time.monotonic() + STEP_SECONDS
-    after = UUID(job.state.get("after", work.NIL.hex))
+    after = UUID(job.state.get("after", work_queue.NIL.hex))
     limit = int(job.state.get("rows", ROWS))
     aside = [UUID(memory_id) for memory_id in job.state.get("set_aside", [])]
     done = 0
     while time.monotonic() < until:
         with database.tenant(job.tenant_id) as tx:
-            ids = rows.lacking(tx, job.tenant_id, space.space_id, after=after, limit=limit, but=aside)
+            ids = embedding_spaces.list_lacking(tx, job.tenant_id, space.space_id, after=after, limit=limit, but=aside)
             texts = embeddings.read_texts(tx, job.tenant_id, ids, ahead=space.model == StaticEmbedder.model)
         if not ids:
             return _switch(job, space, done, aside)
@@ -120,11 +119,11 @@ def _move(job: Job) -> Step:
     return Step(done, state, finished=False)
 
 
-def _fill(job: Job, space: Space, texts: Texts) -> None:
+def _fill(job: Job, space: Space, texts: EmbeddingTexts) -> None:
     """Embed memories that lack a vector; vectors written in between are retained, since they know newer neighbours."""
     vectors, long = embed_texts(job.tenant_id, embedder(), texts)
     with database.tenant(job.tenant_id) as tx:
-        there = rows.hold(tx, job.tenant_id)
+        there = embedding_spaces.lock_tenant_spaces(tx, job.tenant_id)
         if there is None or space not in {there.searched, there.target}:
             raise Conflict("the tenant isn't moving to this embedding space any more")
         embeddings.write(tx, job.tenant_id, space.space_id, texts, vectors, long, fill=True)
@@ -134,13 +133,13 @@ def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
     """Switch the tenant's search to the new space if no memory lacks a vector, counting those written in between."""
     kept = {"set_aside": [memory_id.hex for memory_id in aside]}
     with database.tenant(job.tenant_id) as tx:
-        rows.lock(tx, job.tenant_id)
-        if rows.lacking(tx, job.tenant_id, space.space_id, after=work.NIL, limit=1, but=aside):
+        embedding_spaces.lock(tx, job.tenant_id)
+        if embedding_spaces.list_lacking(tx, job.tenant_id, space.space_id, after=work_queue.NIL, limit=1, but=aside):
             return Step(done, {"phase": "move", **kept}, finished=False)
-        switched = rows.switch(tx, job.tenant_id, space.space_id)
+        switched = embedding_spaces.complete_move(tx, job.tenant_id, space.space_id)
         if switched and aside:
             reason = "the embedding model can't do it"
-            dead_letters.add(tx, job.tenant_id, stage=work.EMBED, reason=reason, attempts=1, memory_ids=aside)
+            dead_letters.add(tx, job.tenant_id, stage=work_queue.EMBED, reason=reason, attempts=1, memory_ids=aside)
     notes: tuple[str, ...] = ()
     if switched:
         log.info("embedding_space_switched", tenant=str(job.tenant_id), model=space.model, set_aside=len(aside))
@@ -153,21 +152,21 @@ def _clear(job: Job) -> Step:
     until = time.monotonic() + STEP_SECONDS
     removed = 0
     while time.monotonic() < until:
-        some = _cleared(job.tenant_id)
+        some = _clear_slice(job.tenant_id)
         removed += some
         if not some:
             return Step(0, {}, finished=True, counts={"removed_vectors": removed})
     return Step(0, job.state, finished=False, counts={"removed_vectors": removed})
 
 
-def _cleared(tenant_id: UUID) -> int:
+def _clear_slice(tenant_id: UUID) -> int:
     with database.tenant(tenant_id) as tx:
-        return rows.clear(tx, tenant_id, CLEARED_ROWS)
+        return embedding_spaces.clear_unused(tx, tenant_id, CLEARED_ROWS)
 
 
-def _wanted(job: Job) -> Space:
+def _target_space(job: Job) -> Space:
     """Return the space to move to, which must be the one named by this process's settings."""
-    space = spaces.of_settings()
+    space = spaces.ensure_settings_space()
     if space.space_id != job.parameters["space_id"]:
         raise Conflict(
             f"the worker's settings name the embedding space of {space.model} with {space.dimensions} dimensions, the "
@@ -176,4 +175,4 @@ def _wanted(job: Job) -> Space:
     return space
 
 
-_STEPS: Final[dict[str, Callable[[Job], Step]]] = {"aim": _aim, "move": _move, "clear": _clear}
+_STEPS: Final[dict[str, Callable[[Job], Step]]] = {"aim": _start_move, "move": _move, "clear": _clear}

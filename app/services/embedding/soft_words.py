@@ -10,8 +10,8 @@ import numpy as np
 from app.clients.embedding.static_embedder import word_vectors
 from app.domain.dynamics.ops import Floats
 from app.domain.search.candidates import Candidate
-from app.domain.search.passages import Passages
-from app.domain.text.wording import first_content_words
+from app.domain.search.passages import PassageFinder
+from app.domain.text.words import first_content_words
 
 PASSAGE_SHARE: Final = 0.6
 """Weight of a passage relative to a text's beginning; lower, since it was selected by containing the query's words."""
@@ -33,7 +33,7 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     """
     if not rarity or not found:
         return np.zeros(len(found))
-    passages = Passages(rarity)
+    passages = PassageFinder(rarity)
     behind = {place: words for place, candidate in enumerate(found) if (words := passages.find(candidate.text))}
     texts = [first_content_words(candidate.text) for candidate in found]
     closest = word_vectors().closest(list(rarity), [*texts, *behind.values()])

@@ -17,19 +17,19 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from app.clients.embedding.embedder import Embedder, NoEmbedder, embedder, embedder_of
+from app.clients.embedding.embedder import Embedder, EmbedderUnavailable, embedder, embedder_of
 from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.ingest.memory import check_size
-from app.domain.text.embedding import MemoryText, unit
+from app.domain.text.embedding_input import MemoryText, normalise_rows
 from app.errors import Misconfigured
 from app.services.embedding.query_cache import QueryCache
-from app.services.passing import OverBudget, is_passing
 from app.services.tenants import budget
+from app.services.transient_errors import OverBudget, is_transient
 from app.settings import settings
 from app.store.core import database
-from app.store.embedding import spaces as rows
-from app.store.embedding.spaces import Space, TenantSpaces
+from app.store.embedding import embedding_spaces
+from app.store.embedding.embedding_spaces import Space, TenantSpaces
 
 BUNDLED: Final = "local"
 REMEDY = "run `ebbing reembed --every-tenant`"
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherSpaces:
     """The settings' space, and the number of tenants searched in a different one."""
 
     model: str
@@ -47,7 +47,7 @@ class Elsewhere:
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchedSpace:
     """The space that a tenant is searched in, and whether the settings name it."""
 
     model: str
@@ -55,42 +55,42 @@ class Searched:
     is_settings: bool
 
 
-def of_settings() -> Space:
+def ensure_settings_space() -> Space:
     """Return the settings' space, creating its row if necessary.
 
     Raises:
         ProviderFailed: The model's dimensions had to be queried, and the provider gave no usable answer.
         Misconfigured: The settings name an embedder that doesn't exist.
     """
-    model, dimensions = _named()
+    model, dimensions = _settings_model()
     with database.shared() as tx:
-        return rows.ensure(tx, model, dimensions, settings().embedder)
+        return embedding_spaces.ensure_space(tx, model, dimensions, settings().embedder)
 
 
 def ensure_spaces(tenant_id: UUID) -> TenantSpaces:
     """Return a tenant's spaces; a tenant without one adopts the settings' space.
 
     Raises:
-        ProviderFailed: See `of_settings`.
-        Misconfigured: See `of_settings`.
+        ProviderFailed: See `ensure_settings_space`.
+        Misconfigured: See `ensure_settings_space`.
     """
     with database.shared() as tx:
-        there = rows.of_tenant(tx, tenant_id)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
     if there is not None:
         return there
-    model, dimensions = _named()
+    model, dimensions = _settings_model()
     with database.shared() as tx:
-        space = rows.ensure(tx, model, dimensions, settings().embedder)
-        rows.adopt(tx, tenant_id, space.space_id)
-        return rows.of_tenant(tx, tenant_id) or TenantSpaces(space, None)
+        space = embedding_spaces.ensure_space(tx, model, dimensions, settings().embedder)
+        embedding_spaces.assign_space(tx, tenant_id, space.space_id)
+        return embedding_spaces.read_tenant_spaces(tx, tenant_id) or TenantSpaces(space, None)
 
 
-def embedder_in(space: Space) -> Embedder:
+def open_embedder(space: Space) -> Embedder:
     """Return the embedder that produces a space's vectors.
 
     Raises:
         NoEmbedder: It isn't available in this process: its package, its provider or its window version is missing.
-        ProviderFailed: See `of_settings`.
+        ProviderFailed: See `ensure_settings_space`.
     """
     if space.embedder == settings().embedder:
         model = embedder()
@@ -103,15 +103,15 @@ def vector_size(tenant_id: UUID) -> int | None:
     """Return the required size of callers' own vectors for this tenant; None if it can't be determined now."""
     try:
         with database.shared() as tx:
-            there = rows.of_tenant(tx, tenant_id)
+            there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         return embedder().dimensions if there is None else there.searched.dimensions
     except Exception as error:
-        if not (is_passing(error) or isinstance(error, ProviderFailed | Misconfigured)):
+        if not (is_transient(error) or isinstance(error, ProviderFailed | Misconfigured)):
             raise
         return None  # checked again when the memory is stored
 
 
-def look_ahead(there: TenantSpaces | None) -> bool:
+def needs_words(there: TenantSpaces | None) -> bool:
     """Return whether the tenant's current or target space embeds a memory together with the turns that follow it."""
     if there is None:
         return settings().embedder == BUNDLED
@@ -130,9 +130,9 @@ def memory_vectors(
         OverBudget: The model is not free, and the tenant has reached its daily budget.
         ProviderFailed: Raised by the model.
     """
-    with budget.book(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
+    with budget.book_usage(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
         vectors = model.embed_memories(batch, spent)
-    return vectors if model.normalised else unit(vectors)
+    return vectors if model.normalised else normalise_rows(vectors)
 
 
 def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
@@ -142,15 +142,15 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
     """
 
     def made() -> NDArray[np.float32]:
-        model = embedder_in(space)
-        with budget.book(tenant_id, "query", model.priced_as) as spent:
+        model = open_embedder(space)
+        with budget.book_usage(tenant_id, "query", model.priced_as) as spent:
             return model.embed_query(query, idf, spent)
 
     try:
         if space.embedder == BUNDLED:
             return made()
         return _cache().vector(tenant_id, space.space_id, query, made)
-    except NoEmbedder as gone:
+    except EmbedderUnavailable as gone:
         log.warning("query_without_vector", reason=str(gone), tenant=str(tenant_id))
     except ProviderFailed as failure:
         log.warning("query_without_vector", reason=failure.reason, tenant=str(tenant_id))
@@ -172,7 +172,7 @@ def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> boo
     return given is not None or there.searched.embedder == BUNDLED
 
 
-def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
+def scale_given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
     """Scale a caller's own search vector to length 1; return None if the tenant has no vectors to compare it with.
 
     Args:
@@ -190,39 +190,39 @@ def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) 
     return np.asarray(np.array(vector, np.float64) / math.hypot(*vector), np.float32)
 
 
-def compare_with_settings(space: Space) -> Searched:
+def compare_with_settings(space: Space) -> SearchedSpace:
     """Compare a tenant's searched space with the settings' space; don't call it within a transaction."""
     try:
-        is_settings = (space.model, space.dimensions) == _named()
+        is_settings = (space.model, space.dimensions) == _settings_model()
     except (ProviderFailed, Misconfigured):
         is_settings = True  # no process could move the tenant now
-    return Searched(space.model, space.dimensions, is_settings)
+    return SearchedSpace(space.model, space.dimensions, is_settings)
 
 
-def tenants_elsewhere() -> list[UUID]:
-    """List the tenants searched in a different space than the settings' one, in id order; raises like `of_settings`."""
-    model, dimensions = _named()
+def list_tenants_elsewhere() -> list[UUID]:
+    """List the tenants searched in another space than the settings' one, by id; raises like `ensure_settings_space`."""
+    model, dimensions = _settings_model()
     with database.shared() as tx:
-        return rows.tenants_elsewhere(tx, model, dimensions)
+        return embedding_spaces.list_tenants_elsewhere(tx, model, dimensions)
 
 
-def elsewhere() -> Elsewhere | None:
+def count_other_spaces() -> OtherSpaces | None:
     """Return the settings' space and the number of tenants in a different one; None if there are none.
 
     Raises:
-        ProviderFailed: See `of_settings`.
-        Misconfigured: See `of_settings`.
+        ProviderFailed: See `ensure_settings_space`.
+        Misconfigured: See `ensure_settings_space`.
     """
-    tenants = tenants_elsewhere()
-    return Elsewhere(*_named(), len(tenants)) if tenants else None
+    tenants = list_tenants_elsewhere()
+    return OtherSpaces(*_settings_model(), len(tenants)) if tenants else None
 
 
-def announce() -> None:
+def warn_other_spaces() -> None:
     """Log the remedy if tenants are in a different space than the settings' one, and create the settings' space."""
     try:
-        found = elsewhere()
+        found = count_other_spaces()
         if found is not None:
-            of_settings()
+            ensure_settings_space()
     except (database.DatabaseError, ProviderFailed) as error:
         log.warning("embedding_spaces_unknown", error=type(error).__name__)
         return
@@ -230,7 +230,7 @@ def announce() -> None:
         log.warning("embedding_space_changed", **asdict(found), remedy=REMEDY)
 
 
-def _named() -> tuple[str, int]:
+def _settings_model() -> tuple[str, int]:
     """Return the settings' model and its dimensions; don't call it in a transaction, since it may call the provider."""
     model = embedder()
     return model.model, model.dimensions

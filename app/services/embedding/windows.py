@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.clients.embedding.embedder import Embedder
-from app.domain.text.embedding import MemoryText
+from app.domain.text.embedding_input import MemoryText
 from app.domain.text.windows import divide
 from app.services.embedding import spaces
-from app.store.embedding.embeddings import Texts
+from app.store.embedding.embeddings import EmbeddingTexts
 from app.store.embedding.windows import Windows
 
 
-def count_windows(texts: Texts) -> int:
+def count_windows(texts: EmbeddingTexts) -> int:
     """Return how many windows these memories have."""
     return sum(len(divide(memory.text)) for memory in texts.memories)
 
 
 def embed_texts(
-    tenant_id: UUID, model: Embedder, texts: Texts, divided: Collection[UUID] = ()
+    tenant_id: UUID, model: Embedder, texts: EmbeddingTexts, divided: Collection[UUID] = ()
 ) -> tuple[NDArray[np.float32], Windows]:
     """Return the vectors of memories, shape (n, dimensions), and the windows of the long ones among them.
 

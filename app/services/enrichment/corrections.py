@@ -13,17 +13,23 @@ from itertools import compress
 from typing import Final
 from uuid import UUID
 
-from app.domain.corrections import Earlier, Statement, decide, may_correct, rarity, read
+from app.domain.corrections import (
+    EarlierStatement,
+    ParsedStatement,
+    find_corrections,
+    may_correct,
+    parse_statement,
+    rarity,
+)
 from app.domain.corrections.stems import stem
-from app.domain.ingest.roles import name_of
+from app.domain.ingest.roles import speaker_name
 from app.domain.policy.policy import Policy
 from app.services.enrichment import texts
 from app.services.enrichment.texts import Texts
 from app.store.core import database
-from app.store.enrichment import corrections as rows
-from app.store.enrichment import words
-from app.store.enrichment.corrections import Probe, Said
-from app.store.enrichment.reading import Readable
+from app.store.enrichment import corrections, word_index
+from app.store.enrichment.complete_texts import CompleteText
+from app.store.enrichment.corrections import CorrectionInput, CorrectionProbe
 from app.store.tenants import policies
 
 WINDOW: Final = 2_000
@@ -40,15 +46,15 @@ _USERS: Final = frozenset({None, "user"})
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class ChangeStatement:
     """A memory that states a change."""
 
-    said: Said
-    statement: Statement
+    said: CorrectionInput
+    statement: ParsedStatement
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedMemories:
     """Memories examined for corrections.
 
     Attributes:
@@ -59,26 +65,26 @@ class Examined:
     """
 
     memory_ids: Sequence[UUID]
-    given: list[Readable]
-    later: list[Later]
+    given: list[CompleteText]
+    later: list[ChangeStatement]
     since: dict[str | None, datetime]
 
 
-def examine(
+def examine_memories(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy
-) -> Examined:
+) -> ExaminedMemories:
     """Find the new or edited memories that state a change, and update their flags. Call before their words are locked.
 
     Args:
         read_texts: Texts of these memories, without deleted and cold ones.
     """
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
-        return Examined(memory_ids, [], [], {})
+        return ExaminedMemories(memory_ids, [], [], {})
     given = [each for each in read_texts.memories if each.is_given]
     screened = compress(read_texts.memories, read_texts.screened.corrections)
-    later = _later([_said(each) for each in screened if each.is_given and each.role in _USERS])
+    later = _change_statements([_as_said(each) for each in screened if each.is_given and each.role in _USERS])
     _mark(tx, tenant_id, memory_ids, read_texts, [one.said.memory_id for one in later])
-    return Examined(memory_ids, given, later, _since([each for each in given if each.role in _USERS]))
+    return ExaminedMemories(memory_ids, given, later, _memories_since([each for each in given if each.role in _USERS]))
 
 
 def _mark(
@@ -89,10 +95,10 @@ def _mark(
     if len(read_texts.memories) < len(memory_ids):
         marked += set(memory_ids).difference(each.memory_id for each in read_texts.memories)
     if changed := set(saying).symmetric_difference(marked):
-        rows.mark(tx, tenant_id, list(changed), saying)
+        corrections.mark_changes(tx, tenant_id, list(changed), saying)
 
 
-def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
+def link_corrections(tx: database.Transaction, tenant_id: UUID, examined: ExaminedMemories) -> None:
     """Add links for the corrections that these memories make or receive, and delete links that no longer apply.
 
     Call it after indexing their words, in the same transaction: the lock on the words ensures that of two memories
@@ -100,15 +106,17 @@ def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
     """
     if not examined.memory_ids:
         return
-    are_linked = rows.exist(tx, tenant_id)
-    concerned = rows.concerned(tx, tenant_id, examined.memory_ids, examined.since, are_linked=are_linked)
-    again = [said for said in rows.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
-    later = [*examined.later, *_later(again)] if examined.since else []
+    are_linked = corrections.has_corrections(tx, tenant_id)
+    concerned = corrections.list_concerned(tx, tenant_id, examined.memory_ids, examined.since, are_linked=are_linked)
+    again = [said for said in corrections.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
+    later = [*examined.later, *_change_statements(again)] if examined.since else []
     pairs = _pairs(tx, tenant_id, later, examined.given) if later else []
-    rows.put(tx, tenant_id, examined.memory_ids, concerned, pairs, are_linked=are_linked)
+    corrections.replace_corrections(tx, tenant_id, examined.memory_ids, concerned, pairs, are_linked=are_linked)
 
 
-def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None) -> None:
+def refresh_corrections(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None
+) -> None:
     """Examine and link memories whose rows are locked and whose words are already indexed.
 
     Args:
@@ -116,25 +124,27 @@ def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
         policy: The tenant's policy; None reads it from the database.
     """
     if memory_ids:
-        policy = policy or policies.current(tx, tenant_id)
-        link(tx, tenant_id, examine(tx, tenant_id, memory_ids, texts.read(tx, tenant_id, memory_ids), policy))
+        policy = policy or policies.read_current(tx, tenant_id)
+        link_corrections(
+            tx, tenant_id, examine_memories(tx, tenant_id, memory_ids, texts.read(tx, tenant_id, memory_ids), policy)
+        )
 
 
-def _is_users(said: Said) -> bool:
+def _is_users(said: CorrectionInput) -> bool:
     """Return True for a user's statement: an assistant's summary neither corrects nor is corrected."""
     return said.role in _USERS
 
 
-def _later(given: Sequence[Said]) -> list[Later]:
-    read_ones = [Later(said, read(said.text)) for said in given if may_correct(said.text)]
+def _change_statements(given: Sequence[CorrectionInput]) -> list[ChangeStatement]:
+    read_ones = [ChangeStatement(said, parse_statement(said.text)) for said in given if may_correct(said.text)]
     return [one for one in read_ones if one.statement.says_change]
 
 
-def _said(read: Readable) -> Said:
-    return Said(read.memory_id, read.text, read.subject, read.speaker, read.moment, read.seq, read.role)
+def _as_said(read: CompleteText) -> CorrectionInput:
+    return CorrectionInput(read.memory_id, read.text, read.subject, read.speaker, read.moment, read.seq, read.role)
 
 
-def _since(given: Sequence[Readable]) -> dict[str | None, datetime]:
+def _memories_since(given: Sequence[CompleteText]) -> dict[str | None, datetime]:
     since: dict[str | None, datetime] = {}
     for said in given:
         if said.subject not in since or said.moment < since[said.subject]:
@@ -143,11 +153,11 @@ def _since(given: Sequence[Readable]) -> dict[str | None, datetime]:
 
 
 def _pairs(
-    tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[Readable]
+    tx: database.Transaction, tenant_id: UUID, later: Sequence[ChangeStatement], beside: Sequence[CompleteText]
 ) -> list[tuple[UUID, UUID]]:
     """Return the corrections that these memories make, as pairs of the later and the earlier id."""
     spellings = sorted({word for one in later for word in one.statement.spellings_beside})
-    terms, total = words.terms(tx, tenant_id, "", spellings, "english")
+    terms, total = word_index.count_terms(tx, tenant_id, "", spellings, "english")
     lexemes: dict[str, list[str]] = {}
     documents: dict[str, int] = {}
     for term in terms:
@@ -155,30 +165,30 @@ def _pairs(
             lexemes.setdefault(term.spelling, []).append(term.lexeme)
             documents[term.spelling] = max(documents.get(term.spelling, 0), term.documents)
     probes = [
-        Probe(one.said, worded)
+        CorrectionProbe(one.said, worded)
         for one in later
         if (worded := _rarest(one.statement.spellings, lexemes, documents, total))
     ]
     if not probes:
         return []
-    found: dict[UUID, list[Earlier]] = {}
-    speakers = {one.said.memory_id: name_of(one.said.speaker) for one in later}
-    known: dict[UUID, Statement] = {}
-    earlier = _before(probes, beside)
-    for later_id, said in rows.earlier(tx, tenant_id, probes, earlier, window=WINDOW, most=EARLIER_MOST):
-        if _is_users(said) and name_of(said.speaker) == speakers[later_id]:
+    found: dict[UUID, list[EarlierStatement]] = {}
+    speakers = {one.said.memory_id: speaker_name(one.said.speaker) for one in later}
+    known: dict[UUID, ParsedStatement] = {}
+    earlier = _preceding_ids(probes, beside)
+    for later_id, said in corrections.find_earlier(tx, tenant_id, probes, earlier, window=WINDOW, most=EARLIER_MOST):
+        if _is_users(said) and speaker_name(said.speaker) == speakers[later_id]:
             if said.memory_id not in known:
-                known[said.memory_id] = read(said.text)
-            found.setdefault(later_id, []).append(Earlier(said.memory_id, known[said.memory_id]))
+                known[said.memory_id] = parse_statement(said.text)
+            found.setdefault(later_id, []).append(EarlierStatement(said.memory_id, known[said.memory_id]))
     rarities = _rarities(documents, total)
     return [
         (one.said.memory_id, correction.corrected_id)
         for one in later
-        for correction in decide(one.statement, found.get(one.said.memory_id, []), rarities)
+        for correction in find_corrections(one.statement, found.get(one.said.memory_id, []), rarities)
     ]
 
 
-def _before(probes: Sequence[Probe], beside: Sequence[Readable]) -> list[UUID]:
+def _preceding_ids(probes: Sequence[CorrectionProbe], beside: Sequence[CompleteText]) -> list[UUID]:
     """Return the memories in `beside` that precede a later memory with the same subject."""
     last: dict[str | None, tuple[datetime, int]] = {}
     for said in (probe.said for probe in probes):

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from app.domain.policy.policy import Policy
-from app.services.enrichment import corrections, personal, texts
+from app.services.enrichment import corrections, pii_scan, texts
 from app.store.core import database
-from app.store.enrichment import words
+from app.store.enrichment import word_index
 
 
-def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) -> int:
+def index_memories(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) -> int:
     """Index these memories, and add their words to the context of their neighbours in the thread.
 
     The call is idempotent. Deleted and inactive memories are skipped.
@@ -25,8 +25,8 @@ def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) ->
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
         read = texts.read(tx, tenant_id, ids)
-        personal.note(tx, tenant_id, read, policy)
-        examined = corrections.examine(tx, tenant_id, ids, read, policy)
-        done = words.index(tx, tenant_id, ids, policy.language, policy.time_zone)
-        corrections.link(tx, tenant_id, examined)
+        pii_scan.store_findings(tx, tenant_id, read, policy)
+        examined = corrections.examine_memories(tx, tenant_id, ids, read, policy)
+        done = word_index.index_words(tx, tenant_id, ids, policy.language, policy.time_zone)
+        corrections.link_corrections(tx, tenant_id, examined)
         return done

@@ -8,11 +8,11 @@ from uuid import UUID
 from app.domain.recall.bridges import read_flags
 from app.services.enrichment.texts import Texts, read
 from app.store.core import database
-from app.store.enrichment import reminders as store
-from app.store.enrichment.reminders import Reminders
+from app.store.enrichment import reminders
+from app.store.enrichment.reminders import ReminderFlags
 
 
-def refresh(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def refresh_flags(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Set the flags of these memories from their stored texts; memories in cold storage are skipped."""
     write(tx, tenant_id, read(tx, tenant_id, memory_ids))
 
@@ -20,9 +20,9 @@ def refresh(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID
 def write(tx: database.Transaction, tenant_id: UUID, texts: Texts) -> None:
     """Set the flags of memories from their texts."""
     found = [
-        Reminders(each.memory_id, each.text_version, flags)
+        ReminderFlags(each.memory_id, each.text_version, flags)
         for each, is_read in zip(texts.memories, texts.screened.reminders, strict=True)
         if ((flags := read_flags(each.text) if is_read else 0) or each.has_reminders)
     ]
     if found:
-        store.write(tx, tenant_id, found)
+        reminders.write(tx, tenant_id, found)

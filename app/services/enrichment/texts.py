@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from app.domain.text.screening import Screened, screen
+from app.domain.text.screening import ScreenedTexts, screen_texts
 from app.store.core import database
-from app.store.enrichment import reading
-from app.store.enrichment.reading import Readable
+from app.store.enrichment import complete_texts
+from app.store.enrichment.complete_texts import CompleteText
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Memories with their texts and the scans to run on them; element i of each array refers to `memories[i]`."""
 
-    memories: list[Readable]
-    screened: Screened
+    memories: list[CompleteText]
+    screened: ScreenedTexts
 
 
 def read(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Texts:
     """Return the screened texts of these memories, without deleted and cold ones."""
-    memories = reading.read(tx, tenant_id, memory_ids)
-    return Texts(memories, screen([each.text for each in memories]))
+    memories = complete_texts.read(tx, tenant_id, memory_ids)
+    return Texts(memories, screen_texts([each.text for each in memories]))

@@ -9,9 +9,9 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
-from app.clients.redis import cut as cut_at
-from app.domain.privacy.audit import SYSTEM
-from app.domain.privacy.hold import IDS_MAX, Meant
+from app.clients.redis import stream_position
+from app.domain.privacy.audit_chain import SYSTEM
+from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.services.erasure.steps import STEPS, StepCount, write_plan
 from app.store.consolidation import hidden_supersessions
 from app.store.core import database
@@ -30,7 +30,7 @@ def fold(tenant_id: UUID, as_of: datetime) -> UUID | None:
 
     Returns None if there are fewer than two. From now on, the deletions can't be cancelled.
     """
-    cut = cut_at.end(tenant_id)  # read before taking the lock, as for each erasure
+    cut = stream_position.stream_end(tenant_id)  # read before taking the lock, as for each erasure
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
@@ -38,13 +38,13 @@ def fold(tenant_id: UUID, as_of: datetime) -> UUID | None:
         if len(due) < _LEAST:
             return None
         batch_id, now, singles = uuid4(), database.now(tx), [each.erasure_id for each in due]
-        scope = Meant(memory_ids=sorted({each.memory_id for each in due}))
+        scope = Scope(memory_ids=sorted({each.memory_id for each in due}))
         new = Erasure(batch_id, "user", "running", scope, None, now, SYSTEM, None, due[0].erase_after)
         new = replace(new, cut=cut, started_at=now, batch_id=batch_id)
         requests.add(tx, tenant_id, new)
         rows.assign(tx, tenant_id, new, singles)
-        hidden_supersessions.discard(tx, tenant_id, singles)
-        failpoints.reach("erasing.cut")
+        hidden_supersessions.discard_hidden(tx, tenant_id, singles)
+        failpoints.trigger("erasing.cut")
     queues.nudge(queues.DRAIN)
     return batch_id
 
@@ -81,7 +81,7 @@ def plan_each(tenant_id: UUID, batch: Erasure, found: Mapping[str, StepCount]) -
 
 def _count_each(tenant_id: UUID, batch: Erasure, step: str, ids: list[UUID]) -> dict[UUID, int]:
     """Count a step's work for each memory by bisection: one query if there is none."""
-    count = STEPS[step].find(tenant_id, replace(batch, scope=Meant(memory_ids=ids)), ids).count
+    count = STEPS[step].find(tenant_id, replace(batch, scope=Scope(memory_ids=ids)), ids).count
     if not count or len(ids) == 1:
         return dict.fromkeys(ids, count)
     half = len(ids) // 2

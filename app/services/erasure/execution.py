@@ -18,10 +18,10 @@ from uuid import UUID
 import structlog
 
 from app import failpoints, metrics, queues
-from app.clients.redis import cut as cut_at
+from app.clients.redis import stream_position
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
-from app.services.consolidation import rederiving
+from app.services.consolidation import summary_refresh
 from app.services.erasure import batch
 from app.services.erasure.report import build_report, schedule_rewrites
 from app.services.erasure.requests import ERASE, adopt, get_or_404
@@ -36,14 +36,14 @@ from app.services.erasure.steps import (
     write_plan,
 )
 from app.services.security import audit
-from app.services.tiers import bases
+from app.services.tiers import pca_fitting
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
-from app.store.enrichment.work import NIL
+from app.store.enrichment.work_queue import NIL
 from app.store.erasure import batch as batch_rows
 from app.store.erasure import hidden_memories, requests, residue, tombstones
 from app.store.erasure.requests import Erasure
-from app.store.privacy import anonymous, holds, privacy_requests
+from app.store.privacy import anonymisation, holds, request_log
 
 TRIES: Final = 3
 """Maximum number of full passes over the plan while residue is found; after that an operator has to investigate."""
@@ -122,7 +122,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
     # Read before taking the lock: any worker storing data accepted up to here either sees the tombstone or has
     # committed.
-    cut = cut_at.end(tenant_id)
+    cut = stream_position.stream_end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
@@ -135,8 +135,8 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
         requests.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
-        hidden_supersessions.discard(tx, tenant_id, [erasure_id])
-        failpoints.reach("erasing.cut")
+        hidden_supersessions.discard_hidden(tx, tenant_id, [erasure_id])
+        failpoints.trigger("erasing.cut")
     queues.nudge(queues.DRAIN)
     return Step(0, {"phase": "plan"}, finished=False)
 
@@ -167,14 +167,14 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
             return Step(0, {}, finished=False)
         ids = requests.ids(tx, tenant_id, erasure)
         # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; held ones wait.
-        made_of = merges.summaries_of(tx, tenant_id, ids)
+        made_of = merges.list_summaries(tx, tenant_id, ids)
         hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, made_of)
         ours = {*made_of, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
-        ids = sorted({*ids, *ours}.difference(holds.on(tx, tenant_id, sorted(ours))))
+        ids = sorted({*ids, *ours}.difference(holds.list_by_memory(tx, tenant_id, sorted(ours))))
         digests = _digests(tx, tenant_id, erasure)
         entries = batch.ledger_entries(tx, tenant_id, erasure, ids)
         tombstones.enter_in_ledger(tx, tenant_id, entries, digests, erasure.cut or "")
-        failpoints.reach("erasing.entered")
+        failpoints.trigger("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
     found = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
     singles = batch.plan_each(tenant_id, erasure, found) if erasure.is_batch else []
@@ -184,7 +184,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
             return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
         requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(found), executed=[])
         batch_rows.set_progress(tx, tenant_id, singles)
-        failpoints.reach("erasing.planned")
+        failpoints.trigger("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
 
@@ -197,10 +197,10 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
-        stale = merges.stale_of(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
+        stale = merges.list_stale_by_source(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
     left = [merge_id for merge_id in stale if merge_id > after]
     for merge_id in left:
-        rederiving.rederive(tenant_id, None, merge_id)
+        summary_refresh.refresh_summary(tenant_id, None, merge_id)
         if time.monotonic() >= until and merge_id != left[-1]:
             return merge_id
     return None
@@ -209,7 +209,7 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
 def _held_ids(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     """Return the erasure's memories under legal hold, including summaries hidden because of their sources."""
     ours = hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)
-    return sorted({*requests.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
+    return sorted({*requests.ids(tx, tenant_id, erasure, held=True), *holds.list_by_memory(tx, tenant_id, ours)})
 
 
 def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
@@ -229,7 +229,7 @@ def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
     removed = state["removed"] + more
     if left is not None:
         return Step(more, {**state, "at": left, "removed": removed}, finished=False, counts={name: more})
-    failpoints.reach(f"erasing.{name}")
+    failpoints.trigger(f"erasing.{name}")
     with step_transaction(tenant_id, erasure, name) as tx:
         executed = get_or_404(tx, tenant_id, erasure.erasure_id).executed
         done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
@@ -246,7 +246,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
     gone = sorted(set(ids).difference(held))
     again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
-    shared = bases.shared_ids()
+    shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
@@ -273,8 +273,8 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         done = batch.settle(tx, tenant_id, erasure, held) if erasure.is_batch else [erasure]
         reports = build_report(tx, tenant_id, done, memories=1 if erasure.is_batch else len(ids), left=left)
         rewrite_by = schedule_rewrites(tx, tenant_id, done, now)
-        anonymous.clear(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
-        privacy_requests.answer(tx, tenant_id, list(reports), "done")
+        anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
+        request_log.store_answer(tx, tenant_id, list(reports), "done")
         for each in done:
             details = {"erasure": str(each.erasure_id), "law": each.kind}
             erased = each.scope.memory_ids or () if erasure.is_batch else ids

@@ -11,8 +11,7 @@ from typing import Final
 
 from app.errors import NotReplayed
 from app.store.core import database
-from app.store.erasure import hold_backup, request_backup
-from app.store.erasure import ledger as rows
+from app.store.erasure import hold_backup, ledger, request_backup
 from app.store.erasure.ledger import ReplayStatus
 
 RETRY_SECONDS: Final = 10
@@ -27,7 +26,7 @@ _known_clear = -1
 def standing() -> ReplayStatus | None:
     """Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
     with database.shared() as tx:
-        return rows.standing(tx)
+        return ledger.standing(tx)
 
 
 def diagnose(found: ReplayStatus | None) -> str | None:
@@ -48,7 +47,7 @@ def diagnose(found: ReplayStatus | None) -> str | None:
 
 def is_clear() -> bool:
     """Return whether this process already knows that no entry waits; runs no query."""
-    return _known_clear == database.opened()
+    return _known_clear == database.count_opened()
 
 
 def check() -> None:
@@ -60,7 +59,7 @@ def check() -> None:
     global _known_clear  # noqa: PLW0603 - state of the process
     if is_clear():
         return
-    before = database.opened()
+    before = database.count_opened()
     wrong = diagnose(standing())
     if wrong is not None:
         raise NotReplayed(wrong, retry_after_seconds=RETRY_SECONDS)
@@ -70,7 +69,7 @@ def check() -> None:
 def accept_key_store() -> None:
     """Accept a key store that is older than the data, for use when no newer one exists."""
     with database.shared() as tx:
-        rows.set_back(tx)
+        ledger.set_back(tx)
         tenant_ids = request_backup.tenant_ids(tx)
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:

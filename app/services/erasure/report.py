@@ -9,18 +9,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from app.domain.privacy.clocks import confirm_by
+from app.domain.privacy.legal_deadlines import confirmation_deadline
 from app.errors import Conflict
 from app.services.erasure.requests import get
 from app.services.erasure.steps import STEPS
 from app.services.security import recipients as sent_to
-from app.services.tiers import compaction
+from app.services.tiers import segment_compaction
 from app.settings import settings
 from app.store.core import database
 from app.store.erasure import recipients, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
-from app.store.privacy import anonymous, deadlines
+from app.store.privacy import anonymisation, deadlines
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end: one night rewrites the touched segments, the next one any it didn't get to."""
@@ -80,8 +80,8 @@ def schedule_rewrites(
     if not any(step.get("segments") for each in done for step in each.plan or ()):
         return None
     by = now + SEGMENTS_WITHIN
-    if not jobs.has_put_off(tx, tenant_id, compaction.KIND):
-        jobs.add(tx, uuid4(), tenant_id, compaction.KIND, {}, lone=False, not_before=by - REWRITE_BEFORE)
+    if not jobs.has_put_off(tx, tenant_id, segment_compaction.KIND):
+        jobs.add(tx, uuid4(), tenant_id, segment_compaction.KIND, {}, lone=False, not_before=by - REWRITE_BEFORE)
     return by
 
 
@@ -124,7 +124,7 @@ def _kept(
             "ground": f"{each.ground} (made anonymous until {each.last_at:%Y-%m-%d})",
             "until": "they expire or fade, or are deleted",
         }
-        for each in anonymous.noted(tx, tenant_id, digests)
+        for each in anonymisation.read_counts(tx, tenant_id, digests)
     ]
     return [
         *kept,
@@ -222,7 +222,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "hidden": erasure.hidden,
         "clocks": {
             "requested_at": erasure.requested_at,
-            "confirm_by": confirm_by(erasure.kind, erasure.requested_at),
+            "confirm_by": confirmation_deadline(erasure.kind, erasure.requested_at),
             "due_at": erasure.due_at,
             "grace_until": erasure.erase_after,
             "started_at": erasure.started_at,

@@ -15,33 +15,33 @@ from uuid import UUID, uuid4
 from app import failpoints, queues
 from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
-from app.domain.privacy import clocks
-from app.domain.privacy.audit import CLI, SYSTEM, Action
-from app.domain.privacy.clocks import Law
-from app.domain.privacy.hold import IDS_MAX, Meant
-from app.domain.privacy.requests import Request
+from app.domain.privacy import legal_deadlines
+from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.legal_hold import IDS_MAX, Scope
+from app.domain.privacy.requests import PrivacyRequest
 from app.errors import Conflict, NotFound, Unavailable
-from app.services.consolidation import chains
+from app.services.consolidation import supersession_restore
 from app.services.security import audit
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.core.paging import Page, Place
 from app.store.embedding import embeddings
-from app.store.enrichment import words, work
-from app.store.enrichment.work import NIL
+from app.store.enrichment import word_index, work_queue
+from app.store.enrichment.work_queue import NIL
 from app.store.erasure import hidden_memories, requests
 from app.store.erasure.requests import Erasure, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
-from app.store.memories.tenant_counts import Counts
-from app.store.privacy import holds, privacy_requests
+from app.store.memories.tenant_counts import TierCounts
+from app.store.privacy import holds, request_log
 from app.store.tiers import tier_moves
 
 ERASE: Final = "erase"
 ROWS: Final = 500
 STEP_SECONDS: Final = 2.0
-_NOTHING: Final = Meant()
+_NOTHING: Final = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ErasureOptions:
         reason: Free text; deleted when the erasure is over.
     """
 
-    scope: Meant
+    scope: Scope
     law: Law = "user"
     grace_days: int | None = None
     reason: str | None = None
@@ -89,13 +89,13 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         new = _new(database.now(tx), asked, requested_by)
         new = create(tx, tenant_id, new, _logged(new))
-        failpoints.reach("erasure.before_commit")
+        failpoints.trigger("erasure.before_commit")
     queues.nudge(queues.RIGHTS_TICK)
     return new
 
 
 def create(
-    tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: Request | None, *, replayed: bool = False
+    tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: PrivacyRequest | None, *, replayed: bool = False
 ) -> Erasure:
     """Insert an erasure in its grace period and hide its memories; nudge `queues.RIGHTS_TICK` after the commit.
 
@@ -107,13 +107,15 @@ def create(
     """
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id))
+    hidden_supersessions.hide_supersessions(
+        tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)
+    )
     new = replace(new, hidden=hidden_now)
     queue_removal(tx, tenant_id, new.erasure_id)
     if logged is not None:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
-        privacy_requests.add(tx, tenant_id, logged)
+        request_log.add(tx, tenant_id, logged)
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
@@ -121,23 +123,23 @@ def create(
 
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
     with database.tenant(tenant_id) as tx:
-        missing = set(ids).difference(links.kept_as(tx, tenant_id, ids) if ids else ())
+        missing = set(ids).difference(links.resolve_ids(tx, tenant_id, ids) if ids else ())
     # The transaction has ended: the queue must not be queried within one.
     if backlog().find(tenant_id, *missing):
         raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
 
 
-def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Meant) -> Meant:
+def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
     """Replace ids in the scope with those under which the memories are stored; unknown ids remain unchanged."""
     if scope.memory_ids is None:
         return scope
-    kept = links.kept_as(tx, tenant_id, scope.memory_ids)
+    kept = links.resolve_ids(tx, tenant_id, scope.memory_ids)
     return replace(scope, memory_ids=list(dict.fromkeys(kept.get(each, each) for each in scope.memory_ids)))
 
 
-def _logged(new: Erasure) -> Request:
-    confirm_by = clocks.clocks(new.kind, new.requested_at).confirm_by
-    return Request(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
+def _logged(new: Erasure) -> PrivacyRequest:
+    confirm_by = legal_deadlines.legal_deadlines(new.kind, new.requested_at).confirm_by
+    return PrivacyRequest(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
@@ -151,12 +153,12 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
             last write.
         requested_by: Id of the caller's API key.
     """
-    new = _new(database.now(tx), ErasureOptions(Meant(memory_ids=[memory_id])), requested_by)
+    new = _new(database.now(tx), ErasureOptions(Scope(memory_ids=[memory_id])), requested_by)
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # its summaries too
     _take_out(tx, tenant_id, ids)
-    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
+    hidden_supersessions.hide_supersessions(tx, tenant_id, new.erasure_id, ids)
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, replace(new, hidden=hidden_now))
 
@@ -174,8 +176,8 @@ def adopt(tenant_id: UUID) -> int:
         ids, last = requests.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
         if last is None:
             return 0
-        after = last + timedelta(days=clocks.GRACE_DAYS["user"])
-        new = replace(new, scope=Meant(memory_ids=ids), hidden=len(ids), erase_after=after)
+        after = last + timedelta(days=legal_deadlines.GRACE_DAYS["user"])
+        new = replace(new, scope=Scope(memory_ids=ids), hidden=len(ids), erase_after=after)
         requests.add(tx, tenant_id, new)
         _insert(tx, tenant_id, new)
     return len(ids)
@@ -191,13 +193,13 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
 
 
 def _new(now: datetime, asked: ErasureOptions, requested_by: str) -> Erasure:
-    times = clocks.clocks(asked.law, now, asked.grace_days)
+    times = legal_deadlines.legal_deadlines(asked.law, now, asked.grace_days)
     return Erasure(
         uuid4(), asked.law, "grace", asked.scope, asked.reason, now, requested_by, times.due_at, times.erase_after
     )
 
 
-def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
+def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Scope) -> tuple[int, TierCounts]:
     """Hide memories that match a scope, and their summaries until these are rewritten from their remaining sources.
 
     Returns:
@@ -209,7 +211,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
     return len(found.ids) + len(summaries.ids), gone
 
 
-def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
+def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: TierCounts) -> None:
     """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
@@ -217,7 +219,7 @@ def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> Non
 
 def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
     """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
-    if merges.stale(tx, tenant_id, NIL, 1):
+    if merges.list_stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
     for waiting in requests.open_scopes(tx, tenant_id):
         if waiting.status == "held":
@@ -246,8 +248,8 @@ def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) ->
     """Remove hidden memories from the indexes, and queue the neighbours whose context contained them for embedding."""
     hidden_memories.save_vectors(tx, tenant_id, ids)
     later = embeddings.remove(tx, tenant_id, ids)
-    words.remove(tx, tenant_id, ids)
-    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(ids)))
+    word_index.remove(tx, tenant_id, ids)
+    work_queue.add(tx, [work_queue.EMBED], tenant_id, sorted(later.difference(ids)))
 
 
 def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
@@ -295,14 +297,14 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         requests.set_fields(tx, tenant_id, erasure_id, **fields)
         back = hidden_memories.unhide(tx, tenant_id, erasure_id)
-        chains.restore_for_erasure(tx, tenant_id, erasure_id)
+        supersession_restore.restore_for_erasure(tx, tenant_id, erasure_id)
         gone = hide_matching(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden_memories.active_among(tx, tenant_id, back.ids)
         hidden_memories.restore_vectors(tx, tenant_id, active)
-        work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
+        work_queue.add(tx, [work_queue.INDEX, work_queue.EMBED], tenant_id, active)
         tenant_counts.add(tx, tenant_id, back.counts.less(gone))
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): back.counts.less(gone).memories})
-        privacy_requests.answer(tx, tenant_id, [erasure_id], "cancelled")
+        request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
         details = {"erasure": str(erasure_id)}
         subject = there.scope.subject
         audit.append(

@@ -15,14 +15,14 @@ import structlog
 
 from app import failpoints
 from app.domain.jobs import Job
-from app.domain.privacy.audit import CLI, Detail
+from app.domain.privacy.audit_chain import CLI, Detail
 from app.domain.privacy.erasure import Named, digest
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.errors import EbbingError, NotReplayed
 from app.services.erasure import execution
 from app.services.erasure.ledger import NO_KEY_STORE, standing
 from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
-from app.services.privacy import holds as holds_of
+from app.services.privacy import legal_holds
 from app.services.security import audit
 from app.store.consolidation import merges
 from app.store.core import database
@@ -64,13 +64,13 @@ class Replayed:
 class _Match:
     """Data of a ledger entry that exists in this copy."""
 
-    scope: Meant
+    scope: Scope
     ids: list[UUID]
     there: Erasure | None
 
     @property
     def is_nothing(self) -> bool:
-        is_of_ids = self.scope.given().keys() <= {"memory_ids"}
+        is_of_ids = self.scope.conditions().keys() <= {"memory_ids"}
         return is_of_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
 
 
@@ -109,7 +109,7 @@ def replay() -> Iterator[Replayed]:
     for entry in _entries(lambda _: (standing() or _NONE).mark):
         found = _hide(entry)
         outcome = "nothing" if found.is_nothing else _erase(entry)
-        failpoints.reach("replay.before_mark")
+        failpoints.trigger("replay.before_mark")
         with database.shared() as tx:
             ledger.advance(tx, entry.seq)
         log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
@@ -138,8 +138,8 @@ def _restore_holds(tenant_id: UUID) -> Iterator[Replayed]:
         placed = list(_hold_outcomes(tx, tenant_id, unknown, "placed"))
         for hold in unknown:
             hold_backup.place(tx, tenant_id, hold.hold_id)
-            holds_of.audit_hold(tx, tenant_id, "hold_placed", hold, CLI)
-        failpoints.reach("replay.placed")
+            legal_holds.audit_hold(tx, tenant_id, "hold_placed", hold, CLI)
+        failpoints.trigger("replay.placed")
     yield from placed
 
 
@@ -156,7 +156,7 @@ def _hold_outcomes(
     tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str
 ) -> Iterator[Replayed]:
     for hold in found:
-        memories = holds.counts(tx, tenant_id, hold.meant).memories
+        memories = holds.count_covered(tx, tenant_id, hold.meant).memories
         yield Replayed(0, tenant_id, None, memories, outcome, hold.hold_id)
 
 
@@ -171,7 +171,7 @@ def _restore_requests(tenant_id: UUID) -> Iterator[Replayed]:
             if requests.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
                 continue  # another process was quicker
             new = create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
-            failpoints.reach("replay.asked")
+            failpoints.trigger("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
         yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
     with database.tenant(tenant_id) as tx:
@@ -200,7 +200,7 @@ def _hide(entry: LedgerEntry) -> _Match:
     """Write an entry's tombstones and hide its memories as a running erasure."""
     with database.tenant(entry.tenant_id) as tx:
         if tenants.get(tx, entry.tenant_id) is None:
-            return _Match(Meant(), [], None)  # the tenant was created after this copy of the data
+            return _Match(Scope(), [], None)  # the tenant was created after this copy of the data
         holds.lock_shared(tx, entry.tenant_id)
         requests.lock_exclusive(tx, entry.tenant_id)
         found = _find(tx, entry)
@@ -212,13 +212,18 @@ def _hide(entry: LedgerEntry) -> _Match:
         if found.there is None:
             new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
             requests.add(tx, entry.tenant_id, new)
-        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
-        runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
+        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=found.ids))
+        runs: dict[str, Any] = {
+            "status": "running",
+            "scope": found.scope.conditions(),
+            "cut": entry.cut,
+            "started_at": now,
+        }
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs, batch_id=None)
         apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
-        failpoints.reach("replay.hidden")
+        failpoints.trigger("replay.hidden")
     return found
 
 
@@ -241,16 +246,16 @@ def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     if there is not None and there.status in _OPEN:
         scope = there.scope  # more specific than the ledger: the request's own conditions
     else:
-        scope = _named_scope(tx, entry) or Meant(memory_ids=sorted(ids))
+        scope = _named_scope(tx, entry) or Scope(memory_ids=sorted(ids))
     meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
     meant = replace(meant, cut=entry.cut)
     for held in (False, True):
         ids.update(requests.ids(tx, entry.tenant_id, meant, held=held))
-    ids.update(merges.summaries_of(tx, entry.tenant_id, sorted(ids)))
+    ids.update(merges.list_summaries(tx, entry.tenant_id, sorted(ids)))
     return _Match(scope, sorted(ids), there)
 
 
-def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
+def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:
     """Return the scope whose name matches the entry's digest, among the subjects or threads that this copy knows."""
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
@@ -258,7 +263,7 @@ def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Meant | None:
     for what, wanted in entry.digests.items():
         for name in _names(tx, entry.tenant_id, what):
             if digest(key, what, name) == wanted:
-                return Meant(subject=name) if what == "subject" else Meant(thread=name)
+                return Scope(subject=name) if what == "subject" else Scope(thread=name)
     return None
 
 

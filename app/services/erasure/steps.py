@@ -16,23 +16,23 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from app import failpoints, queues
-from app.clients.redis import cut as cut_at
-from app.domain.ingest.ids import unix_ms_of
-from app.domain.privacy import letters
+from app.clients.redis import stream_position
+from app.domain.ingest.ids import extract_unix_ms
+from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services.erasure.requests import ROWS, get_or_404
-from app.services.privacy import exports
-from app.services.security import audit, key_store
-from app.services.tiers import renewed_bases
+from app.services.privacy import export_requests
+from app.services.security import audit, encryption_keys
+from app.services.tiers import pca_refit
 from app.store.core import database
-from app.store.enrichment.work import NIL
+from app.store.enrichment.work_queue import NIL
 from app.store.erasure import references, requests, residue, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.privacy import holds
 from app.store.strength import states
-from app.store.tiers import removal, tier_moves
-from app.store.tiers.bases import Known
+from app.store.tiers import row_deletion, tier_moves
+from app.store.tiers.pca_bases import BasisInfo
 
 STEP_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.05
@@ -104,7 +104,7 @@ def step_transaction(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[d
 def is_waiting(tenant_id: UUID, cut: str) -> bool:
     """Return whether data up to the watermark is still being ingested, after waiting up to `STEP_SECONDS` for it."""
     until = time.monotonic() + STEP_SECONDS
-    while cut_at.is_waiting(tenant_id, cut):
+    while stream_position.is_waiting(tenant_id, cut):
         if time.monotonic() >= until:
             queues.nudge(queues.DRAIN)
             return True
@@ -149,9 +149,11 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
                     removed += 1
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-                instead = {"thread": digest(key, "thread", letters.thread_of(erasure.erasure_id))}
+                instead = {
+                    "thread": digest(key, "thread", dead_letter_redaction.placeholder_thread(erasure.erasure_id))
+                }
                 tombstones.add(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
-            failpoints.reach("erasing.before_commit")
+            failpoints.trigger("erasing.before_commit")
         if len(some) < references.LETTERS:
             return StepProgress(None, removed)
         after = some[-1].letter_id
@@ -159,9 +161,9 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
             return StepProgress(str(after), removed)
 
 
-def _without(erasure: Erasure, erased: set[UUID], each: references.DeadLetter) -> letters.Taken:
-    meant = letters.Meant(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
-    return letters.without(meant, each.position, each.header, each.payload)
+def _without(erasure: Erasure, erased: set[UUID], each: references.DeadLetter) -> dead_letter_redaction.RedactedLetter:
+    meant = dead_letter_redaction.RedactionScope(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
+    return dead_letter_redaction.redact_letter(meant, each.position, each.header, each.payload)
 
 
 # --- Cold segments ---
@@ -197,16 +199,16 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: 
     while place < len(ids):
         with step_transaction(tenant_id, erasure, "memories") as tx:
             there = requests.lock_rows(tx, tenant_id, ids[place : place + ROWS])
-            held = holds.on(tx, tenant_id, there)
+            held = holds.list_by_memory(tx, tenant_id, there)
             gone = [memory_id for memory_id in there if memory_id not in held]
             states.lock(tx, tenant_id, gone)
             if gone:
-                with tenant_counts.changing(tx, tenant_id, gone):
-                    removal.remove(tx, tenant_id, gone)
+                with tenant_counts.track_changes(tx, tenant_id, gone):
+                    row_deletion.remove(tx, tenant_id, gone)
                 tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
                 own = {"erasures": len(gone)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
                 audit.append(tx, tenant_id, "memories_erased", ids=gone, details=own)
-            failpoints.reach("erasing.before_commit")
+            failpoints.trigger("erasing.before_commit")
         removed += len(gone)
         place += ROWS
         if time.monotonic() >= until:
@@ -221,25 +223,25 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: 
 def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = renewed_bases.outdated_bases(tx, tenant_id, before)
+        own = pca_refit.list_outdated(tx, tenant_id, before)
     return StepCount(len(own) + len(_shared(tenant_id, memory_ids, before)))
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = renewed_bases.outdated_bases(tx, tenant_id, before)
-    is_done, removed = renewed_bases.renew(tenant_id, own, until)
+        own = pca_refit.list_outdated(tx, tenant_id, before)
+    is_done, removed = pca_refit.refit_own(tenant_id, own, until)
     if is_done:
-        is_done, more = renewed_bases.renew_shared(tenant_id, _shared(tenant_id, ids, before), until)
+        is_done, more = pca_refit.refit_shared(tenant_id, _shared(tenant_id, ids, before), until)
         removed += more
     return StepProgress(None if is_done else "again", removed)
 
 
-def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> list[Known]:
+def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> list[BasisInfo]:
     if not memory_ids:
         return []
-    return renewed_bases.spoilt_shared(tenant_id, min(map(unix_ms_of, memory_ids)), before)
+    return pca_refit.list_spoilt_shared(tenant_id, min(map(extract_unix_ms, memory_ids)), before)
 
 
 def _gone_at(erasure: Erasure) -> datetime | None:
@@ -270,7 +272,7 @@ def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> StepC
         return StepCount(0)
     with database.tenant(tenant_id) as tx:
         is_left = bool(erasure.executed) and references.is_cold(tx, tenant_id, subject)
-        return StepCount(0 if is_left else int(key_store.has_key(tx, tenant_id, subject)))
+        return StepCount(0 if is_left else int(encryption_keys.has_key(tx, tenant_id, subject)))
 
 
 def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
@@ -282,7 +284,7 @@ def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: st
     with step_transaction(tenant_id, erasure, "keys") as tx:
         if subject is None or references.is_cold(tx, tenant_id, subject):
             return StepProgress(None, 0)
-        return StepProgress(None, key_store.destroy(tx, tenant_id, subject))
+        return StepProgress(None, encryption_keys.destroy_keys(tx, tenant_id, subject))
 
 
 # --- Exports ---
@@ -290,13 +292,13 @@ def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: st
 
 def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        return StepCount(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
+        return StepCount(export_requests.count_forgettable(tx, tenant_id, erasure.scope.subject, memory_ids))
 
 
 def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "exports"):
         pass  # the export store isn't called within a transaction; removing an export twice is harmless
-    return StepProgress(None, exports.forget(tenant_id, erasure.scope.subject, ids))
+    return StepProgress(None, export_requests.forget(tenant_id, erasure.scope.subject, ids))
 
 
 def write_plan(found: Mapping[str, StepCount]) -> list[dict[str, Any]]:

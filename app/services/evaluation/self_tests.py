@@ -28,23 +28,21 @@ import numpy as np
 from app import metrics
 from app.domain.dynamics.state import Event
 from app.domain.dynamics.timeline import Era
-from app.domain.evaluation import other_words
-from app.domain.evaluation import questions as asking
-from app.domain.evaluation import self_tests as rule
-from app.domain.evaluation.self_tests import ASKED, FLAGGING, Kind
+from app.domain.evaluation import paraphrased_questions, question_generation, self_test_rules
+from app.domain.evaluation.self_test_rules import ASKED, FLAGGING, Kind
 from app.domain.jobs import Job, Step
-from app.services.evaluation import testing
+from app.services.evaluation import self_test_kinds
 from app.services.storage.memory_write import memory_write
-from app.services.strength import rebase, strengths
-from app.store import self_tests as rows
+from app.services.strength import memory_strength, rebase
+from app.store import self_tests
 from app.store.core import database
-from app.store.core.packed import round_to_microseconds
+from app.store.core.binary_arrays import round_to_microseconds
 from app.store.core.paging import Page, Place
 from app.store.erasure import requests
-from app.store.memories import events
-from app.store.memories.events import Change
+from app.store.memories import history
+from app.store.memories.history import EventChange
 from app.store.privacy import holds
-from app.store.self_tests import Asked, NewRun, Outcome, Run
+from app.store.self_tests import NewTestRun, PlannedTest, TestOutcome, TestRun
 from app.store.strength import reviews, states
 
 KIND: Final = "selftest"
@@ -59,19 +57,19 @@ _SPARE: Final = 4
 """Oversampling factor, since some sampled memories can't be asked about."""
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Run a requested self-test for a few seconds, whether or not it is due."""
-    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
+    return run_slice(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
-def carry_on_when_due(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+def run_slice_when_due(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Run self-tests in the nightly run if the policy enables them and the last run is old enough."""
     if not state and not _is_due(tenant_id, as_of):
         return Step(0, state, finished=True)
-    return carry_on(tenant_id, as_of, state, until)
+    return run_slice(tenant_id, as_of, state, until)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
     """Continue a run; its rows record which tests are still pending.
 
     Args:
@@ -83,7 +81,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
         return _start_run(tenant_id, as_of)
     run_id, done, counts = UUID(state["run_id"]), 0, Counter[str]()
     while True:
-        kind, outcomes = _slice(tenant_id, run_id)
+        kind, outcomes = _run_tests(tenant_id, run_id)
         done += len(outcomes)
         for one in outcomes:
             counts[f"{kind}_{'passed' if one.passed else 'failed'}"] += 1
@@ -93,116 +91,116 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             return Step(done, state, finished=kind is None, counts=dict(counts))
 
 
-def preview(tenant_id: UUID, as_of: datetime | None) -> list[Asked]:
+def preview_run(tenant_id: UUID, as_of: datetime | None) -> list[PlannedTest]:
     """Return the tests that a run at this time would make, without writing anything."""
     with database.tenant(tenant_id) as tx:
-        _, asked = _drawn(tx, tenant_id, as_of or database.now(tx))
+        _, asked = _draw_tests(tx, tenant_id, as_of or database.now(tx))
         return asked
 
 
-def page(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
+def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[TestRun]:
     """List runs, newest first, starting after `older_than` (start time and id)."""
     with database.tenant(tenant_id) as tx:
-        return rows.page(tx, tenant_id, older_than, limit)
+        return self_tests.list_runs(tx, tenant_id, older_than, limit)
 
 
 def _is_due(tenant_id: UUID, as_of: datetime) -> bool:
     with database.tenant(tenant_id) as tx:
-        policy = strengths.timeline(tx, tenant_id).at(as_of.timestamp()).policy
-        last = rows.last(tx, tenant_id)
+        policy = memory_strength.load_timeline(tx, tenant_id).at(as_of.timestamp()).policy
+        last = self_tests.read_last_run(tx, tenant_id)
     if last is not None and last.finished_at is None:
         return policy.self_tests.enabled
-    return rule.is_due(policy.self_tests, last.as_of if last else None, as_of, policy.time_zone)
+    return self_test_rules.is_due(policy.self_tests, last.as_of if last else None, as_of, policy.time_zone)
 
 
 def _start_run(tenant_id: UUID, as_of: datetime | None) -> Step:
     """Insert a run with its sample, or return the unfinished run."""
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
-        last = rows.last(tx, tenant_id)
+        last = self_tests.read_last_run(tx, tenant_id)
     if last is not None and last.finished_at is None:
         if as_of - last.as_of < STALE:
             return Step(0, {"run_id": str(last.run_id)}, finished=False)
-        _finish(tenant_id, last)
+        _finish_run(tenant_id, last)
     with database.tenant(tenant_id) as tx:
         requests.lock_shared(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
-        seed, asked = _drawn(tx, tenant_id, as_of)
+        seed, asked = _draw_tests(tx, tenant_id, as_of)
         if not asked:
             return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
-        target = strengths.timeline(tx, tenant_id).at(as_of.timestamp()).policy.self_tests.speed_p95_ms
+        target = memory_strength.load_timeline(tx, tenant_id).at(as_of.timestamp()).policy.self_tests.speed_p95_ms
         run_id = uuid4()
-        if not rows.begin(
-            tx, tenant_id, NewRun(run_id, as_of, seed, target), asked
+        if not self_tests.start_run(
+            tx, tenant_id, NewTestRun(run_id, as_of, seed, target), asked
         ):  # another worker has just begun one
-            under_way = rows.last(tx, tenant_id)
+            under_way = self_tests.read_last_run(tx, tenant_id)
             run_id = under_way.run_id if under_way else run_id
     return Step(0, {"run_id": str(run_id)}, finished=False, total=len(asked))
 
 
-def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[int, list[Asked]]:
+def _draw_tests(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[int, list[PlannedTest]]:
     """Return the next run's seed and its tests; memories under legal hold are excluded."""
-    last = rows.last(tx, tenant_id)
-    seed = rule.seed_after(tenant_id, last.run_id if last else None)
-    era = strengths.timeline(tx, tenant_id).at(as_of.timestamp())
+    last = self_tests.read_last_run(tx, tenant_id)
+    seed = self_test_rules.next_seed(tenant_id, last.run_id if last else None)
+    era = memory_strength.load_timeline(tx, tenant_id).at(as_of.timestamp())
     most = era.policy.self_tests.sample
-    linked = rows.drawn_links(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
-    single = rows.drawn(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
-    summaries = rows.drawn_summaries(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    linked = self_tests.draw_links(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    single = self_tests.draw_memories(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    summaries = self_tests.draw_summaries(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
     every = list(dict.fromkeys([*(end for link in linked for end in link), *single, *summaries]))
-    held = holds.on(tx, tenant_id, every).keys()
-    said = {key: text for key, text in rows.texts(tx, tenant_id, every).items() if key not in held}
-    askable = [key for key in single if key in said and asking.can_be_asked(said[key])]
-    connections = [Asked("connection", to, source) for source, to in linked if source in said and to in said]
-    coherent = [Asked("coherence", key) for key in summaries if key in said]
-    reworded = askable[: other_words.sampled(most)]
-    asked: list[Asked] = [
+    held = holds.list_by_memory(tx, tenant_id, every).keys()
+    said = {key: text for key, text in self_tests.read_texts(tx, tenant_id, every).items() if key not in held}
+    askable = [key for key in single if key in said and question_generation.can_be_asked(said[key])]
+    connections = [PlannedTest("connection", to, source) for source, to in linked if source in said and to in said]
+    coherent = [PlannedTest("coherence", key) for key in summaries if key in said]
+    reworded = askable[: paraphrased_questions.sample_size(most)]
+    asked: list[PlannedTest] = [
         *connections[:most],
-        *(Asked("application", key) for key in askable[:most]),
-        *(Asked(kind, key) for kind in REWORDED for key in reworded),
+        *(PlannedTest("application", key) for key in askable[:most]),
+        *(PlannedTest(kind, key) for kind in REWORDED for key in reworded),
         *coherent[:most],
     ]
     return seed, asked
 
 
-def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
+def _run_tests(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[TestOutcome]]:
     """Run a run's next tests, all of one kind, and record their outcomes; finish the run if none is left."""
     with database.tenant(tenant_id) as tx:
-        run = rows.get(tx, tenant_id, run_id)
+        run = self_tests.get(tx, tenant_id, run_id)
         if run is None or run.finished_at is not None:
             return None, []
-        found = ((kind, rows.waiting(tx, tenant_id, run_id, kind, SLICE)) for kind in ASKED)
+        found = ((kind, self_tests.list_pending(tx, tenant_id, run_id, kind, SLICE)) for kind in ASKED)
         kind, asked = next((each for each in found if each[1]), (None, []))
-        policy = strengths.timeline(tx, tenant_id).at(run.as_of.timestamp()).policy
+        policy = memory_strength.load_timeline(tx, tenant_id).at(run.as_of.timestamp()).policy
     if kind is None:
-        _finish(tenant_id, run)
+        _finish_run(tenant_id, run)
         return None, []
-    outcomes = testing.TESTS[kind](tenant_id, run, asked, policy)
+    outcomes = self_test_kinds.TESTS[kind](tenant_id, run, asked, policy)
     return kind, _record_outcomes(tenant_id, run, kind, asked, outcomes)
 
 
 def _record_outcomes(
-    tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]
-) -> list[Outcome]:
+    tenant_id: UUID, run: TestRun, kind: Kind, asked: list[PlannedTest], outcomes: list[TestOutcome]
+) -> list[TestOutcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
         # Memories deleted or hidden in between have no row to lock.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]
-        fresh = rows.record_outcomes(tx, tenant_id, run.run_id, kind, done)
+        fresh = self_tests.record_outcomes(tx, tenant_id, run.run_id, kind, done)
         known = {one.memory_id for one in done}
         lost = [one.memory_id for one in asked if one.memory_id not in known]
         if lost:
-            rows.drop(tx, tenant_id, run.run_id, kind, lost)
+            self_tests.drop_tests(tx, tenant_id, run.run_id, kind, lost)
         outcomes = [one for one in done if one.memory_id in fresh]
-        era = strengths.timeline(tx, tenant_id).at(run.as_of.timestamp())
+        era = memory_strength.load_timeline(tx, tenant_id).at(run.as_of.timestamp())
         failed = [one.memory_id for one in outcomes if not one.passed]
         if kind in FLAGGING:
-            raised = rows.passed(tx, tenant_id, run.run_id, kind)
+            raised = self_tests.list_passed(tx, tenant_id, run.run_id, kind)
             passed = [one.memory_id for one in outcomes if one.passed and one.memory_id not in raised]
-            _raise(tx, tenant_id, passed, run)
+            _strengthen_passed(tx, tenant_id, passed, run)
         if failed and kind in FLAGGING:
-            reviews.flag(tx, tenant_id, failed, run.as_of, era.policy.review.first_interval_days)
+            reviews.flag_memories(tx, tenant_id, failed, run.as_of, era.policy.review.first_interval_days)
     metrics.count(f"self_tests_{kind}_passed", len(outcomes) - len(failed))
     metrics.count(f"self_tests_{kind}_failed", len(failed))
     if kind == "recall":
@@ -210,32 +208,32 @@ def _record_outcomes(
     return outcomes
 
 
-def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: Run) -> None:
+def _strengthen_passed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: TestRun) -> None:
     """Strengthen memories that passed, as of the run; memories used or changed since then remain unchanged."""
     if not memory_ids:
         return
     now = float(round_to_microseconds(run.as_of.timestamp()))
-    times = strengths.timeline(tx, tenant_id)
+    times = memory_strength.load_timeline(tx, tenant_id)
     era: Era = times.at(now)
     locked = states.lock(tx, tenant_id, memory_ids)
     locked = locked.only(np.flatnonzero((locked.state.anchored_at <= now) & (locked.versions <= era.version)))
     if not locked.ids:
         return
-    held = strengths.advance_to_era(locked, times, now)
+    held = memory_strength.advance_to_era(locked, times, now)
     tested = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now, source="test")))
-    strengths.write_uses(tx, tenant_id, tested, era, now)
+    memory_strength.write_uses(tx, tenant_id, tested, era, now)
     before, after = era.dynamics.strength(held.state, now), era.dynamics.strength(tested.state, now)
-    events.add(tx, tenant_id, "test", tested.ids, Change(now, before, after, after))
+    history.add(tx, tenant_id, "test", tested.ids, EventChange(now, before, after, after))
 
 
-def _finish(tenant_id: UUID, run: Run) -> None:
+def _finish_run(tenant_id: UUID, run: TestRun) -> None:
     """Record a run's results; the speed counts if anything was searched for."""
     with database.tenant(tenant_id) as tx:
-        results, took = rows.results_so_far(tx, tenant_id, run.run_id)
-        p95 = rule.quantile(took, 0.95)
+        results, took = self_tests.read_results(tx, tenant_id, run.run_id)
+        p95 = self_test_rules.quantile(took, 0.95)
         is_quick = p95 is not None and p95 <= run.target_ms
         if p95 is not None:
             results["retrieval_speed"] = {"passed": int(is_quick), "failed": int(not is_quick)}
-        finished = rows.finish(tx, tenant_id, run.run_id, results, rule.quantile(took, 0.5), p95)
+        finished = self_tests.finish_run(tx, tenant_id, run.run_id, results, self_test_rules.quantile(took, 0.5), p95)
     if finished and p95 is not None:
         metrics.count(f"self_tests_retrieval_speed_{'passed' if is_quick else 'failed'}")

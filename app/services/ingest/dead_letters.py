@@ -17,16 +17,16 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.redis import stream
-from app.clients.redis.stream import Entry
-from app.domain.privacy.audit import SYSTEM, Action
+from app.clients.redis.stream import StreamEntry
+from app.domain.privacy.audit_chain import SYSTEM, Action
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
 from app.services.security import audit
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.store.core import database
 from app.store.core.paging import Page, Place
-from app.store.enrichment import rating_turns, ratings, work
-from app.store.ingest import dead_letters as rows
-from app.store.ingest.dead_letters import Letter, Unstored, Wanted
+from app.store.enrichment import rating_queue, rating_turns, work_queue
+from app.store.ingest import dead_letters
+from app.store.ingest.dead_letters import DeadLetter, LetterFilter, UnstoredEntry
 
 # Limits for one call that replays or discards many letters.
 ENTRIES_A_CALL: Final = 200
@@ -34,17 +34,17 @@ BYTES_A_CALL: Final = 16 << 20
 LETTERS_A_CALL: Final = 1000
 
 _TASKS: Final = {
-    work.INDEX: queues.INDEX,
-    work.EMBED: queues.EMBED_MEMORIES,
-    work.SCORE: queues.SCORE_MEMORIES,
-    ratings.STAGE: queues.RATE_MEMORIES,
+    work_queue.INDEX: queues.INDEX,
+    work_queue.EMBED: queues.EMBED_MEMORIES,
+    work_queue.SCORE: queues.SCORE_MEMORIES,
+    rating_queue.STAGE: queues.RATE_MEMORIES,
 }
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class BatchResult:
     """The result of one call on many letters.
 
     Attributes:
@@ -58,29 +58,29 @@ class Handled:
     before: datetime
 
 
-def page(
-    tenant_id: UUID, wanted: Wanted, *, discarded: bool, older_than: Place | None, limit: int
-) -> tuple[Page[Letter], list[tuple[str, str, int]]]:
+def list_letters(
+    tenant_id: UUID, wanted: LetterFilter, *, discarded: bool, older_than: Place | None, limit: int
+) -> tuple[Page[DeadLetter], list[tuple[str, str, int]]]:
     """List letters, newest first, and return the number of letters by stage and reason."""
     with database.tenant(tenant_id) as tx:
-        found = rows.page(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
-        return found, rows.reasons(tx, tenant_id, wanted, discarded=discarded)
+        found = dead_letters.list_letters(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
+        return found, dead_letters.count_by_reason(tx, tenant_id, wanted, discarded=discarded)
 
 
-def get(tenant_id: UUID, letter_id: UUID) -> Letter:
+def get(tenant_id: UUID, letter_id: UUID) -> DeadLetter:
     """Return a letter.
 
     Raises:
         NotFound: This tenant has no such letter.
     """
     with database.tenant(tenant_id) as tx:
-        found = rows.get(tx, tenant_id, letter_id)
+        found = dead_letters.get(tx, tenant_id, letter_id)
     if found is None:
         raise NotFound("this tenant has no such dead letter")
     return found
 
 
-def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
+def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> DeadLetter:
     """Retry a letter's entry or memories; return the letter as it was.
 
     Raises:
@@ -97,14 +97,14 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
             "this dead letter was written by an older version, which didn't keep what a replay needs: "
             "send its memories again, then discard it"
         )
-    if letter.stage == rows.DRAIN:
+    if letter.stage == dead_letters.DRAIN:
         with database.tenant(tenant_id) as tx:
-            unstored = rows.of_drain(tx, tenant_id, letter_id)
+            unstored = dead_letters.get_drain_content(tx, tenant_id, letter_id)
         if unstored is not None:  # otherwise another call was quicker
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with memory_write(tenant_id, "state") as write:
-            taken = rows.claim(write.tx, tenant_id, letter_id)
+            taken = dead_letters.claim(write.tx, tenant_id, letter_id)
             _queue_again(write, [taken] if taken else [])
             if taken:
                 write.audit("letters_replayed", actor, ids=[letter_id])
@@ -115,18 +115,20 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
 
 def replay_many(
     tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
-) -> Handled:
+) -> BatchResult:
     """Replay the oldest letters with a reason, up to the limits per call; repeat with the `before` returned.
 
     Raises:
         BacklogFull: This tenant's backlog limit is reached, and nothing was replayed.
         Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable; nothing was replayed.
     """
-    wanted, before = _meant(tenant_id, stage, reason, before)
+    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
     with memory_write(tenant_id, "state") as write:
-        taken = rows.take_some(write.tx, tenant_id, wanted, LETTERS_A_CALL)
+        taken = dead_letters.delete_stored(write.tx, tenant_id, wanted, LETTERS_A_CALL)
         _queue_again(write, list(taken.values()))
-        unstored = rows.some_of_drain(write.tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
+        unstored = dead_letters.list_drain_contents(
+            write.tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
+        )
         if taken:
             write.audit("letters_replayed", actor, ids=taken)
     for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
@@ -139,11 +141,11 @@ def replay_many(
         stored = 0
     _log("dead_letters_replayed", tenant_id, len(taken) + stored)
     with database.tenant(tenant_id) as tx:
-        left = rows.count_replayable(tx, tenant_id, wanted)
-    return Handled(len(taken) + stored, left, before)
+        left = dead_letters.count_replayable(tx, tenant_id, wanted)
+    return BatchResult(len(taken) + stored, left, before)
 
 
-def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> Letter:
+def discard_letter(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> DeadLetter:
     """Delete a letter's content at once, retaining the record and the reason for a while; return the discarded letter.
 
     Raises:
@@ -151,7 +153,7 @@ def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM)
         Conflict: It was discarded before.
     """
     with database.tenant(tenant_id) as tx:
-        done = rows.discard(tx, tenant_id, letter_id, because)
+        done = dead_letters.discard_letter(tx, tenant_id, letter_id, because)
         _audit(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
     letter = get(tenant_id, letter_id)
     if not done:
@@ -167,18 +169,18 @@ def discard_many(
     because: str,
     before: datetime | None = None,
     actor: str = SYSTEM,
-) -> Handled:
+) -> BatchResult:
     """Discard the oldest letters with a reason, up to the limit per call; repeat with the `before` returned."""
-    wanted, before = _meant(tenant_id, stage, reason, before)
+    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
-        discarded = rows.discard_some(tx, tenant_id, wanted, because, LETTERS_A_CALL)
-        left = rows.count_waiting(tx, tenant_id, wanted)
+        discarded = dead_letters.discard_letters(tx, tenant_id, wanted, because, LETTERS_A_CALL)
+        left = dead_letters.count_waiting(tx, tenant_id, wanted)
         _audit(tx, tenant_id, "letters_discarded", actor, discarded)
     _log("dead_letters_discarded", tenant_id, len(discarded))
-    return Handled(len(discarded), left, before)
+    return BatchResult(len(discarded), left, before)
 
 
-def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], actor: str) -> int:
+def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]], actor: str) -> int:
     """Append entries to the stream, then delete their letters; stop early if the stream refuses one.
 
     Returns:
@@ -192,19 +194,19 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], acto
     nudge = False
     try:
         for letter_id, held in letters:
-            entry = Entry(held.position, str(held.memories).encode(), held.header, held.payload)
-            nudge |= stream.replay(tenant_id, entry)
+            entry = StreamEntry(held.position, str(held.memories).encode(), held.header, held.payload)
+            nudge |= stream.append_again(tenant_id, entry)
             appended.append(letter_id)
     except (BacklogFull, Unavailable):
         if not appended:
             raise
     if not appended:
         return 0
-    failpoints.reach("replay.before_delete")
+    failpoints.trigger("replay.before_delete")
     with database.tenant(tenant_id) as tx:
-        _audit(tx, tenant_id, "letters_replayed", actor, rows.delete(tx, tenant_id, appended))
+        _audit(tx, tenant_id, "letters_replayed", actor, dead_letters.delete(tx, tenant_id, appended))
     if nudge:
-        queues.wake(queues.DRAIN)
+        queues.send_nudge(queues.DRAIN)
     return len(appended)
 
 
@@ -219,18 +221,20 @@ def _queue_again(write: MemoryWrite, taken: Sequence[tuple[str, list[UUID]]]) ->
     for stage, memory_ids in taken:
         by_stage.setdefault(stage, set()).update(memory_ids)
     for stage, wanted in by_stage.items():
-        if stage == ratings.STAGE:
-            ratings.ask_again(write.tx, write.tenant_id, list(wanted))
+        if stage == rating_queue.STAGE:
+            rating_queue.reset_ratings(write.tx, write.tenant_id, list(wanted))
             rating_turns.add(write.tx, write.tenant_id)
         else:
             write.queue([stage], wanted)
 
 
-def _meant(tenant_id: UUID, stage: str | None, reason: str, before: datetime | None) -> tuple[Wanted, datetime]:
+def _resolve_filter(
+    tenant_id: UUID, stage: str | None, reason: str, before: datetime | None
+) -> tuple[LetterFilter, datetime]:
     if before is None:
         with database.tenant(tenant_id) as tx:
             before = database.now(tx)
-    return Wanted(stage, reason, before), before
+    return LetterFilter(stage, reason, before), before
 
 
 def _log(event: str, tenant_id: UUID, letters: int) -> None:

@@ -13,21 +13,21 @@ from uuid import UUID
 import structlog
 
 from app import failpoints, metrics, queues, tracing
-from app.clients.redis.stream import Entry, Turn, drainage
-from app.domain.ingest import touch
+from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
+from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
-from app.domain.ingest.envelope import Malformed, first_position, unpack
+from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position
 from app.errors import Invalid, Unreadable
-from app.services.ingest import keyed
-from app.services.passing import is_passing
-from app.services.uses import reinforce
-from app.services.uses.reinforce import Touched
+from app.services.ingest import upsert
+from app.services.transient_errors import is_transient
+from app.services.uses import reinforcement
+from app.services.uses.reinforcement import EnvelopeTouches
 from app.settings import settings
 from app.store.core import database
-from app.store.core.copying import Arrival
+from app.store.core.binary_copy import Arrival
 from app.store.erasure import requests
-from app.store.ingest import arrivals, dead_letters
-from app.store.ingest.dead_letters import Unstored
+from app.store.ingest import dead_letters, envelopes
+from app.store.ingest.dead_letters import UnstoredEntry
 
 STAGE = "drain"
 KILLED = "its worker died each time"
@@ -35,7 +35,7 @@ KILLED = "its worker died each time"
 log = structlog.get_logger(__name__)
 
 
-def drain() -> int:
+def drain_streams() -> int:
     """Store the waiting entries of one tenant after another until none are left or the slice ends.
 
     Returns:
@@ -47,28 +47,28 @@ def drain() -> int:
     """
     deadline = time.monotonic() + settings().slice_seconds
     stored = 0
-    turn = drainage().take(first=True)
+    turn = stream_reader().claim(first=True)
     while turn is not None:
-        with tracing.work("store", _told(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
-            fresh = _store(turn)
+        with tracing.trace_work("store", _trace_contexts(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
+            fresh = _store_entries(turn)
         if fresh and not stored:
             _nudge_enrichment()  # enrichment starts before the end of a long slice
         stored += fresh
         if time.monotonic() >= deadline:
             queues.nudge(queues.DRAIN)
             break
-        turn = drainage().take(first=False)
+        turn = stream_reader().claim(first=False)
     if stored:
         _nudge_enrichment()
         metrics.count("stored_memories", stored)
     return stored
 
 
-def _told(turn: Turn) -> Iterator[str]:
+def _trace_contexts(turn: TenantBatch) -> Iterator[str]:
     """Yield the trace contexts of a turn's requests, skipping malformed entries."""
     for entry in (*turn.suspects, *turn.fresh):
-        with suppress(Malformed):
-            yield unpack(*entry).trace
+        with suppress(MalformedEnvelope):
+            yield decode_envelope(*entry).trace
 
 
 def _nudge_enrichment() -> None:
@@ -76,7 +76,7 @@ def _nudge_enrichment() -> None:
     queues.nudge(queues.EMBED_MEMORIES)
 
 
-def _store(turn: Turn) -> int:
+def _store_entries(turn: TenantBatch) -> int:
     """Store a turn's entries, together or one by one if one of them may be at fault, and end the turn."""
     tenant_id = turn.tenant_id
     try:
@@ -85,7 +85,7 @@ def _store(turn: Turn) -> int:
             try:
                 return stored + _store_together(tenant_id, turn.fresh)
             except Exception as error:
-                if is_passing(error):
+                if is_transient(error):
                     raise
                 metrics.count("deliveries", len(turn.fresh), lane=queues.INGEST, outcome="failed")
                 _log("turn_failed", tenant_id, error, entries=len(turn.fresh))
@@ -93,32 +93,32 @@ def _store(turn: Turn) -> int:
     except Exception:
         # Not the entries' fault: they may be retried at once.
         metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
-        drainage().settle(tenant_id, free=True)
+        stream_reader().acknowledge(tenant_id, free=True)
         raise
-    drainage().settle(tenant_id, free=True)
+    stream_reader().acknowledge(tenant_id, free=True)
     return stored
 
 
-def _store_each(tenant_id: UUID, entries: Sequence[Entry]) -> int:
+def _store_each(tenant_id: UUID, entries: Sequence[StreamEntry]) -> int:
     """Store entries one by one; an entry becomes a dead letter after `deliveries_max` failed deliveries."""
     tries = settings().deliveries_max - 1  # the first delivery was the one together with others
     return sum(_store_alone(tenant_id, entry, tries) for entry in entries)
 
 
-def _store_alone(tenant_id: UUID, entry: Entry, tries: int) -> int:
+def _store_alone(tenant_id: UUID, entry: StreamEntry, tries: int) -> int:
     reason = KILLED
-    while (attempt := drainage().count_attempt(tenant_id, entry)) <= tries:
+    while (attempt := stream_reader().count_attempt(tenant_id, entry)) <= tries:
         try:
             return _store_together(tenant_id, [entry], free=False)
         except Exception as error:
-            if is_passing(error):
-                drainage().forgive(tenant_id, entry)
+            if is_transient(error):
+                stream_reader().uncount_attempt(tenant_id, entry)
                 raise
             reason = type(error).__name__
             metrics.count("deliveries", lane=queues.INGEST, outcome="failed")
             _log("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
     _set_aside(tenant_id, entry, reason, attempt)
-    drainage().settle(tenant_id, [entry], free=False)
+    stream_reader().acknowledge(tenant_id, [entry], free=False)
     return 0
 
 
@@ -126,7 +126,7 @@ def _log(event: str, tenant_id: UUID, error: Exception, **details: object) -> No
     log.warning(event, tenant=str(tenant_id), exc_info=error, **details)
 
 
-def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = True) -> int:
+def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bool = True) -> int:
     """Store entries, all or none, then delete them from the stream; return the number of memories stored.
 
     Args:
@@ -134,66 +134,66 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
     """
     plain: list[Arrival] = []
     careful: list[Arrival] = []
-    touched: list[Touched] = []
-    unreadable: list[tuple[Entry, str]] = []
+    touched: list[EnvelopeTouches] = []
+    unreadable: list[tuple[StreamEntry, str]] = []
     for entry in entries:
         try:
             read = _read(entry)
-        except (Malformed, Unreadable, Invalid) as error:
-            unreadable.append((entry, str(error) if isinstance(error, Malformed) else type(error).__name__))
+        except (MalformedEnvelope, Unreadable, Invalid) as error:
+            unreadable.append((entry, str(error) if isinstance(error, MalformedEnvelope) else type(error).__name__))
             continue
-        if isinstance(read, Touched):
+        if isinstance(read, EnvelopeTouches):
             touched.append(read)
         else:
-            (careful if keyed.needs_care(read) else plain).append(read)
+            (careful if upsert.needs_upsert(read) else plain).append(read)
     stored = 0
-    failpoints.reach("drain.before_store")
+    failpoints.trigger("drain.before_store")
     if plain:
         with database.drain() as tx:
             requests.lock_shared(tx, tenant_id)
             coming = requests.coming(tx, tenant_id)
             clear: list[Arrival] = []
-            for each in plain:  # stored by `keyed`, which hides or drops memories that match an erasure
-                (careful if coming.concerns(each.memories, each.accepted_ms) else clear).append(each)
+            for each in plain:  # stored by `upsert`, which hides or drops memories that match an erasure
+                (careful if coming.may_match(each.memories, each.accepted_ms) else clear).append(each)
             if clear:
-                stored += arrivals.copy_fresh(tx, tenant_id, clear)
-            failpoints.reach("drain.before_commit")
+                stored += envelopes.copy_fresh(tx, tenant_id, clear)
+            failpoints.trigger("drain.before_commit")
     if careful:
-        stored += keyed.store(tenant_id, careful)
+        stored += upsert.upsert_memories(tenant_id, careful)
     if touched:  # last, since the uses may refer to memories of the same turn
-        reinforce.apply(tenant_id, touched)
+        reinforcement.reinforce_used(tenant_id, touched)
     # After all that may have to be retried, so that it happens once. Reading the entry again can't help: whatever the
     # API would have refused was not appended by the API.
     for entry, reason in unreadable:
         _set_aside(tenant_id, entry, reason, 1)
-    failpoints.reach("drain.before_settle")
-    drainage().settle(tenant_id, entries, free=free)
+    failpoints.trigger("drain.before_settle")
+    stream_reader().acknowledge(tenant_id, entries, free=free)
     aside = {entry.entry_id for entry, _ in unreadable}
     _count([entry for entry in entries if entry.entry_id not in aside])
     return stored
 
 
-def _count(done: Sequence[Entry]) -> None:
+def _count(done: Sequence[StreamEntry]) -> None:
     """Count entries and observe the latency from acceptance to storage."""
-    with metrics.gathering():
+    with metrics.buffer_counts():
         metrics.count("deliveries", len(done), lane=queues.INGEST, outcome="done")
         for entry in done:
-            metrics.observe("event_store_seconds", drainage().waited_seconds(entry), entry.memories)
+            metrics.observe_duration("event_store_seconds", stream_reader().waited_seconds(entry), entry.memories)
 
 
-def _read(entry: Entry) -> Arrival | Touched:
-    failpoints.reach("drain.read", entry.entry_id)
-    envelope = unpack(*entry)
+def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
+    failpoints.trigger("drain.read", entry.entry_id)
+    envelope = decode_envelope(*entry)
     memories = decode(envelope.body, envelope.form, dimensions=None) if envelope.form != "touches" else []
     if len(memories) != envelope.memories:
         reason = "envelope holds another number of memories than it says"
-        raise Malformed(reason)
+        raise MalformedEnvelope(reason)
     if envelope.form == "touches":
-        return Touched(envelope.base, envelope.accepted_ms / 1000, touch.decode(envelope.body))
+        return EnvelopeTouches(envelope.base, envelope.accepted_ms / 1000, uses.decode(envelope.body))
     return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories)
 
 
-def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> None:
+def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) -> None:
     with database.drain() as tx:
         dead_letters.add(
             tx,
@@ -201,7 +201,7 @@ def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> Non
             stage=STAGE,
             reason=reason,
             attempts=attempts,
-            unstored=Unstored(
+            unstored=UnstoredEntry(
                 entry.entry_id,
                 first_position(entry.entry_id, entry.header),
                 entry.header,

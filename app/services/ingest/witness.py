@@ -17,13 +17,13 @@ from uuid import UUID
 
 import structlog
 
+from app.clients.redis.connection import QUEUE, RedisError, connect
 from app.clients.redis.identity import QueueReplaced, verify_connections
-from app.clients.redis.redis import QUEUE, RedisError, connect
 from app.clients.redis.stream import backlog
 from app.domain.ingest.queue_mark import Mark, diagnose
-from app.services.passing import is_passing
+from app.services.transient_errors import is_transient
 from app.store.core import database
-from app.store.ingest import witness as rows
+from app.store.ingest import witness
 from app.store.ingest.witness import Accepted, Gap, Witnessed
 
 EVERY_SECONDS: Final = 1.0
@@ -48,12 +48,12 @@ def check_identity(found: Mark) -> str | None:
     """
     try:
         with database.shared() as tx:
-            expected = rows.expected(tx)
+            expected = witness.expected(tx)
             wrong = diagnose(found, expected)
             if wrong is None and found.epoch is not None and not expected.is_claimed:
-                rows.claim(tx, found.epoch)
+                witness.claim(tx, found.epoch)
     except database.DatabaseError as error:
-        if found.epoch is None or not is_passing(error):
+        if found.epoch is None or not is_transient(error):
             raise QueueReplaced(f"the queue can't be verified without PostgreSQL: {type(error).__name__}") from None
         return None
     if wrong is not None:
@@ -95,10 +95,10 @@ class Witness:
             log.warning("redis_away", error=type(error).__name__)
         try:
             with database.drain() as tx:
-                rows.add(tx, requests)
+                witness.add(tx, requests)
             if beat is not None:
                 with database.shared() as tx:
-                    rows.advance_beat(tx, beat)
+                    witness.advance_beat(tx, beat)
         except database.DatabaseError as error:
             log.warning("acceptance_not_witnessed", requests=len(requests), error=type(error).__name__)
             with self._lock:
@@ -116,9 +116,9 @@ def find_gaps() -> int:
     lost = 0
     for _ in range(PAGES_MAX):
         with database.drain() as tx:
-            due = rows.due(tx, FIRST_LOOK_SECONDS, NEXT_LOOK_SECONDS)
+            due = witness.due(tx, FIRST_LOOK_SECONDS, NEXT_LOOK_SECONDS)
         lost += _look(due) if due else 0
-        if len(due) < rows.ROWS_MOST:
+        if len(due) < witness.ROWS_MOST:
             break
     return lost
 
@@ -129,8 +129,8 @@ def _look(due: Sequence[Witnessed]) -> int:
     waiting = {request.base for request in requests if _is_waiting(request, edges.get(request.tenant_id))}
     # After the streams: an entry is deleted from its stream once its memories are committed.
     with database.drain() as tx:
-        settled = rows.settled(tx, [request for request in requests if request.base not in waiting])
-        there = rows.take(tx, [row.witness_id for row in due])
+        settled = witness.settled(tx, [request for request in requests if request.base not in waiting])
+        there = witness.take(tx, [row.witness_id for row in due])
         return _settle(tx, [row for row in due if row.witness_id in there], waiting, settled)
 
 
@@ -149,11 +149,11 @@ def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[UUI
             else:
                 missed.append(request)
     if again:
-        rows.add(tx, again, looked=True)
+        witness.add(tx, again, looked=True)
     if missed:
-        rows.add(tx, missed, looked=True, missed=True)
+        witness.add(tx, missed, looked=True, missed=True)
     if lost:
-        rows.record_gaps(tx, lost)
+        witness.record_gaps(tx, lost)
     for tenant_id, requests in lost.items():
         log.error("accepted_requests_lost", tenant=str(tenant_id), requests=len(requests))
     return sum(map(len, lost.values()))
@@ -189,13 +189,13 @@ def diagnose_queue() -> str | None:
 def list_gaps() -> list[Gap]:
     """Return the newest gaps that no operator has accepted."""
     with database.drain() as tx:
-        return rows.gaps(tx, GAPS_SHOWN)
+        return witness.gaps(tx, GAPS_SHOWN)
 
 
 def count_lost() -> int:
     """Return the number of lost requests that no operator has accepted."""
     with database.drain() as tx:
-        return rows.count_lost(tx)
+        return witness.count_lost(tx)
 
 
 def accept_queue() -> None:
@@ -204,10 +204,10 @@ def accept_queue() -> None:
     What the former Redis hadn't drained is lost; `find_gaps` counts it from the witness.
     """
     with database.shared() as tx:
-        epoch = rows.begin_epoch(tx)
+        epoch = witness.begin_epoch(tx)
     with connect(is_verified=False) as client:
         client.hset(QUEUE, mapping={"epoch": epoch, "beat": 0})
     with database.shared() as tx:
-        rows.claim(tx, epoch)
+        witness.claim(tx, epoch)
     with database.drain() as tx:
-        rows.accept_gaps(tx)
+        witness.accept_gaps(tx)

@@ -90,7 +90,7 @@ def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
     return moment
 
 
-def jitter(tenant_id: UUID, task: str, most_seconds: int) -> timedelta:
+def tenant_jitter(tenant_id: UUID, task: str, most_seconds: int) -> timedelta:
     """Return a delay that spreads tenants over the window; it is constant per tenant and task."""
     if not most_seconds:
         return timedelta()

@@ -17,21 +17,29 @@ import structlog
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
 from app.errors import EbbingError
-from app.services.consolidation import approving, consolidate, rederiving
-from app.services.embedding import graphs, reembed
+from app.services.consolidation import approval, consolidation_run, summary_refresh
+from app.services.embedding import reembed, tenant_indexes
 from app.services.erasure import execution, requests
 from app.services.evaluation import self_tests
-from app.services.jobs import jobs, precedence
-from app.services.night import night
-from app.services.passing import is_passing
-from app.services.privacy import exporting, exports, holds
+from app.services.jobs import backpressure, queue
+from app.services.night import night_run
+from app.services.privacy import export_job, export_requests, legal_holds
 from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
-from app.services.tiers import archive, cold, cold_restore, compaction, expiry, removals, sweep
+from app.services.tiers import (
+    archive,
+    cold_restore,
+    cold_storage,
+    expiry,
+    permanent_deletion,
+    segment_compaction,
+    sweep,
+)
+from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
-from app.store.jobs import jobs as rows
-from app.store.jobs.jobs import Held
+from app.store.jobs import jobs
+from app.store.jobs.jobs import ClaimedJob
 
 LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
@@ -43,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Kind:
+class JobKind:
     """The functions of a kind of job.
 
     Attributes:
@@ -56,26 +64,26 @@ class Kind:
     cancelled: Callable[[Job], None] | None = None
 
 
-KINDS: dict[str, Kind] = {
-    reembed.KIND: Kind(reembed.step, reembed.cancelled),
-    rebase.KIND: Kind(rebase.step),
-    sweep.KIND: Kind(sweep.step),
-    archive.KIND: Kind(archive.step),
-    graphs.KIND: Kind(graphs.step),
-    cold.KIND: Kind(cold.step),
-    cold_restore.KIND: Kind(cold_restore.step),
-    compaction.KIND: Kind(compaction.step),
-    HIDE: Kind(requests.run_hide_slice),
-    requests.ERASE: Kind(execution.run_slice),
-    expiry.KIND: Kind(expiry.step),
-    exports.KIND: Kind(exporting.step),
-    holds.KIND: Kind(holds.step),
-    removals.KIND: Kind(removals.step),
-    self_tests.KIND: Kind(self_tests.step),
-    night.KIND: Kind(night.step),
-    consolidate.KIND: Kind(consolidate.step),
-    approving.KIND: Kind(approving.step),
-    rederiving.KIND: Kind(rederiving.step),
+KINDS: dict[str, JobKind] = {
+    reembed.KIND: JobKind(reembed.run_job_slice, reembed.clean_cancelled),
+    rebase.KIND: JobKind(rebase.run_job_slice),
+    sweep.KIND: JobKind(sweep.run_job_slice),
+    archive.KIND: JobKind(archive.run_job_slice),
+    tenant_indexes.KIND: JobKind(tenant_indexes.run_job_slice),
+    cold_storage.KIND: JobKind(cold_storage.run_job_slice),
+    cold_restore.KIND: JobKind(cold_restore.run_job_slice),
+    segment_compaction.KIND: JobKind(segment_compaction.run_job_slice),
+    HIDE: JobKind(requests.run_hide_slice),
+    requests.ERASE: JobKind(execution.run_slice),
+    expiry.KIND: JobKind(expiry.run_job_slice),
+    export_requests.KIND: JobKind(export_job.run_job_slice),
+    legal_holds.KIND: JobKind(legal_holds.run_job_slice),
+    permanent_deletion.KIND: JobKind(permanent_deletion.run_job_slice),
+    self_tests.KIND: JobKind(self_tests.run_job_slice),
+    night_run.KIND: JobKind(night_run.run_job_slice),
+    consolidation_run.KIND: JobKind(consolidation_run.run_job_slice),
+    approval.KIND: JobKind(approval.run_job_slice),
+    summary_refresh.KIND: JobKind(summary_refresh.run_job_slice),
 }
 
 
@@ -83,19 +91,19 @@ def run_slice(job_id: UUID) -> None:
     """Run a job for a slice, unless it has ended or another worker has claimed it."""
     claim_id = uuid4()
     with database.shared() as tx:
-        held = rows.claim(tx, job_id, claim_id, _lease_seconds())
+        held = jobs.claim(tx, job_id, claim_id, _lease_seconds())
     if held is None:
         return
     try:
         _run_steps(held, claim_id)
     except Exception as error:
-        _put_off(held.job, claim_id, error)
+        _postpone(held.job, claim_id, error)
         raise
     finally:
-        jobs.send_quietly()
+        queue.send_quietly()
 
 
-def _run_steps(held: Held | None, claim_id: UUID) -> None:
+def _run_steps(held: ClaimedJob | None, claim_id: UUID) -> None:
     deadline = time.monotonic() + settings().slice_seconds
     while held is not None:
         job = held.job
@@ -109,16 +117,16 @@ def _run_steps(held: Held | None, claim_id: UUID) -> None:
         if kind is None:
             _fail(job, claim_id, UNKNOWN)
             return
-        if jobs.task(job.kind) == queues.JOB and precedence.must_wait_for_ingest(held.age_seconds):
+        if queue.task_name(job.kind) == queues.JOB and backpressure.must_wait_for_ingest(held.age_seconds):
             _yield_to_ingest(job, claim_id)
             return
         step = kind.step(job)
-        failpoints.reach("job.before_note")
+        failpoints.trigger("job.before_note")
         then: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
         if step.finished:
             then = "failed" if step.failure else "done"
         with database.shared() as tx:
-            held = rows.record_step(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
+            held = jobs.record_step(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
         if held is None:
             log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
         else:
@@ -127,9 +135,9 @@ def _run_steps(held: Held | None, claim_id: UUID) -> None:
             return
 
 
-def _count(held: Held, job: Job, step: Step, then: str) -> None:
+def _count(held: ClaimedJob, job: Job, step: Step, then: str) -> None:
     """Count the rows of a step, for a night by its inner steps, and count finished slices and jobs."""
-    if job.kind == night.KIND:
+    if job.kind == night_run.KIND:
         for name, amount in step.counts.items():
             inner, _, action = name.partition(".")
             metrics.count_rows(inner, {action or "done": amount})
@@ -143,22 +151,22 @@ def _count(held: Held, job: Job, step: Step, then: str) -> None:
 
 def _lane(kind: str) -> str:
     """Return the lane of a kind's jobs; a kind that only another version knows counts as maintenance."""
-    return metrics.LANE_OF_TASK[jobs.task(kind)]
+    return metrics.LANE_OF_TASK[queue.task_name(kind)]
 
 
-def _ended(kind: str, outcome: str) -> None:
+def _count_outcome(kind: str, outcome: str) -> None:
     metrics.count("jobs", lane=_lane(kind), outcome=outcome)
 
 
-def _report_end(held: Held, failure: str | None) -> None:
+def _report_end(held: ClaimedJob, failure: str | None) -> None:
     ended = held.job
     about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
-    metrics.job_ended(ended.kind, held.run_seconds, well=failure is None)
+    metrics.record_job(ended.kind, held.run_seconds, well=failure is None)
     if failure is None:
-        _ended(ended.kind, "done")
+        _count_outcome(ended.kind, "done")
         log.info("job_done", **about)
     else:
-        _ended(ended.kind, "failed")
+        _count_outcome(ended.kind, "failed")
         log.error("job_failed", **about, reason=failure)
 
 
@@ -166,29 +174,29 @@ def _yield_to_ingest(job: Job, claim_id: UUID) -> None:
     """Postpone a job because ingest is behind."""
     with database.shared() as tx:
         message = "gives way to ingest"
-        rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
+        jobs.requeue(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
     metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off")
 
 
-def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
+def _cancel(job: Job, claim_id: UUID, kind: JobKind | None) -> None:
     if kind is not None and kind.cancelled is not None:
         kind.cancelled(job)
     with database.shared() as tx:
-        rows.end(tx, job.job_id, claim_id, "cancelled", "cancelled")
-    _ended(job.kind, "cancelled")
+        jobs.end_job(tx, job.job_id, claim_id, "cancelled", "cancelled")
+    _count_outcome(job.kind, "cancelled")
     log.info("job_cancelled", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id))
 
 
-def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
+def _postpone(job: Job, claim_id: UUID, error: Exception) -> None:
     """Postpone a job whose step or clean-up failed; fail it after the last attempt, unless the error is transient."""
     name = type(error).__name__
-    passing = is_passing(error)
+    passing = is_transient(error)
     metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
     with database.shared() as tx:
-        attempts = rows.attempts(tx, job.job_id, claim_id)
+        attempts = jobs.count_attempts(tx, job.job_id, claim_id)
         if passing or attempts < settings().deliveries_max:
             message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
-            rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
+            jobs.requeue(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
             return
     # Messages of our own errors hold no content; of another error only the class name is safe to log.
     _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
@@ -196,8 +204,8 @@ def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
 
 def _fail(job: Job, claim_id: UUID, reason: str) -> None:
     with database.shared() as tx:
-        rows.end(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
-    _ended(job.kind, "failed")
+        jobs.end_job(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
+    _count_outcome(job.kind, "failed")
     log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
 
 

@@ -18,18 +18,17 @@ import structlog
 
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy.policy import Policy
-from app.domain.privacy.audit import SYSTEM
+from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound
-from app.services.jobs import jobs
-from app.services.jobs.cron import jitter, next_time
+from app.services.jobs import queue
+from app.services.jobs.cron import next_time, tenant_jitter
 from app.services.security import audit
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.settings import settings
 from app.store.core import database
 from app.store.core.paging import Page, Place
-from app.store.jobs import jobs as job_rows
-from app.store.jobs import schedules
-from app.store.jobs.schedules import NewRun, Run, Schedule
+from app.store.jobs import jobs, schedules
+from app.store.jobs.schedules import NewScheduleRun, Schedule, ScheduleRun
 
 _BATCH: Final = 200
 _MISSED_DAYS_MAX: Final = 1000
@@ -39,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Due:
+class Occurrence:
     """One occurrence of a schedule.
 
     Attributes:
@@ -54,7 +53,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ScheduleView:
     """A schedule as shown to its tenant.
 
     Attributes:
@@ -66,10 +65,10 @@ class Shown:
     schedule: Schedule
     policy: Policy
     late_seconds: float
-    last_run: Run | None
+    last_run: ScheduleRun | None
 
 
-def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
+def insert_due_runs(tasks: Sequence[str], now: datetime | None = None) -> int:
     """Insert due runs for one slice, and send the next jobs; return the number sent.
 
     Args:
@@ -83,43 +82,43 @@ def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
     until = time.monotonic() + settings().slice_seconds
     while time.monotonic() < until:
         with database.shared() as tx:
-            due = schedules.due(tx, moment, _BATCH)
+            due = schedules.list_due(tx, moment, _BATCH)
         for schedule_id, tenant_id in due:
             _start_due_run(schedule_id, tenant_id, moment)
         if len(due) < _BATCH:
             break
-    return jobs.send()
+    return queue.send_jobs()
 
 
 def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
     """Recompute the next times of a tenant's schedules, in the transaction that adds a policy."""
-    times = strengths.timeline(tx, tenant_id)
+    times = memory_strength.load_timeline(tx, tenant_id)
     for held in schedules.lock(tx, tenant_id):
         schedules.move_on(
             tx, held.schedule_id, held.last_date, next_occurrence(times, tenant_id, held.task, held.last_date).at
         )
 
 
-def list_schedules(tenant_id: UUID) -> list[Shown]:
+def list_schedules(tenant_id: UUID) -> list[ScheduleView]:
     """List a tenant's schedules by name."""
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
-        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
-        return [_shown(tx, held, policy, now) for held in schedules.of_tenant(tx, tenant_id)]
+        policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
+        return [_build_view(tx, held, policy, now) for held in schedules.list_by_tenant(tx, tenant_id)]
 
 
-def runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[Run]:
+def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[ScheduleRun]:
     """List a schedule's runs, newest first, starting after `older_than` (time and id).
 
     Raises:
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        _named(schedules.of_tenant(tx, tenant_id), task)
-        return schedules.page(tx, tenant_id, task, older_than, limit)
+        _find_schedule(schedules.list_by_tenant(tx, tenant_id), task)
+        return schedules.list_runs(tx, tenant_id, task, older_than, limit)
 
 
-def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> Run:
+def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> ScheduleRun:
     """Start a run now, even if the schedule is paused; return the new run, or the one already running.
 
     Args:
@@ -131,44 +130,44 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
         Conflict: A job that doesn't belong to the schedule is doing the same work.
         Invalid: `as_of` is in the future.
     """
-    told = jobs.parameters_at(as_of)
+    told = queue.evaluation_parameters(as_of)
     with database.tenant(tenant_id) as tx:
-        held = _named(schedules.lock(tx, tenant_id), task)
+        held = _find_schedule(schedules.lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
-        while not job_rows.add(tx, job_id, tenant_id, task, told or _parameters(moment), lone=True):
-            under_way = job_rows.find_lone(tx, tenant_id, task)
+        while not jobs.add(tx, job_id, tenant_id, task, told or _parameters(moment), lone=True):
+            under_way = jobs.find_lone(tx, tenant_id, task)
             if under_way is not None:
-                return _of_job(tx, tenant_id, under_way)
-        zone = strengths.timeline(tx, tenant_id).at(moment.timestamp()).policy.time_zone
+                return _job_fields(tx, tenant_id, under_way)
+        zone = memory_strength.load_timeline(tx, tenant_id).at(moment.timestamp()).policy.time_zone
         local_date = moment.astimezone(ZoneInfo(zone)).date()
-        schedules.enter_run(tx, held, NewRun("by_hand", moment, local_date, job_id=job_id), moment)
-        entered = _of_job(tx, tenant_id, job_id)
+        schedules.insert_run(tx, held, NewScheduleRun("by_hand", moment, local_date, job_id=job_id), moment)
+        entered = _job_fields(tx, tenant_id, job_id)
         audit.append(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
-    jobs.send_quietly()
+    queue.send_quietly()
     return entered
 
 
-def require(tenant_id: UUID, task: str) -> None:
+def require_schedule(tenant_id: UUID, task: str) -> None:
     """Raise NotFound if the tenant has no such schedule."""
     with database.tenant(tenant_id) as tx:
-        _named(schedules.of_tenant(tx, tenant_id), task)
+        _find_schedule(schedules.list_by_tenant(tx, tenant_id), task)
 
 
-def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
+def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
     """Pause or resume a schedule; missed runs are caught up by one run. A run in progress continues.
 
     Raises:
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        held = _named(schedules.lock(tx, tenant_id), task)
-        schedules.pause(tx, held.schedule_id, paused=paused)
+        held = _find_schedule(schedules.lock(tx, tenant_id), task)
+        schedules.set_paused(tx, held.schedule_id, paused=paused)
         now = database.now(tx)
-        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
-        return _shown(tx, _named(schedules.of_tenant(tx, tenant_id), task), policy, now)
+        policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
+        return _build_view(tx, _find_schedule(schedules.list_by_tenant(tx, tenant_id), task), policy, now)
 
 
-def next_occurrence(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
+def next_occurrence(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Occurrence:
     """Return the first occurrence on a later date than `last_date`, under the policy in force at that time.
 
     If a policy change moves the start to an hour that has already passed on a date without a run, the run is due at
@@ -177,32 +176,32 @@ def next_occurrence(times: Timeline, tenant_id: UUID, task: str, last_date: date
     eras = times.eras
     ends = [era.since for era in eras[1:]] + [float("inf")]
     for era, end in zip(eras, ends, strict=True):
-        due = _in_era(era, tenant_id, task, last_date)
+        due = _occurrence_in_era(era, tenant_id, task, last_date)
         if due.at.timestamp() < end:
             return due
     raise AssertionError("the last policy holds for ever")
 
 
-def _in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Due:
+def _occurrence_in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Occurrence:
     night, zone = era.policy.night, ZoneInfo(era.policy.time_zone)
     day = last_date + _DAY
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
     begins = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
     if begins is None:
         raise AssertionError("every date has its night")
-    at = begins + jitter(tenant_id, task, night.jitter_seconds)
+    at = begins + tenant_jitter(tenant_id, task, night.jitter_seconds)
     if at.timestamp() < era.since:
         at = datetime.fromtimestamp(era.since, UTC)
-    return Due(at, begins.astimezone(zone).date(), era.policy)
+    return Occurrence(at, begins.astimezone(zone).date(), era.policy)
 
 
 def _complete(task: str, moment: datetime) -> None:
     """Insert missing schedule rows of a task; an occurrence earlier today is not caught up."""
     with database.shared() as tx:
-        lacking = schedules.tenants_lacking(tx, task, _BATCH)
+        lacking = schedules.list_tenants_lacking(tx, task, _BATCH)
     for tenant_id in lacking:
         with database.tenant(tenant_id) as tx:
-            times = strengths.timeline(tx, tenant_id)
+            times = memory_strength.load_timeline(tx, tenant_id)
             zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
             last_date = moment.astimezone(zone).date() - _DAY
             due = next_occurrence(times, tenant_id, task, last_date)
@@ -219,22 +218,22 @@ def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None
         held = schedules.claim(tx, schedule_id, moment)
         if held is None:
             return
-        last, missed, coming = _walk(held, strengths.timeline(tx, tenant_id), moment)
+        last, missed, coming = _last_due(held, memory_strength.load_timeline(tx, tenant_id), moment)
         if last is not None:
             hours = last.policy.night.catch_up_hours
             if moment - last.at > timedelta(hours=hours):
                 why = f"it couldn't begin within {hours:g} hours"
-                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, skipped=why)
+                entered = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, skipped=why)
             else:
                 job_id = uuid4()
-                if not job_rows.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
+                if not jobs.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
                     return  # a manual run was started in between; the schedule stays due
-                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, job_id)
-            schedules.enter_run(tx, held, entered, moment)
+                entered = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, job_id)
+            schedules.insert_run(tx, held, entered, moment)
         schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, coming.at)
 
 
-def _walk(held: Schedule, times: Timeline, moment: datetime) -> tuple[Due | None, int, Due]:
+def _last_due(held: Schedule, times: Timeline, moment: datetime) -> tuple[Occurrence | None, int, Occurrence]:
     """Return the last occurrence due by `moment`, the number of due occurrences, and the first later one."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
@@ -249,7 +248,7 @@ def _parameters(moment: datetime) -> dict[str, str]:
     return {"as_of": moment.isoformat()}
 
 
-def _named(found: Sequence[Schedule], task: str) -> Schedule:
+def _find_schedule(found: Sequence[Schedule], task: str) -> Schedule:
     for held in found:
         if held.task == task:
             return held
@@ -258,14 +257,14 @@ def _named(found: Sequence[Schedule], task: str) -> Schedule:
     )
 
 
-def _of_job(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> Run:
-    found = schedules.of_job(tx, tenant_id, job_id)
+def _job_fields(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> ScheduleRun:
+    found = schedules.find_by_job(tx, tenant_id, job_id)
     if found is None:
         raise Conflict(f"the job {job_id}, which is no run of the schedule, is doing this: wait until it has ended")
     return found
 
 
-def _shown(tx: database.Transaction, held: Schedule, policy: Policy, now: datetime) -> Shown:
+def _build_view(tx: database.Transaction, held: Schedule, policy: Policy, now: datetime) -> ScheduleView:
     late = 0.0 if held.paused else max((now - held.next_run_at).total_seconds(), 0.0)
-    last = schedules.page(tx, held.tenant_id, held.task, None, 1)
-    return Shown(held, policy, late, last[0] if last else None)
+    last = schedules.list_runs(tx, held.tenant_id, held.task, None, 1)
+    return ScheduleView(held, policy, late, last[0] if last else None)

@@ -9,11 +9,13 @@ from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.store.core import database
 from app.store.core.paging import Page, page_of
-from app.store.memories import events
-from app.store.memories.events import Happened
+from app.store.memories import history
+from app.store.memories.history import HistoryEvent
 
 
-def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[Happened]:
+def list_history(
+    tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int
+) -> Page[HistoryEvent]:
     """List a memory's history, newest first, starting after `older_than`; for a queued memory, only its acceptance.
 
     Raises:
@@ -22,7 +24,7 @@ def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | No
     found = lookup.get(tenant_id, memory_id)
     if isinstance(found, Pending):
         accepted_at = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
-        accepted = [Happened(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []
+        accepted = [HistoryEvent(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []
         return page_of(accepted, limit, lambda row: (row.at, row.place))
     with database.tenant(tenant_id) as tx:
-        return events.page(tx, tenant_id, found.memory_id, older_than, limit)
+        return history.list_events(tx, tenant_id, found.memory_id, older_than, limit)

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from app import queues
 from app.domain.ingest.memory import KINDS, MemoryPatch
-from app.domain.privacy.audit import SYSTEM
+from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound
-from app.services.enrichment import corrections, personal, texts
-from app.services.erasure import requests as erasing
+from app.services.enrichment import corrections, pii_scan, texts
+from app.services.erasure import requests
 from app.services.storage.lookup import lock, stored_only
 from app.services.storage.memory_write import MemoryWrite, memory_write
-from app.services.strength import policies, strengths
-from app.services.tiers import restores
+from app.services.strength import current_policy, memory_strength
+from app.services.tiers import reactivation
 from app.store.consolidation import supersessions
 from app.store.core import database
 from app.store.core.paging import Page
-from app.store.embedding import embeddings, spaces
-from app.store.enrichment import cues, words, work
-from app.store.ingest import arrivals
+from app.store.embedding import embedding_spaces, embeddings
+from app.store.enrichment import cues, word_index, work_queue
+from app.store.ingest import envelopes
 from app.store.memories import memories
-from app.store.memories.memories import Filters, Stored
-from app.store.strength import memory_strength, states
-from app.store.tiers import cold, tiers
+from app.store.memories.memories import Filters, StoredMemory
+from app.store.strength import live_strength_sql, states
+from app.store.tiers import cold_segments, tiers
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
@@ -36,16 +36,18 @@ DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", 
 """Fields of a source that its summary depends on."""
 
 
-def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[Stored]:
+def list_memories(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[StoredMemory]:
     """List stored memories, newest first, starting after `older_than`; filters by strength use the current strength."""
     with database.tenant(tenant_id) as tx:
         if not wanted.by_strength:
-            return memories.page(tx, tenant_id, wanted, older_than, limit)
-        state = memory_strength.relation(strengths.timeline(tx, tenant_id), database.now(tx).timestamp())
-        return memories.page(tx, tenant_id, wanted, older_than, limit, state)
+            return memories.list_memories(tx, tenant_id, wanted, older_than, limit)
+        state = live_strength_sql.strength_relation(
+            memory_strength.load_timeline(tx, tenant_id), database.now(tx).timestamp()
+        )
+        return memories.list_memories(tx, tenant_id, wanted, older_than, limit, state)
 
 
-def edit(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> Stored:
+def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredMemory:
     """Edit a memory; an archived memory becomes active again. Its words and its neighbours' are reindexed on return.
 
     If the edited memory now matches an open erasure it is hidden, but still returned to this caller. Vectors that
@@ -59,35 +61,35 @@ def edit(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> Stored:
             so its row is incomplete.
     """
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
-    policy = policies.current(tenant_id)
+    policy = current_policy.read(tenant_id)
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content" if changes else "state") as write:
         tx = write.tx
         stored_id = lock(tx, tenant_id, memory_id)
         if changes:
             write.check_free([stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
-        restored = _restored(write, stored_id, anew=bool(again))
-        former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
+        restored = _restore_archived(write, stored_id, anew=bool(again))
+        former = word_index.list_neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
         write.measure([stored_id] if "text" in changes else [])
         with write.update([stored_id]):
             if changes:
-                memories.edit(tx, tenant_id, stored_id, changes)
+                memories.update_memory(tx, tenant_id, stored_id, changes)
             if state := _state(given):
-                memories.edit_state(tx, tenant_id, stored_id, state)
+                memories.update_state(tx, tenant_id, stored_id, state)
             if PROTECTING_FIELDS & changes.keys():
-                tiers.look_again(tx, tenant_id, [stored_id])
+                tiers.mark_due(tx, tenant_id, [stored_id])
         if again:
-            personal.note(tx, tenant_id, texts.read(tx, tenant_id, [stored_id]), policy)
+            pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, [stored_id]), policy)
             cues.delete_outdated(tx, tenant_id, [stored_id])
-            words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
+            word_index.index_words(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])
-            write.queue([work.EMBED], [stored_id, *later])
-        corrections.renew(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
+            write.queue([work_queue.EMBED], [stored_id, *later])
+        corrections.refresh_corrections(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
-            write.queue([work.SCORE], [stored_id])
+            write.queue([work_queue.SCORE], [stored_id])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id] if changes else [])
         edited = memories.get(tx, tenant_id, stored_id)
@@ -98,18 +100,18 @@ def edit(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> Stored:
     return edited
 
 
-def _restored(write: MemoryWrite, stored_id: UUID, *, anew: bool) -> list[UUID]:
+def _restore_archived(write: MemoryWrite, stored_id: UUID, *, anew: bool) -> list[UUID]:
     """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again.
 
     Raises:
         Conflict: The memory is in cold storage, so its row is incomplete.
     """
-    if cold.places(write.tx, write.tenant_id, [stored_id]):
+    if cold_segments.list_locations(write.tx, write.tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
     if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
         states.lock(write.tx, write.tenant_id, [stored_id])
-        spaces.lock(write.tx, write.tenant_id)
-    return restores.restore(write, [stored_id], "edit")
+        embedding_spaces.lock(write.tx, write.tenant_id)
+    return reactivation.restore(write, [stored_id], "edit")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
@@ -123,14 +125,14 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
         stored_id = lock(write.tx, tenant_id, memory_id)
         write.check_free([stored_id])
-        erasing.delete(write.tx, tenant_id, stored_id, actor)
+        requests.delete(write.tx, tenant_id, stored_id, actor)
     queues.nudge(queues.EMBED_MEMORIES)
 
 
 def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:
     """Return whether a request's memories are stored and have passed every enrichment stage that search needs."""
     with database.tenant(tenant_id) as tx:
-        return arrivals.is_stored(tx, tenant_id, base) and not work.any_waiting(tx, tenant_id, memory_ids)
+        return envelopes.is_stored(tx, tenant_id, base) and not work_queue.any_waiting(tx, tenant_id, memory_ids)
 
 
 def _state(given: dict[str, Any]) -> dict[str, Any]:

@@ -7,18 +7,18 @@ from dataclasses import asdict
 from typing import Final
 
 from app.clients.llm.resilience import ProviderFailed
-from app.clients.redis.redis import RedisError, check_settings, connect
+from app.clients.redis.connection import RedisError, check_settings, connect
 from app.domain.health_findings import Finding, attention, ok, trouble
 from app.errors import Misconfigured
 from app.services.embedding import spaces
 from app.services.monitoring import probes
 from app.services.monitoring.probes import Probe
-from app.services.strength import plugins
+from app.services.strength import dynamics_plugins
 from app.services.tenants import budget
 from app.settings import settings
-from app.store.core import database, inspection
+from app.store.core import database, server_info
 from app.store.tenants import tenants
-from app.store.tiers import cold
+from app.store.tiers import cold_segments
 
 TENANTS: Final = 500
 
@@ -37,7 +37,7 @@ def postgresql() -> Iterator[Finding]:
     """Check the PostgreSQL server, the server and pgvector versions, the schema, and the service role's permissions."""
     try:
         with database.shared() as tx:
-            server = inspection.server(tx)
+            server = server_info.read_versions(tx)
     except database.DatabaseError as error:
         reason = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()[0]
         yield trouble("postgresql", f"can't be used ({reason})", "check EBBING_DATABASE_URL, and run `ebbing migrate`")
@@ -74,7 +74,7 @@ def redis() -> Iterator[Finding]:
 
 def cold_storage() -> Iterator[Finding]:
     """Check the configured cold store by a round trip with a probe object, and check that the master key is set."""
-    from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy import, which may itself be broken
+    from app.clients.object_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy import, which may itself be broken
 
     config = settings()
     if config.cold_url is None and not config.home.is_dir():
@@ -98,10 +98,10 @@ def cold_keys() -> Iterator[Finding]:
     after = ""
     while True:
         with database.shared() as tx:
-            some = tenants.page(tx, after, TENANTS)
+            some = tenants.list_tenants(tx, after, TENANTS)
         for each in some:
             with database.tenant(each.tenant_id) as tx:
-                missing = cold.without_key(tx, each.tenant_id)
+                missing = cold_segments.without_key(tx, each.tenant_id)
             lost += missing
             tenants_with += missing > 0
         if len(some) < TENANTS:
@@ -152,7 +152,7 @@ def reranker_loads() -> Iterator[Finding]:
 def dynamics() -> Iterator[Finding]:
     """Check that the forgetting models installed as plugins load and pass their checks."""
     try:
-        loaded = plugins.load()
+        loaded = dynamics_plugins.load()
     except Misconfigured as error:
         yield trouble("dynamics", str(error))
     else:
@@ -161,14 +161,14 @@ def dynamics() -> Iterator[Finding]:
 
 def missing_dynamics() -> Iterator[Finding]:
     """Report forgetting models that policies name but that aren't installed."""
-    for name, naming in plugins.missing().items():
+    for name, naming in dynamics_plugins.count_missing().items():
         what = f"policies of {naming:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
-        yield trouble("dynamics", what, plugins.remedy(name))
+        yield trouble("dynamics", what, dynamics_plugins.missing_remedy(name))
 
 
 def embedding_spaces() -> Iterator[Finding]:
     """Check that every tenant is searched in the configured embedder's space."""
-    found = spaces.elsewhere()
+    found = spaces.count_other_spaces()
     if found is None:
         yield ok("embedding_spaces", "all tenants are searched with the configured embedder")
     else:
@@ -185,12 +185,12 @@ def models() -> Iterator[Finding]:
     if not config.provider_host:
         yield trouble("provider", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
         return
-    asked = budget.models(config)
+    asked = budget.list_models(config)
     unpriced = [model for model in asked if model not in config.prices]
     prices = f"no price in PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
     yield ok("provider", f"{', '.join(asked)} at {config.provider_host}; {prices}")
-    limits = {name: limit for name, limit in asdict(budget.operators_limits(config)).items() if limit is not None}
-    remarks = budget.remarks(config)
+    limits = {name: limit for name, limit in asdict(budget.settings_limits(config)).items() if limit is not None}
+    remarks = budget.list_warnings(config)
     yield from (trouble("budget", remark) for remark in remarks)
     if not limits:
         yield attention("budget", "the cost of models has no limit", "set EBBING_BUDGET_TOKENS or EBBING_BUDGET_COST")

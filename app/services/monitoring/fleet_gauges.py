@@ -9,20 +9,20 @@ from typing import cast
 
 import msgspec
 
-from app.clients.redis.redis import FIGURES
+from app.clients.redis.connection import FIGURES
 from app.clients.redis.stream import backlog, client
-from app.domain.ingest.decoding import prepared
+from app.domain.ingest.json_input import precompile
 from app.services.ingest import witness
 from app.services.monitoring import lane_rates, stats
-from app.services.night import night
+from app.services.night import night_run
 from app.services.privacy import deadlines
-from app.store import fleet_gauges as rows
+from app.store import fleet_gauges
 from app.store.core import database
-from app.store.jobs.schedules import Figures as Nights
-from app.store.privacy.deadlines import Figures as Deadlines
+from app.store.jobs.schedules import RunStatistics
+from app.store.privacy.deadlines import DeadlineTotals
 
 
-@prepared
+@precompile
 class Figures(msgspec.Struct, frozen=True):
     """Figures over all tenants as of the last refresh.
 
@@ -47,8 +47,8 @@ class Figures(msgspec.Struct, frozen=True):
     provisional: int = 0
     recall_empty: int = 0
     night_success_at: float = 0.0
-    nights: Nights = msgspec.field(default_factory=lambda: Nights(0.0, 0.0, 0.0, 0, {}))
-    deadlines: Deadlines = msgspec.field(default_factory=lambda: Deadlines({}, None, 0, 0))
+    nights: RunStatistics = msgspec.field(default_factory=lambda: RunStatistics(0.0, 0.0, 0.0, 0, {}))
+    deadlines: DeadlineTotals = msgspec.field(default_factory=lambda: DeadlineTotals({}, None, 0, 0))
 
 
 def refresh(*, thoroughly: bool = False) -> Figures:
@@ -62,13 +62,13 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     recall_empty = before.recall_empty
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
-        whole = rows.whole(tx)
+        whole = fleet_gauges.whole(tx)
         if is_minute:
-            provisional = rows.provisional(tx)
-            recall_empty = rows.empty_recalls(tx)
+            provisional = fleet_gauges.provisional(tx)
+            recall_empty = fleet_gauges.empty_recalls(tx)
     if is_minute:
         with database.shared() as tx:
-            found = rows.last_success(tx, night.KIND)
+            found = fleet_gauges.last_success(tx, night_run.KIND)
         success_at, nights = now_ms / 1000 if found is None else found, stats.nights()
     witness.find_gaps()
     unaccounted = backlog().unaccounted()
@@ -82,7 +82,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         recall_empty,
         success_at,
         nights,
-        deadlines.figures(),
+        deadlines.deadline_figures(),
     )
     client().set(FIGURES, msgspec.json.encode(now))
     return now

@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from app import metrics, queues
-from app.clients.redis.redis import LANE_MINUTE, LANE_SAMPLES
+from app.clients.redis.connection import LANE_MINUTE, LANE_SAMPLES
 from app.clients.redis.stream import backlog, client
-from app.domain.ingest.decoding import prepared
+from app.domain.ingest.json_input import precompile
 from app.services.monitoring import stats
 from app.services.monitoring.stats import Lane
 
@@ -67,7 +67,7 @@ class Rates:
     history: list[Minute]
 
 
-@prepared
+@precompile
 class _Sample(msgspec.Struct, array_like=True, frozen=True):
     """A snapshot of each lane's depth and of the cumulative number of items that have left it."""
 
@@ -105,14 +105,14 @@ def lane_rates(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_K
 
 
 def _now(lanes: Mapping[str, Lane]) -> _Sample:
-    held = metrics.held()
+    held = metrics.read_worker_metrics()
     depths = {name: lane.depth for name, lane in lanes.items()}
-    left = {name: held.amount(LEFT[name]) if name in LEFT else _jobs(held, name) for name in lanes}
+    left = {name: held.value(LEFT[name]) if name in LEFT else _jobs(held, name) for name in lanes}
     return _Sample(backlog().now_ms(), depths, left)
 
 
-def _jobs(held: metrics.Held, lane: str) -> int:
-    return sum(held.amount("jobs", (lane, outcome)) for outcome in metrics.JOB_OUTCOMES)
+def _jobs(held: metrics.WorkerMetrics, lane: str) -> int:
+    return sum(held.value("jobs", (lane, outcome)) for outcome in metrics.JOB_OUTCOMES)
 
 
 def _since(minute: int) -> list[_Sample]:

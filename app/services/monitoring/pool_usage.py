@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 
-from app.clients.redis.redis import POOLS, RedisError
+from app.clients.redis.connection import POOLS, RedisError
 from app.clients.redis.stream import backlog, client
 from app.queues import LANES
 from app.store.core import database
-from app.store.core.pools import Pool
+from app.store.core.pools import PoolUsage
 
 API: Final = "api"
 KINDS: Final = (API, *LANES)
@@ -39,7 +39,7 @@ def publish_pool_usage(kind: str) -> None:
         log.warning("pool_not_told", error=type(error).__name__)
 
 
-def pool_usage_by_kind() -> dict[str, Pool]:
+def pool_usage_by_kind() -> dict[str, PoolUsage]:
     """Return pool usage summed by kind over recently reporting processes, and delete outdated reports."""
     now_ms = backlog().now_ms()
     held = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))
@@ -54,7 +54,7 @@ def pool_usage_by_kind() -> dict[str, Pool]:
             sums[kind].update(dict(zip(("limit", "open", "in_use", "waiting"), figures, strict=True)))
     if silent:
         client().hdel(POOLS, *silent)
-    return {kind: Pool(**found) for kind, found in sums.items()}
+    return {kind: PoolUsage(**found) for kind, found in sums.items()}
 
 
 @cache

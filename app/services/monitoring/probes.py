@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import structlog
 
 from app import heartbeats
+from app.clients.redis.connection import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.identity import QueueReplaced
-from app.clients.redis.redis import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.stream import client
 from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
 from app.errors import Misconfigured
 from app.services.erasure import ledger
-from app.services.passing import is_passing
+from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
 
@@ -121,9 +121,9 @@ class Round:
         try:
             return ask()
         except Exception as error:
-            if not is_passing(error) and not isinstance(error, self._tolerated):
+            if not is_transient(error) and not isinstance(error, self._tolerated):
                 raise
-            if is_passing(error):
+            if is_transient(error):
                 self.away.update(stores)
             return None
 
@@ -144,13 +144,13 @@ def _database() -> list[Finding]:
 
     try:
         with database.shared() as tx:
-            revision = migrate.current(tx)
+            revision = migrate.current_revision(tx)
         bypasses = database.bypasses_row_security()
     except database.DatabaseError as error:
         return [trouble("postgresql", f"can't be reached: {type(error).__name__}")]
     found = [ok("postgresql", "answers")]
-    wanted = migrate.head()
-    if revision is None or (revision != wanted and migrate.knows(revision)):
+    wanted = migrate.newest_revision()
+    if revision is None or (revision != wanted and migrate.is_known(revision)):
         what = f"the schema is {revision or 'empty'}, this version needs {wanted}"
         found.append(trouble("schema", what, "run `ebbing migrate`"))
     else:  # rolling upgrades need the previous version to run on a newer schema
@@ -175,7 +175,7 @@ def _redis() -> Finding:
 
 def processes() -> list[Finding]:
     """Report the heartbeat age of each lane's worker and of beat."""
-    return silence_findings(heartbeats.ages())
+    return silence_findings(heartbeats.heartbeat_ages())
 
 
 def storage() -> list[Finding]:

@@ -9,28 +9,28 @@ from uuid import UUID
 
 from app import heartbeats, queues
 from app.clients.redis.stream import backlog
-from app.domain.evaluation.self_tests import empty_share, tested
+from app.domain.evaluation.self_test_rules import count_tests, empty_share
 from app.domain.jobs import RIGHTS_KINDS
-from app.domain.salience.scoring import version
+from app.domain.salience.llm_scoring import scorer_version
 from app.services.embedding import spaces
-from app.services.embedding.spaces import Searched
-from app.services.night import night
+from app.services.embedding.spaces import SearchedSpace
+from app.services.night import night_run
 from app.services.tenants import quota
-from app.services.tenants.quota import Room
-from app.services.tiers import bases
-from app.services.tiers.bases import Reduced
+from app.services.tenants.quota import QuotaUsage
+from app.services.tiers import pca_fitting
+from app.services.tiers.pca_fitting import ReducedVectors
 from app.settings import settings
 from app.store import self_tests
 from app.store.core import database
-from app.store.embedding import spaces as space_rows
-from app.store.enrichment import ratings, work
-from app.store.enrichment.work import Waiting
+from app.store.embedding import embedding_spaces
+from app.store.enrichment import rating_queue, work_queue
+from app.store.enrichment.work_queue import StageBacklog
 from app.store.ingest import dead_letters
 from app.store.jobs import jobs, schedules
-from app.store.jobs.schedules import Figures, Run
+from app.store.jobs.schedules import RunStatistics, ScheduleRun
 from app.store.memories import tenant_counts
-from app.store.memories.tenant_counts import Counts
-from app.store.self_tests import Run as TestRun
+from app.store.memories.tenant_counts import TierCounts
+from app.store.self_tests import TestRun
 from app.store.tenants import policies
 
 TREND: Final = 8
@@ -105,9 +105,9 @@ class Stats:
     dead_letters: int
     lanes: dict[str, Lane]
     silent_seconds: dict[str, float | None]
-    room: Room
-    embedding_space: Searched | None
-    archive: list[Reduced]
+    room: QuotaUsage
+    embedding_space: SearchedSpace | None
+    archive: list[ReducedVectors]
     last_night: LastNight | None
     self_tests: list[SelfTested]
 
@@ -118,12 +118,12 @@ def tenant_stats(tenant_id: UUID) -> Stats:
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.get_usage(tx, tenant_id, counts)
-        waiting = work.waiting(tx, tenant_id)
-        unfinished = jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
-        nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
+        waiting = work_queue.read_backlog(tx, tenant_id)
+        unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
+        nights = schedules.list_runs(tx, tenant_id, night_run.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
-        trend = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
-        there = space_rows.of_tenant(tx, tenant_id)
+        trend = [_tested(run) for run in self_tests.list_runs(tx, tenant_id, None, TREND) if run.finished_at]
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         unrated = _unrated(tx, tenant_id)
     pending = {
         "ingest": unstored,
@@ -133,8 +133,8 @@ def tenant_stats(tenant_id: UUID) -> Stats:
     lanes = _lanes(unstored, age, waiting, unfinished)
     compared = spaces.compare_with_settings(there.searched) if there else None
     last = _last_night(nights[0]) if nights else None
-    archived = bases.in_use(tenant_id)
-    silent = heartbeats.ages()
+    archived = pca_fitting.list_in_use(tenant_id)
+    silent = heartbeats.heartbeat_ages()
     return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, trend)
 
 
@@ -143,8 +143,8 @@ def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
     config = settings()
     if not config.has_provider:
         return 0
-    cues = policies.current(tx, tenant_id).recall.cues
-    return ratings.count_unrated(tx, tenant_id, version(config.salience_model, cues=cues))
+    cues = policies.read_current(tx, tenant_id).recall.cues
+    return rating_queue.count_unrated(tx, tenant_id, scorer_version(config.salience_model, cues=cues))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Taken:
     """A tenant's memories and storage use, read from its counters alone."""
 
     memories: dict[str, int]
-    room: Room
+    room: QuotaUsage
 
 
 def count_usage(tenant_id: UUID) -> Taken:
@@ -166,8 +166,8 @@ def lane_backlogs() -> dict[str, Lane]:
     """Return each lane's backlog over all tenants."""
     unstored, age = _in_queue()
     with database.shared() as tx:
-        waiting = work.waiting(tx)
-        unfinished = jobs.unfinished(tx, sorted(RIGHTS_KINDS))
+        waiting = work_queue.read_backlog(tx)
+        unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS))
     return _lanes(unstored, age, waiting, unfinished)
 
 
@@ -175,14 +175,17 @@ def tenant_lane_backlogs(tenant_id: UUID) -> dict[str, Lane]:
     """Return a tenant's backlog in each lane."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
-        waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
+        waiting, unfinished = (
+            work_queue.read_backlog(tx, tenant_id),
+            jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id),
+        )
     return _lanes(unstored, age, waiting, unfinished)
 
 
 def _lanes(
-    unstored: int, age: float, waiting: dict[str, Waiting], unfinished: dict[bool, tuple[int, float]]
+    unstored: int, age: float, waiting: dict[str, StageBacklog], unfinished: dict[bool, tuple[int, float]]
 ) -> dict[str, Lane]:
-    index, embed, score = (waiting[stage] for stage in (work.INDEX, work.EMBED, work.SCORE))
+    index, embed, score = (waiting[stage] for stage in (work_queue.INDEX, work_queue.EMBED, work_queue.SCORE))
     return {
         queues.INGEST: Lane(unstored + index.memories, max(age, index.oldest_age_seconds)),
         queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
@@ -192,27 +195,27 @@ def _lanes(
     }
 
 
-def _by_tier(counts: Counts) -> dict[str, int]:
+def _by_tier(counts: TierCounts) -> dict[str, int]:
     return {tier: getattr(counts, tier) for tier in ("active", "archived", "cold")}
 
 
-def nights() -> Figures:
+def nights() -> RunStatistics:
     """Return figures on the last nights of all tenants."""
     with database.shared() as tx:
-        return schedules.figures(tx, night.KIND)
+        return schedules.read_statistics(tx, night_run.KIND)
 
 
-def failed_steps(run: Run) -> list[str]:
+def failed_steps(run: ScheduleRun) -> list[str]:
     """Return the names of the steps at which a run failed."""
     return list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
 
 
-def _last_night(run: Run) -> LastNight:
+def _last_night(run: ScheduleRun) -> LastNight:
     return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed_steps(run))
 
 
 def _tested(run: TestRun) -> SelfTested:
-    tests = {kind: tested(found) for kind, found in run.results.items()}
+    tests = {kind: count_tests(found) for kind, found in run.results.items()}
     passed = {kind: run.results[kind]["passed"] / count for kind, count in tests.items()}
     return SelfTested(run.as_of, passed, tests, empty_share(run.results), run.p50_ms, run.p95_ms, run.target_ms)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from app import heartbeats
 from app.domain import health_findings
-from app.domain.evaluation.self_tests import is_recall_empty
+from app.domain.evaluation.self_test_rules import is_recall_empty
 from app.domain.health_findings import Finding
 from app.services.jobs import schedule
 from app.services.monitoring import fleet_gauges, lane_rates, probes, stats
@@ -112,7 +112,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         replace(one, what=f"{one.name}: {one.what}", todo=one.todo or "start it, or see `ebbing doctor`")
         for one in probed.find(probes.readiness)
     ]
-    silent = probed.read(heartbeats.ages, "redis") or {}
+    silent = probed.read(heartbeats.heartbeat_ages, "redis") or {}
     backlogs = stats.lane_backlogs if every else partial(stats.tenant_lane_backlogs, tenant_id)
     lanes = probed.read(backlogs, "postgresql", "redis", "schema") or {}
     speeds = probed.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
@@ -150,7 +150,7 @@ def _own_nights(tenant_id: UUID) -> list[Finding]:
 
 def _recalls(tenant_id: UUID) -> list[Finding]:
     with database.tenant(tenant_id) as tx:
-        run = self_tests.last_with_recalls(tx, tenant_id)
+        run = self_tests.read_last_with_recalls(tx, tenant_id)
     return [health_findings.recall_finding(None)] if run is not None and is_recall_empty(run.results) else []
 
 
@@ -174,9 +174,9 @@ def _of_all() -> Iterator[Finding]:
 
 
 def _budget(tenant_id: UUID) -> Iterator[Finding]:
-    state = budget.state(tenant_id)
-    if state is not budget.State.OK:
-        is_hard = state is budget.State.HARD
+    state = budget.budget_state(tenant_id)
+    if state is not budget.BudgetState.OK:
+        is_hard = state is budget.BudgetState.HARD
         what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
         todo = "raise it in the policy or the settings; until then, rules replace models"
         yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

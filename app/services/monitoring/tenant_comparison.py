@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from app.clients.redis import queues_of_tenants
-from app.clients.redis.queues_of_tenants import Queue
+from app.clients.redis import tenant_backlogs
+from app.clients.redis.tenant_backlogs import TenantBacklog
 from app.domain.policy import budget
-from app.domain.policy.budget import Spent, Standing, State
-from app.services.night import night
+from app.domain.policy.budget import BudgetState, BudgetStatus, DaySpending
+from app.services.night import night_run
 from app.services.tenants import quota
-from app.services.tenants.budget import operators_limits
+from app.services.tenants.budget import settings_limits
 from app.settings import settings
 from app.store.core import database
-from app.store.enrichment.work import NIL
-from app.store.memories.tenant_counts import Counts
-from app.store.tenants import tenant_comparison as rows
-from app.store.tenants import usage
+from app.store.enrichment.work_queue import NIL
+from app.store.memories.tenant_counts import TierCounts
+from app.store.tenants import model_usage, tenant_comparison
 from app.store.tenants.tenant_comparison import Numbers
 
 SHOWN: Final = 50
-COMPARED: Final = queues_of_tenants.COMPARED_MOST
+COMPARED: Final = tenant_backlogs.COMPARED_MOST
 NEAR: Final = 0.8
 """Share of a queue limit from which a tenant counts as close to it."""
 
@@ -40,11 +39,11 @@ class ComparedTenant:
     """
 
     numbers: Numbers
-    queue: Queue
+    queue: TenantBacklog
     room: Room
     filled: float
     quota: quota.State
-    budget: State
+    budget: BudgetState
 
     @property
     def oldest_seconds(self) -> float | None:
@@ -55,11 +54,13 @@ class ComparedTenant:
 
 def waiting_longest() -> list[ComparedTenant]:
     """Return at most `SHOWN` tenants: those with the oldest backlog first, then others by name."""
-    queues = queues_of_tenants.longest(SHOWN)
+    queues = tenant_backlogs.list_longest(SHOWN)
     with database.shared() as tx:
-        ids = list(dict.fromkeys([*(queue.tenant_id for queue in queues), *rows.enriching_longest(tx, SHOWN)]))
-        ids += rows.search_by_name(tx, "", max(SHOWN - len(ids), 0), but=ids)
-        numbers = rows.numbers(tx, ids, night.KIND)
+        ids = list(
+            dict.fromkeys([*(queue.tenant_id for queue in queues), *tenant_comparison.enriching_longest(tx, SHOWN)])
+        )
+        ids += tenant_comparison.search_by_name(tx, "", max(SHOWN - len(ids), 0), but=ids)
+        numbers = tenant_comparison.numbers(tx, ids, night_run.KIND)
         total = _spent_by_all(tx)
     found = _beside(numbers, total)
     found.sort(key=lambda one: (-(one.oldest_seconds or 0.0), one.numbers.name))
@@ -69,22 +70,22 @@ def waiting_longest() -> list[ComparedTenant]:
 def called(words: str) -> list[ComparedTenant]:
     """Return at most `SHOWN` tenants whose name contains this text, by name."""
     with database.shared() as tx:
-        numbers = rows.numbers(tx, rows.search_by_name(tx, words, SHOWN), night.KIND)
+        numbers = tenant_comparison.numbers(tx, tenant_comparison.search_by_name(tx, words, SHOWN), night_run.KIND)
         total = _spent_by_all(tx)
     return _beside(numbers, total)
 
 
-def _spent_by_all(tx: database.Transaction) -> Spent:
+def _spent_by_all(tx: database.Transaction) -> DaySpending:
     """Return today's spending of all tenants; zero if no limit applies to it."""
-    _, _, total = usage.spent_today(tx, NIL, total=operators_limits(settings()).has_total)
+    _, _, total = model_usage.read_today(tx, NIL, total=settings_limits(settings()).has_total)
     return total
 
 
-def _beside(numbers: list[Numbers], total: Spent) -> list[ComparedTenant]:
+def _beside(numbers: list[Numbers], total: DaySpending) -> list[ComparedTenant]:
     """Combine the numbers with the tenants' backlogs, which are read outside the transaction."""
     config = settings()
     found = []
-    for each, queue in zip(numbers, queues_of_tenants.tenant_queues([each.tenant_id for each in numbers]), strict=True):
+    for each, queue in zip(numbers, tenant_backlogs.list_backlogs([each.tenant_id for each in numbers]), strict=True):
         shares = (queue.requests / config.tenant_backlog_entries, queue.size_bytes / config.tenant_backlog_bytes)
         found.append(ComparedTenant(each, queue, _room(max(shares)), max(shares), _quota(each), _state(each, total)))
     return found
@@ -97,11 +98,11 @@ def _room(filled: float) -> Room:
 
 
 def _quota(of: Numbers) -> quota.State:
-    counts = Counts(of.active, of.archived, of.cold, of.text_bytes)
-    return quota.room(counts, of.dimensions, of.quota_bytes, of.quota_near or 1.0).state
+    counts = TierCounts(of.active, of.archived, of.cold, of.text_bytes)
+    return quota.compute_usage(counts, of.dimensions, of.quota_bytes, of.quota_near or 1.0).state
 
 
-def _state(of: Numbers, total: Spent) -> State:
+def _state(of: Numbers, total: DaySpending) -> BudgetState:
     config = settings()
-    limits = operators_limits(config).within(of.budget_tokens, of.budget_cost)
-    return budget.state(Standing(of.spent, total, limits), config.budget_soft_share)
+    limits = settings_limits(config).lower_to(of.budget_tokens, of.budget_cost)
+    return budget.budget_state(BudgetStatus(of.spent, total, limits), config.budget_soft_share)

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from app.errors import FieldError, Invalid
 from app.services.night import steps
-from app.services.tiers.previews import Move
+from app.services.tiers.dry_run import PredictedMove
 from app.store.core import database
-from app.store.enrichment.work import NIL
+from app.store.enrichment.work_queue import NIL
 
 SECONDS: Final = 2.0
 UNSEEN: Final = "has no dry run"
 
 
-class Place(NamedTuple):
+class NightCursor(NamedTuple):
     """Start of a page: a step, and the memory to continue after."""
 
     step: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class StepForecast:
     """Preview of a step, as far as a page covers it.
 
     Attributes:
@@ -40,7 +40,7 @@ class Foreseen:
     note: str | None = None
 
 
-class Page(NamedTuple):
+class NightPage(NamedTuple):
     """A page of the changes that a nightly run would make.
 
     Attributes:
@@ -51,12 +51,12 @@ class Page(NamedTuple):
     """
 
     as_of: datetime
-    steps: list[Foreseen]
-    changes: list[tuple[str, Move]]
-    following: Place | None
+    steps: list[StepForecast]
+    changes: list[tuple[str, PredictedMove]]
+    following: NightCursor | None
 
 
-def preview(tenant_id: UUID, as_of: datetime | None, begin: Place | None, limit: int) -> Page:
+def preview_night(tenant_id: UUID, as_of: datetime | None, begin: NightCursor | None, limit: int) -> NightPage:
     """Return what a nightly run would change, assuming that nothing else happens until then; takes no locks.
 
     A memory that would move down several tiers is listed once for each step that moves it.
@@ -70,26 +70,26 @@ def preview(tenant_id: UUID, as_of: datetime | None, begin: Place | None, limit:
         Invalid: `begin` names an unknown step.
     """
     until = time.monotonic() + SECONDS
-    names, known = list(steps.STEPS), steps.foreseen()
+    names, known = list(steps.STEPS), steps.dry_runs()
     if begin is not None and begin.step not in names:
         raise Invalid(errors=[FieldError("cursor", "isn't one that a dry run of a night has given")])
     if as_of is None:
         with database.tenant(tenant_id) as tx:
             as_of = database.now(tx)
-    found: list[Foreseen] = []
-    changes: list[tuple[str, Move]] = []
-    place = begin or Place(names[0], NIL)
+    found: list[StepForecast] = []
+    changes: list[tuple[str, PredictedMove]] = []
+    place = begin or NightCursor(names[0], NIL)
     for name in names[names.index(place.step) :]:
         after = place.after if name == place.step else NIL
         if len(changes) >= limit or (found and time.monotonic() >= until):
-            return Page(as_of, found, changes, Place(name, after))
+            return NightPage(as_of, found, changes, NightCursor(name, after))
         foresee = known.get(name, UNSEEN)
         if isinstance(foresee, str):
-            found.append(Foreseen(name, {}, foresee))
+            found.append(StepForecast(name, {}, foresee))
             continue
         page = foresee(tenant_id, as_of, after, limit - len(changes))
         changes += [(name, move) for move in (*page.moves, *page.summaries)]
-        found.append(Foreseen(name, {tier: count for tier, count in page.counts.items() if tier != "looked_at"}))
+        found.append(StepForecast(name, {tier: count for tier, count in page.counts.items() if tier != "looked_at"}))
         if page.following is not None:
-            return Page(as_of, found, changes, Place(name, page.following))
-    return Page(as_of, found, changes, None)
+            return NightPage(as_of, found, changes, NightCursor(name, page.following))
+    return NightPage(as_of, found, changes, None)

@@ -12,18 +12,18 @@ import numpy as np
 
 from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, Privacy
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
-from app.domain.tiers.lifecycle import DELETED, Standing
-from app.services.strength import strengths
+from app.domain.tiers.tier_decision import DELETED, TierFacts
+from app.services.strength import memory_strength
 from app.store.core import database
-from app.store.enrichment.work import NIL
-from app.store.tiers import expiring, standings
+from app.store.enrichment.work_queue import NIL
+from app.store.tiers import expiry, protections
 
 ROWS: Final = 5000
 SECONDS_MAX: Final = 10.0
 
 
 @dataclass(slots=True)
-class Kept:
+class CategoryUsage:
     """A privacy category.
 
     Attributes:
@@ -40,7 +40,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Running:
+class CategoryOverview:
     """All categories of the policy in force.
 
     Attributes:
@@ -49,7 +49,7 @@ class Running:
     """
 
     privacy: Privacy
-    categories: list[Kept]
+    categories: list[CategoryUsage]
     complete: bool = True
 
 
@@ -58,7 +58,7 @@ class _Sums:
     counts: dict[int, int] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
 
-    def add(self, privacy: Privacy, standing: Standing) -> None:
+    def add(self, privacy: Privacy, standing: TierFacts) -> None:
         found, is_there = standing.expiry, standing.tiers != DELETED
         ends = is_there & np.isfinite(found.at)
         for place in (CONVERSATION, NO_CATEGORY, *range(len(privacy.names))):
@@ -69,36 +69,36 @@ class _Sums:
             self.first[place] = min(self.first.get(place, np.inf), float(at.min(initial=np.inf)))
 
 
-def running(tenant_id: UUID) -> Running:
+def count_categories(tenant_id: UUID) -> CategoryOverview:
     """Count the memories of each category of the policy in force."""
     until, after, sums = time.monotonic() + SECONDS_MAX, NIL, _Sums()
     with database.tenant(tenant_id) as tx:
-        rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
+        rules = memory_strength.load_timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
     full = True
     while full and time.monotonic() < until:
         with database.tenant(tenant_id) as tx:
-            ids = expiring.personal_ids(tx, tenant_id, after, ROWS)
-            standing = standings.read(tx, tenant_id, ids, rules)
+            ids = expiry.list_expiring_ids(tx, tenant_id, after, ROWS)
+            standing = protections.read(tx, tenant_id, ids, rules)
         sums.add(rules.privacy, standing)
         full = len(ids) == ROWS
         after = ids[-1] if ids else after
-    privacy, kept = rules.privacy, _named(rules.privacy)
-    told = [Kept(name, days, sums.counts[place], _moment(sums.first[place])) for name, days, place in kept]
-    return Running(privacy, told, complete=not full)
+    privacy, kept = rules.privacy, _category_rows(rules.privacy)
+    told = [CategoryUsage(name, days, sums.counts[place], _moment(sums.first[place])) for name, days, place in kept]
+    return CategoryOverview(privacy, told, complete=not full)
 
 
 def _moment(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if np.isfinite(seconds) else None
 
 
-def limits(tenant_id: UUID) -> list[Kept]:
+def category_limits(tenant_id: UUID) -> list[CategoryUsage]:
     """Return the categories of the policy in force without reading or counting memories."""
     with database.tenant(tenant_id) as tx:
-        rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
-    return [Kept(name, days) for name, days, _ in _named(rules.privacy)]
+        rules = memory_strength.load_timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
+    return [CategoryUsage(name, days) for name, days, _ in _category_rows(rules.privacy)]
 
 
-def _named(privacy: Privacy) -> list[tuple[str | None, float | None, int]]:
+def _category_rows(privacy: Privacy) -> list[tuple[str | None, float | None, int]]:
     """Return each category's name, retention period in days and index."""
     return [
         *zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True),

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import structlog
 
-from app.domain.privacy.requests import Request
+from app.domain.privacy.requests import PrivacyRequest
 from app.store.core import database
 from app.store.privacy import deadlines
-from app.store.privacy.deadlines import Due, Figures
+from app.store.privacy.deadlines import DeadlineTotals, DueRequests
 
 NEAR_DAYS: Final = 7
 """Open requests with fewer days left are reported each night."""
@@ -19,10 +19,10 @@ NEAR_DAYS: Final = 7
 log = structlog.get_logger(__name__)
 
 
-def next_deadlines(tenant_id: UUID) -> Due:
+def next_deadlines(tenant_id: UUID) -> DueRequests:
     """Return the tenant's open requests that are due within `NEAR_DAYS` or overdue."""
     with database.tenant(tenant_id) as tx:
-        return deadlines.due(tx, tenant_id, database.now(tx), NEAR_DAYS)
+        return deadlines.read_due(tx, tenant_id, database.now(tx), NEAR_DAYS)
 
 
 def warn_due_requests(tenant_id: UUID) -> None:
@@ -32,14 +32,14 @@ def warn_due_requests(tenant_id: UUID) -> None:
         log.warning("requests_due", tenant=str(tenant_id), requests=due.requests, days_left=round(due.days_left, 1))
 
 
-def days_left(request: Request, now: datetime) -> float | None:
+def days_left(request: PrivacyRequest, now: datetime) -> float | None:
     """Return the days until an open request is due, negative if overdue; None if it is answered or has no deadline."""
     if request.answer is not None or request.due_at is None:
         return None
     return round((request.due_at - now) / timedelta(days=1), 1)
 
 
-def figures() -> Figures:
+def deadline_figures() -> DeadlineTotals:
     """Return the deadline figures over all tenants, for the metrics."""
     with database.drain() as tx:
-        return deadlines.figures(tx)
+        return deadlines.read_totals(tx)

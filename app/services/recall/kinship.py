@@ -11,16 +11,16 @@ from app.clients.embedding.embedder import embedder
 from app.clients.embedding.static_embedder import StaticEmbedder, word_vectors
 from app.domain.consolidation.facts import stem
 from app.domain.dynamics.ops import Floats
-from app.domain.recall.kin import kinship
 from app.domain.recall.relevance import WeighedWord
-from app.domain.text.highlight import windows
-from app.domain.text.wording import content_words
+from app.domain.recall.word_kinship import compute_kinship
+from app.domain.text.highlight import split_windows
+from app.domain.text.words import content_words
 
 CHARACTERS: Final = 6_000
 """Number of characters of a memory's text that are compared."""
 
 
-def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
+def kinship_of_texts(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     """Return the kinship of each text, 0 to 1, shape (n,).
 
     It is 0 with an embedder other than the bundled one: such an embedder's closeness covers related words already.
@@ -32,7 +32,7 @@ def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     by_window = [
         [
             [places.setdefault(word, len(places)) for word in dict.fromkeys(content_words(text[start:end]))]
-            for start, end in windows(text[:CHARACTERS])
+            for start, end in split_windows(text[:CHARACTERS])
         ]
         for text in texts
     ]
@@ -41,7 +41,7 @@ def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     stems, held = (
         np.array([numbers.setdefault(stem(word), len(numbers)) for word in each], np.intp) for each in (asked, places)
     )
-    return kinship(
+    return compute_kinship(
         known.unit_vectors(asked),
         np.array([word.weight for word in words]),
         known.usual,

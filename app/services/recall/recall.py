@@ -12,37 +12,36 @@ import numpy as np
 from msgspec import structs
 
 from app.domain.dynamics.ops import Floats
-from app.domain.ingest.roles import name_of
+from app.domain.ingest.roles import speaker_name
 from app.domain.policy.policy import Policy
 from app.domain.recall import bridges, gate, worth
-from app.domain.recall.context import context, distinct, unsaid
-from app.domain.recall.form import Form, names_in, read_form
+from app.domain.recall.context import build_context, find_distinct, find_unsaid
+from app.domain.recall.conversation_features import ConversationFeatures, find_names, read_form
 from app.domain.recall.relevance import (
-    Evidence,
+    StoredEvidence,
     WeighedWord,
     closeness,
     cue_values,
-    fades,
+    decay_by_age,
     rarity,
     shared_words,
     weigh_words,
 )
 from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
-from app.domain.search.present import Pair
+from app.domain.search.correction_order import CorrectionPair
 from app.domain.search.request import RESULTS_MAX, SearchResult
 from app.domain.text import tokens
-from app.domain.text.highlight import excerpt, highlight
-from app.domain.text.inflection import inflected
+from app.domain.text.highlight import find_highlights, join_excerpt
+from app.domain.text.inflection import irregular_forms
 from app.services.recall import kinship
-from app.services.search import search, vitals
-from app.services.search.rerank import rerank
+from app.services.search import candidate_strength, search
+from app.services.search.rerank import rerank_results
 from app.store.core import database
 from app.store.enrichment import cues, reminders
-from app.store.enrichment.reminders import Holders
-from app.store.search import neighbours
-from app.store.search import recall as store
+from app.store.enrichment.reminders import FlagHolders
+from app.store.search import neighbours, recall_evidence
 from app.store.strength import reviews
-from app.store.strength.reviews import Reviewed
+from app.store.strength.reviews import ReviewSchedule
 
 POOL: Final = 40
 """Number of top search results judged, and maximum number of holders of reminders and cues added to them."""
@@ -55,7 +54,7 @@ SHOWN_WINDOWS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class RecalledContext:
     """The outcome of a recall.
 
     Attributes:
@@ -72,20 +71,20 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _JudgedCandidates:
     """Candidates with the components of their relevance; all arrays are in candidate order."""
 
     relevance: Floats
     openness: float
     gate: Mapping[str, float]
     worths: Floats
-    features: worth.Features
+    features: worth.WorthFeatures
 
 
-_NOTHING: Final = Brought([], "", [], 0)
+_NOTHING: Final = RecalledContext([], "", [], 0)
 
 
-def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> Brought:
+def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> RecalledContext:
     """Return the memories relevant to a conversation; recalling them doesn't count as a use.
 
     These are the memories whose relevance exceeds the request's or policy's threshold. They are ordered by relevance,
@@ -100,56 +99,56 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     if not window:
         return _NOTHING
     wanted = request.search(window, RESULTS_MAX)
-    gathered = search.gather(tenant_id, wanted, policy, emphasis(window))
+    gathered = search.gather_candidates(tenant_id, wanted, policy, emphasis(window))
     policy = gathered.policy
-    ranked, _ = search.ranked(tenant_id, gathered, wanted)
+    ranked, _ = search.rank_gathered(tenant_id, gathered, wanted)
     said_words = emphasis(window)
-    forms = inflected(said_words) if policy.language == "english" else {}
+    forms = irregular_forms(said_words) if policy.language == "english" else {}
     words = weigh_words(window, gathered.asked, gathered.total, forms)
     lexemes = sorted({lexeme for word in words if word.is_held for lexeme in word.lexemes})
-    faded = fades(words, said_words)
-    asked = bridges.split_flags(bridges.asked_flags(window))
+    faded = decay_by_age(words, said_words)
+    asked = bridges.split_flags(bridges.find_asked_flags(window))
     with database.tenant(tenant_id) as tx:
-        held = reminders.holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
-        cued = cues.holders(tx, tenant_id, list(faded), wanted, POOL) if policy.recall.cues else {}
+        held = reminders.find_holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
+        cued = cues.find_holders(tx, tenant_id, list(faded), wanted, POOL) if policy.recall.cues else {}
         joining = [*held.values(), *cued.values()]
-        found = _unsaid(_joined(tx, tenant_id, _unsaid(ranked, request), joining), request)
+        found = _drop_said(_join_holders(tx, tenant_id, _drop_said(ranked, request), joining), request)
         ids = [result.id for result in found]
-        evidence = store.evidence(tx, tenant_id, ids, lexemes, list(cued), gathered.probe)
+        evidence = recall_evidence.read_evidence(tx, tenant_id, ids, lexemes, list(cued), gathered.probe)
         reviewed = reviews.read(tx, tenant_id, ids)
         now = database.now(tx)
     if not found:
         return _NOTHING
     said = spoken_by_user(turns)
-    labels = {label for each in gathered.found for label in (name_of(each.speaker), each.subject) if label}
-    form = read_form(said, names_in(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
+    labels = {label for each in gathered.found for label in (speaker_name(each.speaker), each.subject) if label}
+    form = read_form(said, find_names(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
     values = cue_values({stem: holders.memories for stem, holders in cued.items()}, faded, gathered.total)
-    judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total), values)
-    relevance = _corrected(judged.relevance, found, gathered.corrections)
+    judged = _judge_candidates(form, words, evidence, found, _rarities(asked, held, gathered.total), values)
+    relevance = _raise_corrections(judged.relevance, found, gathered.corrections)
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
     order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
-    bar = _bar(request, policy, form, alone=len(turns) == 1)
-    firsts = distinct([found[place].text for place in order])
+    bar = _relevance_threshold(request, policy, form, alone=len(turns) == 1)
+    firsts = find_distinct([found[place].text for place in order])
     above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and relevance[place] > bar]
-    chosen = _reranked(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
+    chosen = _rerank_positions(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
     weights = {word.spelling: word.weight for word in words}
     memories = [
         _recalled(
             found[place],
             float(relevance[place]),
-            _shown(found[place].text, weights, 1),
+            _matching_part(found[place].text, weights, 1),
             due=bool(due[place]),
             explain=_explained(judged, place) if request.explain else None,
         )
         for place in chosen
     ]
-    shown = [_shown(memory.text, weights, SHOWN_WINDOWS) for memory in memories]
-    text, within = context(memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone)
-    return Brought(memories, text, [memory.id for memory in within], tokens.count(text))
+    shown = [_matching_part(memory.text, weights, SHOWN_WINDOWS) for memory in memories]
+    text, within = build_context(memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone)
+    return RecalledContext(memories, text, [memory.id for memory in within], tokens.count(text))
 
 
-def _joined(
-    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[Holders]
+def _join_holders(
+    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[FlagHolders]
 ) -> list[SearchResult]:
     """Return the best results of the search, joined by the newest holders of the rarest reminders and cues."""
     best = list(ranked[:POOL])
@@ -159,33 +158,33 @@ def _joined(
     known = {result.id: result for result in ranked[POOL:]}
     unknown = [memory_id for memory_id in more if memory_id not in known]
     if unknown:
-        described = neighbours.described(tx, tenant_id, unknown)
+        described = neighbours.describe_memories(tx, tenant_id, unknown)
         there = [memory_id for memory_id in unknown if memory_id in described]
-        places, alive = vitals.candidate_vitals(tx, tenant_id, there)
+        places, alive = candidate_strength.candidate_strengths(tx, tenant_id, there)
         for place, strength in zip(places, alive.strength.tolist(), strict=True):
             known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
     return best + [known[memory_id] for memory_id in more if memory_id in known]
 
 
-def _unsaid(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
+def _drop_said(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
     """Return the results that the conversation doesn't contain already."""
-    fresh = unsaid([result.text for result in found], request.lines)
+    fresh = find_unsaid([result.text for result in found], request.lines)
     return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
 
 
-def _rarities(asked: Sequence[int], held: Mapping[int, Holders], total: int) -> dict[int, float]:
+def _rarities(asked: Sequence[int], held: Mapping[int, FlagHolders], total: int) -> dict[int, float]:
     """Return the rarity, among all memories, of each flag that the conversation asks for."""
     return {flag: rarity(held[flag].memories, total) for flag in asked}
 
 
-def _judge(
-    form: Form,
+def _judge_candidates(
+    form: ConversationFeatures,
     words: Sequence[WeighedWord],
-    evidence: Evidence,
+    evidence: StoredEvidence,
     found: Sequence[SearchResult],
     rarities: Mapping[int, float],
     cue_values: Floats,
-) -> _Judged:
+) -> _JudgedCandidates:
     """Return the relevance of each candidate: how far the gate opens, times the memory's worth."""
     texts = [result.text for result in found]
     held = evidence.reminders[:, None]
@@ -195,10 +194,10 @@ def _judge(
         rare = np.array([rarities[flag] for flag in asked])
         return worth.reminding(held & np.array(asked, np.int64) != 0, rare, user, of_days=of_days)
 
-    features = worth.Features(
+    features = worth.WorthFeatures(
         near=shared_words(words, evidence),
         close=closeness(evidence.cosine, evidence.background),
-        kin=kinship.kin(words, texts),
+        kin=kinship.kinship_of_texts(words, texts),
         user=user,
         personal=evidence.personal / 10,
         bridge=reminding([flag for flag in rarities if flag & bridges.BRIDGES_MASK], of_days=False),
@@ -207,11 +206,11 @@ def _judge(
     )
     rarest = max([word.weight for word in words if word.is_held] + cue_values.tolist(), default=0.0)
     seen = gate.gate_features(form, rarest, float(features.close.max()))
-    opened, worths = gate.openness(seen), worth.worth(features)
-    return _Judged(opened * worths, opened, seen, worths, features)
+    opened, worths = gate.openness(seen), worth.compute_worth(features)
+    return _JudgedCandidates(opened * worths, opened, seen, worths, features)
 
 
-def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[Pair]) -> Floats:
+def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> Floats:
     """Return the relevance with each correction at least as relevant as the memory that it corrects."""
     places = {result.id: place for place, result in enumerate(found)}
     raised = relevance.copy()
@@ -222,7 +221,7 @@ def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence
     return raised
 
 
-def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:
+def _relevance_threshold(request: RecallRequest, policy: Policy, form: ConversationFeatures, *, alone: bool) -> float:
     """Return the relevance that a memory must exceed; some questions have a lower threshold.
 
     In a conversation of several messages the lower threshold applies to questions about a person by name. For a message
@@ -236,7 +235,7 @@ def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> 
     return rules.relevance_above
 
 
-def _reranked(
+def _rerank_positions(
     tenant_id: UUID, query: str, found: Sequence[SearchResult], above: Sequence[int], policy: Policy
 ) -> list[int]:
     """Return the positions of the candidates above the threshold, reordered by the reranker if it answers."""
@@ -244,22 +243,22 @@ def _reranked(
     # Equal scores, so that the reranker alone decides.
     level = [structs.replace(found[place], score=1.0) for place in above]
     best = policy.ranking.rerank
-    results, _ = rerank(tenant_id, query, level, min(max(best, RERANKED_MIN), POOL) if best else 0)
+    results, _ = rerank_results(tenant_id, query, level, min(max(best, RERANKED_MIN), POOL) if best else 0)
     return [places[result.id] for result in results]
 
 
-def _shown(text: str, weights: Mapping[str, float], most: int) -> str:
+def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
     """Return the part of a memory that matches the conversation best."""
-    return excerpt(text, highlight(text, weights, most))
+    return join_excerpt(text, find_highlights(text, weights, most))
 
 
-def _is_due(result: SearchResult, reviewed: Reviewed | None, policy: Policy, now: datetime) -> bool:
+def _is_due(result: SearchResult, reviewed: ReviewSchedule | None, policy: Policy, now: datetime) -> bool:
     """Return whether a memory is due for review according to the review queue."""
     first = timedelta(days=policy.review.first_interval_days)
     return (reviewed.due_at if reviewed else result.created_at + first) <= now
 
 
-def _explained(judged: _Judged, place: int) -> dict[str, Any]:
+def _explained(judged: _JudgedCandidates, place: int) -> dict[str, Any]:
     """Return the features that a candidate's relevance is computed from."""
     own = {field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)}
     return {

@@ -17,10 +17,10 @@ from app.clients.llm.model_clients import model_clients
 from app.clients.llm.reranker import Reranker
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.domain.search.request import SearchResult
-from app.domain.search.reranking import SCORE_MAX, apply_scores, text_of
+from app.domain.search.reranking import SCORE_MAX, apply_scores, reranked_text
 from app.errors import Misconfigured
-from app.services.passing import OverBudget
 from app.services.tenants import budget
+from app.services.transient_errors import OverBudget
 from app.settings import settings
 
 LEAST: Final = 2
@@ -29,7 +29,7 @@ LEAST: Final = 2
 log = structlog.get_logger(__name__)
 
 
-def check() -> None:
+def check_reranker() -> None:
     """Load the configured reranker, so that the first search doesn't have to wait for it.
 
     Raises:
@@ -42,7 +42,9 @@ def check() -> None:
         raise
 
 
-def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -> tuple[list[SearchResult], bool]:
+def rerank_results(
+    tenant_id: UUID, query: str, ranked: list[SearchResult], best: int
+) -> tuple[list[SearchResult], bool]:
     """Return the results with the best ones reranked, and whether reranking succeeded.
 
     Args:
@@ -54,7 +56,7 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
     if len(head) < LEAST or not query.strip() or (model := model_clients.reranker) is None:
         return ranked, False
     try:
-        scores = _scores(tenant_id, model, query, [text_of(result) for result in head])
+        scores = _score_texts(tenant_id, model, query, [reranked_text(result) for result in head])
     except OverBudget:
         outcome, reason = "over_budget", "over_budget"
     except ProviderFailed as failure:
@@ -67,7 +69,7 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
     return ranked, False
 
 
-def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) -> list[float]:
+def _score_texts(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) -> list[float]:
     """Return a score for each text.
 
     Raises:
@@ -76,10 +78,10 @@ def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) 
     """
 
     def ask() -> list[float]:
-        with budget.book(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
+        with budget.book_usage(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
             return [float(score) for score in model.scores(query, texts, spent)]
 
-    scores = model_clients.rerank_breaker.run(lambda: _in_time(ask))
+    scores = model_clients.rerank_breaker.run(lambda: _await_scores(ask))
     if len(scores) != len(texts):
         raise ProviderFailed(Reason.GARBAGE, "wrong count")
     if not all(-SCORE_MAX <= score <= SCORE_MAX for score in scores):  # false for NaN too
@@ -87,7 +89,7 @@ def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) 
     return scores
 
 
-def _in_time(ask: Callable[[], list[float]]) -> list[float]:
+def _await_scores(ask: Callable[[], list[float]]) -> list[float]:
     """Return the result of `ask` within the timeout.
 
     After a timeout, `ask` keeps running and books its cost when it ends.

@@ -13,40 +13,39 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from app.domain.ingest.touch import Use
+from app.domain.ingest.uses import Use
 from app.domain.policy.policy import Policy
-from app.domain.search import modes, rank, terms
-from app.domain.search.candidates import Candidate, Vitals
-from app.domain.search.present import Pair
-from app.domain.search.ranking import Ranking
+from app.domain.search import modes, result_ranking, terms
+from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.correction_order import CorrectionPair
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.spread import spreading
-from app.domain.search.terms import Term, WeighedQuery
+from app.domain.search.spreading_activation import spreading_settings
+from app.domain.search.terms import QueryTerm, WeighedQuery
+from app.domain.search.weights import Ranking
 from app.domain.strength import review
-from app.domain.text.highlight import WINDOW_CHARACTERS, excerpt, highlight
-from app.domain.text.inflection import inflected
-from app.domain.text.wording import content_words
-from app.services.embedding import graphs, spaces
+from app.domain.text.highlight import WINDOW_CHARACTERS, find_highlights, join_excerpt
+from app.domain.text.inflection import irregular_forms
+from app.domain.text.words import content_words
+from app.services.embedding import spaces, tenant_indexes
 from app.services.embedding.soft_words import match_words
-from app.services.search import archived, corrected, known_circumstances, priming, vitals
-from app.services.search.explained import explained
-from app.services.search.gathered import Gathered
-from app.services.search.rerank import rerank
-from app.services.search.spreading import spread
-from app.services.strength import strengths
+from app.services.search import archive_query, candidate_strength, correction_placement, priming, search_context_cache
+from app.services.search.candidate_set import CandidateSet
+from app.services.search.rerank import rerank_results
+from app.services.search.result_explanation import add_explanations
+from app.services.search.spreading_activation import spread_results
+from app.services.strength import memory_strength
 from app.services.uses import reviews
 from app.store.core import database
-from app.store.embedding.spaces import Space
-from app.store.enrichment import words
-from app.store.search import circumstances
-from app.store.search import search as store
-from app.store.search.circumstances import Circumstances
-from app.store.search.probe import Short
-from app.store.strength.states import Held
+from app.store.embedding.embedding_spaces import Space
+from app.store.enrichment import word_index
+from app.store.search import hybrid_search, search_context
+from app.store.search.query_parts import ReducedVector
+from app.store.search.search_context import SearchContext
+from app.store.strength.states import StoredStates
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchOutcome:
     """The outcome of a search.
 
     Attributes:
@@ -59,15 +58,15 @@ class Found:
     results: list[SearchResult]
     uses: list[Use]
     reranked: bool = False
-    gathered: Gathered | None = None
+    gathered: CandidateSet | None = None
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """Return the results of `find` without counting any as used."""
-    return find(tenant_id, request, policy).results
+    """Return the results of `find_memories` without counting any as used."""
+    return find_memories(tenant_id, request, policy).results
 
 
-def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> Found:
+def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> SearchOutcome:
     """Return the best memories for the request; none if none shares a word or a meaning with it.
 
     Args:
@@ -76,25 +75,25 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     Raises:
         Invalid: The size of the request's vector differs from the tenant's embedding space.
     """
-    gathered = gather(tenant_id, request, policy)
+    gathered = gather_candidates(tenant_id, request, policy)
     policy = gathered.policy
-    results, reranked = ranked(tenant_id, gathered, request)
+    results, reranked = rank_gathered(tenant_id, gathered, request)
     if request.explain:
-        results = explained(tenant_id, results, gathered)
-    results = [_highlighted(result, gathered.query.spellings) for result in results]
-    priming.activate(tenant_id, results, request, policy)
+        results = add_explanations(tenant_id, results, gathered)
+    results = [_add_highlight(result, gathered.query.spellings) for result in results]
+    priming.activate_results(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
     used = _used_results(results, policy.reinforcement.by_search_share) if reinforces else []
     recorded = gathered if policy.record_searches and request.as_of is None else None
-    return Found(results, rank.uses(used, gathered.found), reranked, recorded)
+    return SearchOutcome(results, result_ranking.list_uses(used, gathered.found), reranked, recorded)
 
 
-def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
+def _add_highlight(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
     """Add the best-matching excerpt to a result whose text is long."""
     if len(result.text) <= WINDOW_CHARACTERS:
         return result
-    return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
+    return structs.replace(result, highlight=join_excerpt(result.text, find_highlights(result.text, rarity)))
 
 
 def _used_results(results: list[SearchResult], share: float) -> list[SearchResult]:
@@ -103,12 +102,12 @@ def _used_results(results: list[SearchResult], share: float) -> list[SearchResul
     return [result for result in results if result.tier == "active" and result.score >= least]
 
 
-def gather(
+def gather_candidates(
     tenant_id: UUID,
     request: SearchRequest,
     policy: Policy | None = None,
     emphasis: Mapping[str, float] = terms.EVEN,
-) -> Gathered:
+) -> CandidateSet:
     """Find the candidates of a search with everything that ranking needs.
 
     Args:
@@ -119,16 +118,20 @@ def gather(
     if seen.mark != looked_for.around.mark or _is_in_another_era(looked_for.around, seen.now):
         # The tenant's policies or spaces have changed since they were cached: vectors of its former space may be gone.
         # Or another policy is in force by the database's clock, from which the cached clock differs after a suspension.
-        known_circumstances.forget(tenant_id)
+        search_context_cache.forget(tenant_id)
         looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
     around = looked_for.around._replace(now=seen.now)
     if seen.mark != around.mark:
         with database.tenant(tenant_id) as tx:
-            around = circumstances.read(tx, tenant_id)
-    alive = vitals.vitals_of_states(tenant_id, seen.held, around, request.as_of) if seen.candidates else Vitals.none()
+            around = search_context.read(tx, tenant_id)
+    alive = (
+        candidate_strength.strengths_of_states(tenant_id, seen.held, around, request.as_of)
+        if seen.candidates
+        else CandidateStrength.empty()
+    )
     query, ranking = looked_for.query, seen.ranking
     soft = match_words(query.soft, seen.candidates) if ranking.soft_words else np.zeros(len(seen.candidates))
-    return Gathered(
+    return CandidateSet(
         looked_for.policy,
         ranking,
         looked_for.asked,
@@ -142,14 +145,14 @@ def gather(
     )
 
 
-def _is_in_another_era(around: Circumstances, now: float) -> bool:
+def _is_in_another_era(around: SearchContext, now: float) -> bool:
     """Return True if another policy is in force at `now` than at the context's own time."""
-    times = strengths.timeline_of(around.policies)
+    times = memory_strength.build_timeline(around.policies)
     return times.at(now).version != times.at(around.now).version
 
 
 @dataclass(frozen=True, slots=True)
-class _LookedFor:
+class _ResolvedQuery:
     """The query, resolved against the tenant's vocabulary.
 
     Attributes:
@@ -162,17 +165,17 @@ class _LookedFor:
         total: Number of memories with words, in the searched tiers.
     """
 
-    around: Circumstances
+    around: SearchContext
     policy: Policy
     wanted: Ranking
-    asked: Sequence[Term]
+    asked: Sequence[QueryTerm]
     query: WeighedQuery
     active: int
     total: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ComparedCandidates:
     """The candidates, with the query in the form that they were compared with.
 
     Attributes:
@@ -186,118 +189,122 @@ class _Seen:
     """
 
     candidates: Sequence[Candidate]
-    held: Held
+    held: StoredStates
     now: float
     mark: str
-    pairs: Sequence[Pair]
-    probe: store.Probe
+    pairs: Sequence[CorrectionPair]
+    probe: hybrid_search.SearchProbe
     ranking: Ranking
 
 
 def _find_candidates(
     tenant_id: UUID, request: SearchRequest, policy: Policy | None, emphasis: Mapping[str, float]
-) -> tuple[_LookedFor, _Seen]:
+) -> tuple[_ResolvedQuery, _ComparedCandidates]:
     """Look up the query's words and find candidates, in one transaction unless embedding the query requires a call."""
     in_archive = "archived" in request.tiers
     with database.tenant(tenant_id) as tx:
-        looked_for = _look_up(tx, tenant_id, request, policy, emphasis)
+        looked_for = _resolve_query(tx, tenant_id, request, policy, emphasis)
         if not in_archive and spaces.is_at_hand(looked_for.around.spaces, request.vector):
-            return looked_for, _compare(tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for))
+            return looked_for, _compare_candidates(
+                tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for)
+            )
     vectors = _vectors(tenant_id, request, looked_for)
     with database.tenant(tenant_id) as tx:
-        return looked_for, _compare(tx, tenant_id, request, looked_for, *vectors)
+        return looked_for, _compare_candidates(tx, tenant_id, request, looked_for, *vectors)
 
 
-def _look_up(
+def _resolve_query(
     tx: database.Transaction,
     tenant_id: UUID,
     request: SearchRequest,
     policy: Policy | None,
     emphasis: Mapping[str, float],
-) -> _LookedFor:
+) -> _ResolvedQuery:
     spellings = list(dict.fromkeys(content_words(request.query)))
-    around = known_circumstances.read(tx, tenant_id)
-    policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
-    forms = inflected(spellings) if policy.language == "english" else {}
+    around = search_context_cache.read(tx, tenant_id)
+    policy = policy or memory_strength.build_timeline(around.policies).at(around.now).policy
+    forms = irregular_forms(spellings) if policy.language == "english" else {}
     every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
     in_archive = "archived" in request.tiers
-    asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
-    asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
-    query = terms.weigh(asked, total, forms, emphasis)
-    return _LookedFor(around, policy, request.ranking(policy.ranking), asked, query, active, total)
+    asked, active = word_index.count_terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
+    asked, total = archive_query.add_archive_counts(tx, tenant_id, asked, active) if in_archive else (asked, active)
+    query = terms.weigh_query(asked, total, forms, emphasis)
+    return _ResolvedQuery(around, policy, request.ranking(policy.ranking), asked, query, active, total)
 
 
 def _vectors(
-    tenant_id: UUID, request: SearchRequest, looked_for: _LookedFor
-) -> tuple[NDArray[np.float32] | None, tuple[Short, ...]]:
+    tenant_id: UUID, request: SearchRequest, looked_for: _ResolvedQuery
+) -> tuple[NDArray[np.float32] | None, tuple[ReducedVector, ...]]:
     """Return the query's vector for active memories, and its vectors for archived ones."""
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
     wanted = looked_for.wanted
     vector = _vector(tenant_id, space, request, idf) if modes.selection_weights(wanted).relevance else None
-    return vector, _short(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
+    return vector, _archive_vectors(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
 
 
-def _compare(
+def _compare_candidates(
     tx: database.Transaction,
     tenant_id: UUID,
     request: SearchRequest,
-    looked_for: _LookedFor,
+    looked_for: _ResolvedQuery,
     vector: NDArray[np.float32] | None,
-    short: tuple[Short, ...],
-) -> _Seen:
+    short: tuple[ReducedVector, ...],
+) -> _ComparedCandidates:
     there = looked_for.around.spaces
     ranking = modes.selection_weights(
         looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any()))
     )
-    among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
+    among = looked_for.active if tenant_indexes.has_graph(there, looked_for.active) else None
     lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
     space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
-    probe = store.Probe(lexemes, space_id, vector, among, short, has_windows)
-    found = store.candidates(tx, tenant_id, probe, request, ranking)
+    probe = hybrid_search.SearchProbe(lexemes, space_id, vector, among, short, has_windows)
+    found = hybrid_search.find_candidates(tx, tenant_id, probe, request, ranking)
     pairs = (
-        corrected.pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking) if found.has_corrections else ()
+        correction_placement.find_pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking)
+        if found.has_corrections
+        else ()
     )
     now, mark = found.now, found.mark
     if not mark:
-        around = circumstances.read(tx, tenant_id)
+        around = search_context.read(tx, tenant_id)
         now, mark = around.now, around.mark
-    return _Seen(found.candidates, found.held, now, mark, pairs, probe, ranking)
+    return _ComparedCandidates(found.candidates, found.held, now, mark, pairs, probe, ranking)
 
 
-def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
+def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchRequest) -> tuple[list[SearchResult], bool]:
     """Rank the gathered candidates. Return the best, best first, and whether a reranker was applied."""
     policy, ranking = gathered.policy, gathered.ranking
     parameters = policy.known_parameters
-    spreads = spreading(ranking.mode, parameters)
+    spreads = spreading_settings(ranking.mode, parameters)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
-    most = store.CANDIDATES if share or spreads or gathered.corrections else max(request.limit, ranking.rerank)
-    results = rank.rank(
+    most = hybrid_search.CANDIDATES if share or spreads or gathered.corrections else max(request.limit, ranking.rerank)
+    results = result_ranking.rank_candidates(
         gathered.found,
         gathered.vitals,
         structs.replace(request, limit=most),
         ranking,
-        priming=priming.factors(tenant_id, gathered.found, request, policy),
-        now=_clock(request, policy),
+        priming=priming.priming_factors(tenant_id, gathered.found, request, policy),
+        now=_reference_time(request, policy),
         parameters=parameters,
         soft_words=gathered.soft_words,
     )
     if spreads:
-        results = spread(tenant_id, results, request, spreads, gathered.probe)
+        results = spread_results(tenant_id, results, request, spreads, gathered.probe)
     best = results[0].score if results else 0.0
-    results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
-    results = corrected.placed(results, gathered, request)
+    results, reranked = rerank_results(tenant_id, request.query, results, ranking.rerank)
+    results = correction_placement.place_corrections(results, gathered, request)
     if share:
         # The threshold is relative to the best score before reranking, which raises only the results that it has seen:
         # the others are relevant to the query, too.
         least = review.BLEND_SCORE_MIN * best
-        results = reviews.blend(
+        results = reviews.blend_reviews(
             tenant_id, results, policy.review, share, request.limit, least=least, as_of=request.as_of
         )
     return results[: request.limit], reranked
 
 
-def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
+def _reference_time(request: SearchRequest, policy: Policy) -> datetime | None:
     """Return the reference time for the request's time expressions in the tenant's time zone; None if out of range."""
     try:
         return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
@@ -310,13 +317,13 @@ def _vector(
 ) -> NDArray[np.float32] | None:
     """Return the request's own vector or the query's embedding; None to search by words only."""
     if request.vector is not None:
-        return spaces.given_vector(tenant_id, space, request.vector)
+        return spaces.scale_given_vector(tenant_id, space, request.vector)
     return spaces.query_vector(tenant_id, space, request.query, idf) if space else None
 
 
-def _short(
+def _archive_vectors(
     tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
-) -> tuple[Short, ...]:
+) -> tuple[ReducedVector, ...]:
     """Return the query's vectors for archived memories. A vector in the request applies to the searched space only."""
 
     def asked(space: Space) -> NDArray[np.float32] | None:
@@ -324,4 +331,4 @@ def _short(
             return None
         return _vector(tenant_id, space, request, idf)
 
-    return archived.probes(tenant_id, asked) if modes.selection_weights(wanted).relevance else ()
+    return archive_query.archive_probes(tenant_id, asked) if modes.selection_weights(wanted).relevance else ()

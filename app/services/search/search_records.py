@@ -14,24 +14,24 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import structlog
 
-from app.domain.ingest.touch import session_digest
-from app.domain.search import present, signals
-from app.domain.search.recorded import (
+from app.domain.ingest.uses import session_digest
+from app.domain.search import correction_order, signals
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.search_record import (
     BASES,
     CANDIDATES_MAX,
     COLUMNS,
     PARTS,
     VITALS,
-    Recorded,
-    order,
+    RecordedCandidates,
+    order_candidates,
     request_fields,
     unit_weights,
 )
-from app.domain.search.request import SearchRequest, SearchResult
-from app.services.search.gathered import Gathered
+from app.services.search.candidate_set import CandidateSet
 from app.store.core import database
-from app.store.search import searches
-from app.store.search.searches import Search
+from app.store.search import recorded_searches
+from app.store.search.recorded_searches import RecordedSearch
 
 USED_WITHIN: Final = timedelta(hours=1)
 """Period after a search in which a reported use of a memory is attributed to it."""
@@ -39,7 +39,7 @@ USED_WITHIN: Final = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
-class Used(NamedTuple):
+class ReportedUse(NamedTuple):
     """A use reported by a caller: the memory, the digest of the session, and the time in seconds since 1970."""
 
     memory_id: UUID
@@ -47,10 +47,10 @@ class Used(NamedTuple):
     at: float
 
 
-def record(
+def record_search(
     tenant_id: UUID,
     request: SearchRequest,
-    gathered: Gathered,
+    gathered: CandidateSet,
     results: Sequence[SearchResult],
     searched_at: datetime,
 ) -> bool:
@@ -72,23 +72,23 @@ def record(
         if not search.candidates.memory_ids:
             return False
         with database.tenant(tenant_id) as tx:
-            if not searches.try_share(tx, tenant_id):
+            if not recorded_searches.try_share(tx, tenant_id):
                 return False
-            added = searches.add(tx, tenant_id, search)
-            searches.trim(tx, tenant_id)
+            added = recorded_searches.add(tx, tenant_id, search)
+            recorded_searches.trim_records(tx, tenant_id)
     except database.DatabaseError as error:
         log.warning("search_not_recorded", tenant=str(tenant_id), error=type(error).__name__)
         return False
     return added
 
 
-def attach_uses(tenant_id: UUID, used: Sequence[Used]) -> None:
+def attach_uses(tenant_id: UUID, used: Sequence[ReportedUse]) -> None:
     """Attribute uses reported by callers to the recorded searches that preceded them."""
     if not used:
         return
     try:
         with database.tenant(tenant_id) as tx:
-            searches.attach_uses(
+            recorded_searches.attach_uses(
                 tx,
                 tenant_id,
                 [each.memory_id for each in used],
@@ -104,14 +104,14 @@ def attach_uses(tenant_id: UUID, used: Sequence[Used]) -> None:
 def _record_of(
     tenant_id: UUID,
     request: SearchRequest,
-    gathered: Gathered,
+    gathered: CandidateSet,
     results: Sequence[SearchResult],
     searched_at: datetime,
-) -> Search:
+) -> RecordedSearch:
     best = best_candidates(request, gathered)
     places = {memory_id: place for place, memory_id in enumerate(best.memory_ids)}
     probe = gathered.probe
-    return Search(
+    return RecordedSearch(
         search_id=uuid4(),
         searched_at=searched_at,
         session=session_digest(tenant_id, request.session),
@@ -126,27 +126,27 @@ def _record_of(
     )
 
 
-def best_candidates(request: SearchRequest, gathered: Gathered) -> Recorded:
+def best_candidates(request: SearchRequest, gathered: CandidateSet) -> RecordedCandidates:
     """Return the highest-ranking candidates, in their order, with the values that they are ranked by."""
     found = gathered.found
     bases = frozenset(name for name in BASES if getattr(gathered.ranking, name))
     has_vector = gathered.probe.has_vector
     ids = [candidate.memory_id for candidate in found]
     if not ids:
-        return Recorded([], np.empty((len(COLUMNS), 0)), bases, has_vector)
+        return RecordedCandidates([], np.empty((len(COLUMNS), 0)), bases, has_vector)
     now = datetime.now(UTC).astimezone(ZoneInfo(gathered.policy.time_zone))
-    parts = signals.parts(found, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
+    parts = signals.compute_parts(found, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
     columns = [
         *(parts.by_name[name] for name in PARTS),
         np.array([candidate.cosine for candidate in found], np.float64),
         *(getattr(gathered.vitals, name) for name in VITALS),
     ]
-    every = Recorded(ids, np.array(columns, np.float64), bases, has_vector)
-    places = order(every, gathered.ranking, gathered.policy)
-    if gathered.corrections and present.asks_for_present(request):
+    every = RecordedCandidates(ids, np.array(columns, np.float64), bases, has_vector)
+    places = order_candidates(every, gathered.ranking, gathered.policy)
+    if gathered.corrections and correction_order.asks_for_present(request):
         at = {ids[place]: place for place in places}
-        pairs = present.complete(gathered.corrections, {ids[place]: found[place] for place in places})
+        pairs = correction_order.complete_pairs(gathered.corrections, {ids[place]: found[place] for place in places})
         known = [(at[pair.newer], at[pair.older]) for pair in pairs]
-        every = Recorded(ids, every.columns, bases, has_vector, known)
-        places = order(every, gathered.ranking, gathered.policy, shown=request.limit)
+        every = RecordedCandidates(ids, every.columns, bases, has_vector, known)
+        places = order_candidates(every, gathered.ranking, gathered.policy, shown=request.limit)
     return every.only(places[:CANDIDATES_MAX])

@@ -13,26 +13,32 @@ import msgspec
 import numpy as np
 
 from app.domain.dynamics.profiles import rebase
-from app.domain.policy import amendment
-from app.domain.policy.amendment import FieldChange
+from app.domain.policy import policy_diff
 from app.domain.policy.policy import Policy
-from app.domain.search import comparing, fitting
-from app.domain.search.candidates import Vitals
-from app.domain.search.comparing import Comparison, Pair
-from app.domain.search.fitting import Judged, Proposal
-from app.domain.search.recorded import RESULTS_USUAL, effective_ranking, features, is_comparable, order
+from app.domain.policy.policy_diff import FieldChange
+from app.domain.search import policy_comparison, weight_fitting
+from app.domain.search.candidates import CandidateStrength
+from app.domain.search.policy_comparison import Comparison, ReplayedSearch
 from app.domain.search.request import SearchRequest
+from app.domain.search.search_record import (
+    RESULTS_USUAL,
+    effective_ranking,
+    is_comparable,
+    order_candidates,
+    part_features,
+)
+from app.domain.search.weight_fitting import JudgedSearch, Proposal
 from app.errors import Conflict, FieldError, Invalid
+from app.services.search import candidate_strength
 from app.services.search import search as searching
-from app.services.search import vitals
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.store.core import database
-from app.store.search import circumstances, searches
-from app.store.search.circumstances import Circumstances
-from app.store.search.searches import Search
+from app.store.search import recorded_searches, search_context
+from app.store.search.recorded_searches import RecordedSearch
+from app.store.search.search_context import SearchContext
 from app.store.strength import states
 
-SEARCHES_MAX: Final = searches.RECORDS_MAX
+SEARCHES_MAX: Final = recorded_searches.RECORDS_MAX
 AGAIN_MAX: Final = 500
 """Limit of searches to repeat per replay: each costs two searches."""
 SECONDS_MAX: Final = 40.0
@@ -49,7 +55,7 @@ _AT_ANCHOR: Final = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayOptions:
     """The parameters of a replay.
 
     Attributes:
@@ -66,7 +72,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class SearchReplay:
     """Recorded searches ranked under the policy in force and under another one.
 
     Attributes:
@@ -85,7 +91,7 @@ class Replay:
     again: bool
     left_out: dict[str, int]
     comparison: Comparison
-    pairs: list[Pair]
+    pairs: list[ReplayedSearch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +99,12 @@ class _Records:
     """A tenant's recorded searches with the context in which they are replayed."""
 
     policy: Policy
-    around: Circumstances
-    searches: list[Search]
+    around: SearchContext
+    searches: list[RecordedSearch]
     left_out: Counter[str]
 
 
-def replay(tenant_id: UUID, wish: Wish) -> Replay:
+def replay_searches(tenant_id: UUID, wish: ReplayOptions) -> SearchReplay:
     """Rank the newest recorded searches under the policy in force and under a changed one.
 
     Raises:
@@ -107,21 +113,21 @@ def replay(tenant_id: UUID, wish: Wish) -> Replay:
         ProfileMissing: A forgetting model isn't installed.
     """
     read = _read(tenant_id, wish.searches)
-    policy = amendment.amended(read.policy, wish.changes, wish.preset)
-    changes = amendment.differences(read.policy, policy)
+    policy = policy_diff.amend_policy(read.policy, wish.changes, wish.preset)
+    changes = policy_diff.list_differences(read.policy, policy)
     names = {change.field for change in changes}
     _check(names, again=wish.again)
     is_dynamic = any(name.partition(".")[0] in DYNAMIC for name in names)
     if wish.again:
-        pairs = _repeated(tenant_id, read, policy)
+        pairs = _repeat_searches(tenant_id, read, policy)
     else:
-        pairs = _ranked(tenant_id, read, policy, is_dynamic=is_dynamic)
+        pairs = _rank_recorded(tenant_id, read, policy, is_dynamic=is_dynamic)
     shown = "present" if wish.again or is_dynamic else "recorded"
     left_out = {reason: count for reason, count in read.left_out.items() if count}
-    return Replay(changes, shown, wish.again, left_out, comparing.compare(pairs), pairs)
+    return SearchReplay(changes, shown, wish.again, left_out, policy_comparison.compare_policies(pairs), pairs)
 
 
-def fit(tenant_id: UUID, most: int) -> Proposal:
+def fit_ranking(tenant_id: UUID, most: int) -> Proposal:
     """Fit the policy's ranking weights to the uses that followed the newest recorded searches.
 
     Searches that set their own weights or mode are ignored.
@@ -132,19 +138,21 @@ def fit(tenant_id: UUID, most: int) -> Proposal:
     read = _read(tenant_id, most)
     if read.policy.ranking.mode != "hybrid":
         raise Conflict(f"weights are fitted for the mode hybrid; the policy's is {read.policy.ranking.mode}")
-    judged = [_judged(each, read.policy) for each in read.searches if each.used and _is_the_policys(each, read.policy)]
-    return fitting.propose(judged, read.policy.ranking)
+    judged = [
+        _judge_results(each, read.policy) for each in read.searches if each.used and _is_the_policys(each, read.policy)
+    ]
+    return weight_fitting.propose_weights(judged, read.policy.ranking)
 
 
 def _read(tenant_id: UUID, most: int) -> _Records:
     with database.tenant(tenant_id) as tx:
-        around = circumstances.read(tx, tenant_id)
-        policy = strengths.timeline_of(around.policies).at(around.now).policy
+        around = search_context.read(tx, tenant_id)
+        policy = memory_strength.build_timeline(around.policies).at(around.now).policy
         if not policy.record_searches:
             raise Conflict(
                 "this tenant's searches aren't recorded: set record_searches=true in its policy, and replay them later"
             )
-        found, left_out = searches.newest(tx, tenant_id, most)
+        found, left_out = recorded_searches.list_newest(tx, tenant_id, most)
     return _Records(policy, around, found, Counter(left_out))
 
 
@@ -158,7 +166,7 @@ def _check(names: set[str], *, again: bool) -> None:
         raise Invalid(errors=[FieldError(f"policy.{name}", reason) for name in stale])
 
 
-def _ranked(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool) -> list[Pair]:
+def _rank_recorded(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool) -> list[ReplayedSearch]:
     """Rank the recorded candidates under both policies."""
     present = _present_vitals(tenant_id, read, policy) if is_dynamic else None
     pairs = []
@@ -173,7 +181,9 @@ def _ranked(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool
             continue
         limit = search.request.get("limit", RESULTS_USUAL)
         before, after = (
-            order(candidates, ranking, each, None if present is None else present(search, place), shown=limit)
+            order_candidates(
+                candidates, ranking, each, None if present is None else present(search, place), shown=limit
+            )
             for place, (ranking, each) in enumerate(zip(rankings, (read.policy, policy), strict=True))
         )
         ids = candidates.memory_ids
@@ -181,40 +191,40 @@ def _ranked(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool
     return pairs
 
 
-class _PresentVitals:
+class _PresentStrength:
     """Strength and the other vitals of recorded candidates as of now, under either policy."""
 
-    def __init__(self, ids: Sequence[UUID], sides: Sequence[Vitals]) -> None:
+    def __init__(self, ids: Sequence[UUID], sides: Sequence[CandidateStrength]) -> None:
         self._rows = {memory_id: row for row, memory_id in enumerate(ids)}
         self._sides = sides
 
-    def __call__(self, search: Search, side: int) -> Vitals:
+    def __call__(self, search: RecordedSearch, side: int) -> CandidateStrength:
         rows = [self._rows[memory_id] for memory_id in search.candidates.memory_ids]
         held = self._sides[side]
-        return Vitals(**{field.name: getattr(held, field.name)[rows] for field in fields(Vitals)})
+        return CandidateStrength(**{field.name: getattr(held, field.name)[rows] for field in fields(CandidateStrength)})
 
 
-def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentVitals:
+def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentStrength:
     """Read the candidates' states; for the other policy, let them decay by its model since their last use."""
     ids = {memory_id for search in read.searches for memory_id in search.candidates.memory_ids}
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, list(ids))
-        around = circumstances.read(tx, tenant_id)
-    times, now = strengths.timeline_of(around.policies), around.now
-    brought = strengths.advance_to_era(held, times, now)
+        around = search_context.read(tx, tenant_id)
+    times, now = memory_strength.build_timeline(around.policies), around.now
+    brought = memory_strength.advance_to_era(held, times, now)
     faded = rebase(brought.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
-    after = vitals.compute_vitals(replace(brought, state=faded), policy.importance, policy.model, now)
+    after = candidate_strength.compute_vitals(replace(brought, state=faded), policy.importance, policy.model, now)
     there = set(held.ids)
     for search in list(read.searches):
         if not there.issuperset(search.candidates.memory_ids):  # removed since the records were read
             read.searches.remove(search)
             read.left_out["hidden_memories"] += 1
-    return _PresentVitals(held.ids, [vitals.vitals_of_states(tenant_id, held, around), after])
+    return _PresentStrength(held.ids, [candidate_strength.strengths_of_states(tenant_id, held, around), after])
 
 
-def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
+def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy) -> list[ReplayedSearch]:
     """Repeat the searches with the recorded vectors and terms under both policies, newest first."""
-    pairs: list[Pair] = []
+    pairs: list[ReplayedSearch] = []
     until = time.monotonic() + SECONDS_MAX
     for search in reversed(read.searches[-AGAIN_MAX:]):
         if time.monotonic() >= until:
@@ -224,13 +234,13 @@ def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
         if request is None:
             read.left_out["not_repeatable"] += 1
             continue
-        before, after = (_searched(tenant_id, request, each) for each in (read.policy, policy))
+        before, after = (_search_again(tenant_id, request, each) for each in (read.policy, policy))
         pairs.append(_pair(search, before, after))
     read.left_out["beyond_the_most"] += max(len(read.searches) - AGAIN_MAX, 0)
     return pairs[::-1]
 
 
-def _request(search: Search, read: _Records) -> SearchRequest | None:
+def _request(search: RecordedSearch, read: _Records) -> SearchRequest | None:
     """Rebuild the request of a recorded search; None if its vector's space has changed or it excluded a thread."""
     spaces = read.around.spaces
     space_id = spaces.searched.space_id if spaces else None
@@ -243,28 +253,28 @@ def _request(search: Search, read: _Records) -> SearchRequest | None:
     return msgspec.structs.replace(asked, limit=100, vector=vector, subject=search.subject, thread=search.thread)
 
 
-def _searched(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:
-    gathered = searching.gather(tenant_id, request, policy)
-    results, _ = searching.ranked(tenant_id, gathered, request)
+def _search_again(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:
+    gathered = searching.gather_candidates(tenant_id, request, policy)
+    results, _ = searching.rank_gathered(tenant_id, gathered, request)
     return [result.id for result in results]
 
 
-def _pair(search: Search, before: Sequence[UUID], after: Sequence[UUID]) -> Pair:
+def _pair(search: RecordedSearch, before: Sequence[UUID], after: Sequence[UUID]) -> ReplayedSearch:
     ids = search.candidates.memory_ids
     results = [ids[place] for place in search.results]
-    return Pair(search.search_id, before, after, results, frozenset(ids[place] for place in search.used))
+    return ReplayedSearch(search.search_id, before, after, results, frozenset(ids[place] for place in search.used))
 
 
-def _is_the_policys(search: Search, policy: Policy) -> bool:
+def _is_the_policys(search: RecordedSearch, policy: Policy) -> bool:
     """Return whether a search used the policy's own weights and recorded every part that they need."""
     if not {"mode", "weights"}.isdisjoint(search.request):
         return False
     return is_comparable(search.candidates, policy.ranking)
 
 
-def _judged(search: Search, policy: Policy) -> Judged:
+def _judge_results(search: RecordedSearch, policy: Policy) -> JudgedSearch:
     """Return the results in the order shown, then other used candidates, with whether each was used."""
     used = set(search.used)
     places = [*search.results, *sorted(used.difference(search.results))]
-    rows = features(search.candidates, policy.ranking, policy)[places]
-    return Judged(rows, np.array([place in used for place in places], bool))
+    rows = part_features(search.candidates, policy.ranking, policy)[places]
+    return JudgedSearch(rows, np.array([place in used for place in places], bool))

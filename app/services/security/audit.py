@@ -14,11 +14,11 @@ from uuid import UUID
 import structlog
 
 from app import metrics
-from app.domain.privacy import audit
-from app.domain.privacy.audit import START, SYSTEM, Action, Broken, Detail, Entry, Place
+from app.domain.privacy import audit_chain
+from app.domain.privacy.audit_chain import START, SYSTEM, Action, AuditEntry, BrokenEntry, ChainPosition, Detail
 from app.store.core import database
 from app.store.core.paging import Page
-from app.store.privacy import audit as rows
+from app.store.privacy import audit_entries
 
 PAGE_ENTRIES: Final = 5000
 # Takes a few seconds per night. The whole chain is verified only on request.
@@ -37,7 +37,7 @@ def append(
     items: int | None = None,
     subject: str | None = None,
     details: Mapping[str, Detail] | None = None,
-) -> Place:
+) -> ChainPosition:
     """Append an entry for a whole batch. Call this last in the transaction: it locks the chain.
 
     Args:
@@ -55,29 +55,29 @@ def append(
     Raises:
         ValueError: The actor or a detail could contain content.
     """
-    said = audit.checked({"actor": actor, **(details or {})})
+    said = audit_chain.check_details({"actor": actor, **(details or {})})
     del said["actor"]
-    head = rows.lock(tx, tenant_id, os.urandom(32))
-    entry = audit.sealed(
-        Entry(
+    head = audit_entries.lock(tx, tenant_id, os.urandom(32))
+    entry = audit_chain.seal_entry(
+        AuditEntry(
             tenant_id,
             head.place.seq + 1,
             head.now,
             actor,
             action,
-            None if subject is None else audit.subject_digest(head.subject_key, subject),
+            None if subject is None else audit_chain.subject_digest(head.subject_key, subject),
             len(ids) if items is None else items,
-            audit.digest_of(ids) if ids else None,
+            audit_chain.digest_ids(ids) if ids else None,
             said,
             head.place.hash,
         )
     )
-    rows.add(tx, entry)
+    audit_entries.add(tx, entry)
     return entry.place
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class ChainVerification:
     """The result of verifying a stretch of the chain.
 
     Attributes:
@@ -87,13 +87,15 @@ class Verified:
         finished: Whether the end of the chain or an invalid entry was reached.
     """
 
-    place: Place
+    place: ChainPosition
     last_seq: int
-    broken: Broken | None
+    broken: BrokenEntry | None
     finished: bool
 
 
-def verify(tenant_id: UUID, after: Place = START, limit: int = PAGE_ENTRIES, anchor: Place | None = None) -> Verified:
+def verify(
+    tenant_id: UUID, after: ChainPosition = START, limit: int = PAGE_ENTRIES, anchor: ChainPosition | None = None
+) -> ChainVerification:
     """Verify a stretch of a tenant's chain; repeat from the returned place until finished.
 
     Args:
@@ -101,48 +103,55 @@ def verify(tenant_id: UUID, after: Place = START, limit: int = PAGE_ENTRIES, anc
         anchor: A previously noted place, whose entry must be unchanged.
     """
     with database.tenant(tenant_id) as tx:
-        head, last_seq = rows.end(tx, tenant_id)
+        head, last_seq = audit_entries.read_head(tx, tenant_id)
         head = head or START
-        entries = rows.after(tx, tenant_id, after.seq, head.seq, limit)
-    place, broken = audit.first_broken(entries, after)
+        entries = audit_entries.list_after(tx, tenant_id, after.seq, head.seq, limit)
+    place, broken = audit_chain.find_broken(entries, after)
     finished = broken is not None or len(entries) < limit or place.seq == head.seq
     if finished and broken is None:
-        broken = audit.at_end(place, head, last_seq)
+        broken = audit_chain.check_end(place, head, last_seq)
     if anchor is not None:
         broken = _at_anchor(anchor, after, entries, broken, finished=finished)
-    return Verified(place, max(head.seq, last_seq), broken, finished or broken is not None)
+    return ChainVerification(place, max(head.seq, last_seq), broken, finished or broken is not None)
 
 
 def _at_anchor(
-    anchor: Place, after: Place, entries: Collection[Entry], broken: Broken | None, *, finished: bool
-) -> Broken | None:
+    anchor: ChainPosition,
+    after: ChainPosition,
+    entries: Collection[AuditEntry],
+    broken: BrokenEntry | None,
+    *,
+    finished: bool,
+) -> BrokenEntry | None:
     """Return the first problem: the broken entry found, or a mismatch at the anchor if it is within this stretch."""
     if anchor.seq <= after.seq or (broken is not None and broken.seq <= anchor.seq):
         return broken
     noted = [entry for entry in entries if entry.seq == anchor.seq]
     if noted and noted[0].hash != anchor.hash:
-        return Broken(anchor.seq, "it isn't the one that was noted: the chain was written anew up to it")
+        return BrokenEntry(anchor.seq, "it isn't the one that was noted: the chain was written anew up to it")
     if not noted and finished:
-        return Broken(anchor.seq, "it was noted, and is missing with all that came after")
+        return BrokenEntry(anchor.seq, "it was noted, and is missing with all that came after")
     return broken
 
 
-def watch(tenant_id: UUID) -> Verified:
+def verify_recent(tenant_id: UUID) -> ChainVerification:
     """Verify the last entries of a chain each night, and log its end as an anchor outside the database."""
     with database.tenant(tenant_id) as tx:
-        found = Verified(rows.place(tx, tenant_id, back=NIGHT_ENTRIES), 0, None, finished=False)
+        found = ChainVerification(
+            audit_entries.read_position(tx, tenant_id, back=NIGHT_ENTRIES), 0, None, finished=False
+        )
     while not found.finished:
         found = verify(tenant_id, found.place)
-    metrics.note_audit(str(tenant_id), broken=found.broken is not None)
+    metrics.record_audit(str(tenant_id), broken=found.broken is not None)
     if found.broken is None:
-        log.info("audit_verified", tenant=str(tenant_id), anchor=audit.anchor_of(found.place))
+        log.info("audit_verified", tenant=str(tenant_id), anchor=audit_chain.format_anchor(found.place))
     else:
         metrics.count("audits_broken")
         log.error("audit_broken", tenant=str(tenant_id), seq=found.broken.seq, why=found.broken.why)
     return found
 
 
-def page(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> Page[Entry]:
+def list_entries(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> Page[AuditEntry]:
     """Return a page of entries, newest first, optionally of one action and below a sequence number."""
     with database.tenant(tenant_id) as tx:
-        return rows.page(tx, tenant_id, action, below, limit)
+        return audit_entries.list_entries(tx, tenant_id, action, below, limit)

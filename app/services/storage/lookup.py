@@ -10,13 +10,13 @@ from uuid import UUID
 from app.clients.redis.stream import backlog
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope
-from app.domain.ingest.ids import place_of
+from app.domain.ingest.ids import extract_index
 from app.domain.ingest.memory import MemoryIn
 from app.errors import EbbingError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.memories import memories
-from app.store.memories.memories import Stored
+from app.store.memories.memories import StoredMemory
 
 
 class Missing(Exception):
@@ -32,7 +32,7 @@ class Pending:
     accepted_ms: int
 
 
-def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
+def get(tenant_id: UUID, memory_id: UUID) -> StoredMemory | Pending:
     """Return a memory by its id or an alias, including one that is still in the ingest queue.
 
     Raises:
@@ -72,28 +72,28 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     Raises:
         Missing: The memory isn't stored.
     """
-    stored_id = memories.resolve(tx, tenant_id, memory_id)
+    stored_id = memories.resolve_id(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
         raise Missing
     return stored_id
 
 
-def _stored(tenant_id: UUID, memory_id: UUID) -> Stored | None:
+def _stored(tenant_id: UUID, memory_id: UUID) -> StoredMemory | None:
     with database.tenant(tenant_id) as tx:
-        return memories.get(tx, tenant_id, memories.resolve(tx, tenant_id, memory_id))
+        return memories.get(tx, tenant_id, memories.resolve_id(tx, tenant_id, memory_id))
 
 
 def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     envelope = backlog().find(tenant_id, memory_id)
-    if envelope is None or place_of(memory_id) >= envelope.memories:
+    if envelope is None or extract_index(memory_id) >= envelope.memories:
         return None
     given = _given(envelope)
     if not given:
         return None
     with database.tenant(tenant_id) as tx:
         coming = requests.coming(tx, tenant_id)
-    found = given[place_of(memory_id)]
-    return None if coming.concerns([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
+    found = given[extract_index(memory_id)]
+    return None if coming.may_match([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
 
 
 def _given(envelope: Envelope) -> list[MemoryIn]:

@@ -27,24 +27,24 @@ from uuid import UUID, uuid4
 
 from app import failpoints
 from app.domain.ingest.ids import array_literal
-from app.domain.privacy.audit import SYSTEM, Action, Detail
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.audit_chain import SYSTEM, Action, Detail
+from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
 from app.services.security import audit
-from app.services.strength import strengths
-from app.store.consolidation import consolidation, hidden_supersessions, merges
-from app.store.consolidation.consolidation import SET_ASIDE, NewSummary
+from app.services.strength import memory_strength
+from app.store.consolidation import hidden_supersessions, merged_memories, merges
+from app.store.consolidation.merged_memories import SET_ASIDE, NewSummary
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import words
-from app.store.enrichment.work import EMBED
+from app.store.enrichment import word_index
+from app.store.enrichment.work_queue import EMBED
 from app.store.erasure import hidden_memories
 from app.store.erasure.hidden_memories import Hidden
 from app.store.jobs import jobs
 from app.store.memories import tenant_counts, writes
-from app.store.memories.tenant_counts import NONE, Counts
+from app.store.memories.tenant_counts import NONE, TierCounts
 from app.store.privacy import holds
-from app.store.tiers import removal, tiers
+from app.store.tiers import row_deletion, tiers
 from app.store.tiers.tier_moves import Counted, Move
 
 REDERIVE: Final = "rederive"
@@ -86,14 +86,14 @@ class MemoryWrite:
 
     def insert(self, summaries: Sequence[NewSummary]) -> None:
         """Insert summaries as active memories, and queue them for embedding."""
-        consolidation.add_summaries(self.tx, self.tenant_id, summaries)
+        merged_memories.add_summaries(self.tx, self.tenant_id, summaries)
         text_bytes = sum(len(summary.text.encode()) for summary in summaries)
-        self._counts = self._counts.plus(Counts(active=len(summaries), text_bytes=text_bytes))
+        self._counts = self._counts.plus(TierCounts(active=len(summaries), text_bytes=text_bytes))
         self.queue([EMBED], [summary.memory_id for summary in summaries])
 
     def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
         """Lock the states, and keep the current strengths constant while the block changes the memories' rows."""
-        return strengths.changing(self.tx, self.tenant_id, memory_ids)
+        return memory_strength.preserve_strength(self.tx, self.tenant_id, memory_ids)
 
     def check_free(self, memory_ids: Sequence[UUID]) -> None:
         """Refuse to touch memories under a legal hold; only at levels `tier` and `content`.
@@ -101,7 +101,7 @@ class MemoryWrite:
         Raises:
             Conflict: Some memories are held; the message names the holds.
         """
-        held = holds.on(self.tx, self.tenant_id, memory_ids)
+        held = holds.list_by_memory(self.tx, self.tenant_id, memory_ids)
         if held:
             holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
             named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
@@ -116,7 +116,7 @@ class MemoryWrite:
         """Have the summaries of changed memories rewritten."""
         self._sources += memory_ids
 
-    def move(self, memory_ids: Sequence[UUID], target: Move, change: Counts, rules: Counted) -> None:
+    def move(self, memory_ids: Sequence[UUID], target: Move, change: TierCounts, rules: Counted) -> None:
         """Move locked memories to a lower tier.
 
         Args:
@@ -139,7 +139,7 @@ class MemoryWrite:
         """
         if memory_ids:
             count = sum(memory_id not in self._measured for memory_id in memory_ids)
-            self.count(Counts(**{source: -count})._replace(active=count), {("restored", rule): len(memory_ids)})
+            self.count(TierCounts(**{source: -count})._replace(active=count), {("restored", rule): len(memory_ids)})
             if actor is not None:
                 self.audit("memories_restored", actor, ids=memory_ids, details={"from": source})
 
@@ -153,8 +153,8 @@ class MemoryWrite:
         self.measure(memory_ids)
         self._deleted.update(memory_ids)
         self.count(NONE, rules)
-        for start in range(0, len(memory_ids), removal.MOST):
-            removal.remove(self.tx, self.tenant_id, memory_ids[start : start + removal.MOST])
+        for start in range(0, len(memory_ids), row_deletion.MOST):
+            row_deletion.remove(self.tx, self.tenant_id, memory_ids[start : start + row_deletion.MOST])
 
     def set_aside(self, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> list[UUID]:
         """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
@@ -166,14 +166,14 @@ class MemoryWrite:
         Returns:
             The hidden summaries. The other summaries have no source left.
         """
-        left = consolidation.with_sources(self.tx, self.tenant_id, summary_ids, gone)
+        left = merged_memories.with_sources(self.tx, self.tenant_id, summary_ids, gone)
         refresh_summaries(self.tx, self.tenant_id, gone)
         if not left:
             return []
-        aside = hidden_memories.hide(self.tx, self.tenant_id, SET_ASIDE, Meant(memory_ids=left))
+        aside = hidden_memories.hide(self.tx, self.tenant_id, SET_ASIDE, Scope(memory_ids=left))
         self.count(NONE.less(aside.counts), {})
         later = embeddings.remove(self.tx, self.tenant_id, aside.ids)
-        words.remove(self.tx, self.tenant_id, aside.ids)
+        word_index.remove(self.tx, self.tenant_id, aside.ids)
         self.queue([EMBED], sorted(later.difference(aside.ids, gone)))
         return aside.ids
 
@@ -184,14 +184,14 @@ class MemoryWrite:
         inserted. Later calls for the same memory have no effect.
         """
         new = [memory_id for memory_id in memory_ids if memory_id not in self._measured]
-        self._counts = self._counts.less(tenant_counts.measure(self.tx, self.tenant_id, new))
+        self._counts = self._counts.less(tenant_counts.count_memories(self.tx, self.tenant_id, new))
         self._measured.update(new)
 
     def measure_inserted(self, memory_ids: Collection[UUID]) -> None:
         """Count memories that the block has inserted."""
         self._measured.update(memory_ids)
 
-    def count(self, change: Counts, moves: Counted) -> None:
+    def count(self, change: TierCounts, moves: Counted) -> None:
         """Add to the tenant's counts and to its counters of tier moves, for a difference that the block knows."""
         self._counts = self._counts.plus(change)
         self._moves.update(moves)
@@ -211,7 +211,7 @@ class MemoryWrite:
         tx, tenant_id = self.tx, self.tenant_id
         refresh_summaries(tx, tenant_id, self._sources)
         left = sorted(self._measured - self._deleted)
-        counts = self._counts.plus(tenant_counts.measure(tx, tenant_id, left))
+        counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, left))
         gone = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
         self._moves["hidden", "erasure"] += gone.memories
         queued = [(stages, [str(each) for each in ids if each not in self._deleted]) for stages, ids in self._work]
@@ -238,7 +238,7 @@ def memory_write(tenant_id: UUID, level: Level, failpoint: str | None = None) ->
         yield write
         write.finish()
         if failpoint is not None:
-            failpoints.reach(failpoint)
+            failpoints.trigger(failpoint)
 
 
 def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Sequence[UUID]) -> None:
@@ -252,18 +252,20 @@ def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Seq
 
 def hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, source_ids: Sequence[UUID]) -> Hidden:
     """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
-    made_of = merges.summaries_of(tx, tenant_id, source_ids)
-    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    made_of = merges.list_summaries(tx, tenant_id, source_ids)
+    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=made_of))
     refresh_summaries(tx, tenant_id, source_ids)
     return summaries
 
 
-def hide_matching(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
+def hide_matching(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
+) -> TierCounts:
     """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
     found, gone = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in found.items():
         summaries = hide_summaries(tx, tenant_id, erasure_id, ids)
-        hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
+        hidden_supersessions.hide_supersessions(tx, tenant_id, erasure_id, summaries.ids)
         gone = gone.plus(summaries.counts)
         queue_removal(tx, tenant_id, erasure_id)
     return gone

@@ -7,15 +7,15 @@ from uuid import UUID
 import numpy as np
 
 from app.domain.dynamics.timeline import Era
-from app.domain.strength.promotion import REASONS, promoted_for
+from app.domain.strength.promotion import REASONS, promotion_reasons
 from app.store.core import database
-from app.store.memories import events
-from app.store.memories.events import Change
+from app.store.memories import history
+from app.store.memories.history import EventChange
 from app.store.strength import promotion
-from app.store.strength.states import Held
+from app.store.strength.states import StoredStates
 
 
-def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: float) -> list[UUID]:
+def flag_promoted(tx: database.Transaction, tenant_id: UUID, held: StoredStates, era: Era, now: float) -> list[UUID]:
     """Flag newly promoted memories, and add the reason to their history. A flag is never removed.
 
     Args:
@@ -27,12 +27,12 @@ def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: f
     Returns:
         The ids of the newly flagged memories.
     """
-    reasons = promoted_for(era.dynamics, held.state, now)
+    reasons = promotion_reasons(era.dynamics, held.state, now)
     places = {held.ids[place]: place for place in np.flatnonzero(reasons != "").tolist()}
     earned = {memory_id: str(reasons[place]) for memory_id, place in places.items()}
     flagged = promotion.set_flags(tx, tenant_id, earned, now)
     if flagged:
         why = [REASONS.index(earned[memory_id]) for memory_id in flagged]
         strength = era.dynamics.strength(held.state, now)[[places[memory_id] for memory_id in flagged]]
-        events.add(tx, tenant_id, "promoted", flagged, Change(now, why, why, strength))
+        history.add(tx, tenant_id, "promoted", flagged, EventChange(now, why, why, strength))
     return flagged

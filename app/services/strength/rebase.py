@@ -12,10 +12,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from app.domain.jobs import Job, Step
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.store.core import database
-from app.store.enrichment.work import NIL
-from app.store.strength import pages, states
+from app.store.enrichment.work_queue import NIL
+from app.store.strength import due_pages, states
 from app.store.tenants import policies
 
 KIND: Final = "rebase"
@@ -23,9 +23,9 @@ ROWS: Final = 5000
 STEP_SECONDS: Final = 2.0
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Run a rebase for `STEP_SECONDS`."""
-    return carry_on(job.tenant_id, reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
+    return run_slice(job.tenant_id, reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def reference_time(job: Job) -> datetime | None:
@@ -39,7 +39,7 @@ def is_due(tx: database.Transaction, tenant_id: UUID, version: int) -> bool:
     return not policies.is_rebased(tx, tenant_id, version)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
     """Continue a rebase.
 
     Args:
@@ -53,13 +53,13 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     while True:
         with database.tenant(tenant_id) as tx:
             now = (as_of or database.now(tx)).timestamp()
-            times = strengths.timeline(tx, tenant_id)
+            times = memory_strength.load_timeline(tx, tenant_id)
             era = times.at(now)
             if version != era.version:  # first slice, or a new policy has come into force since
                 after, version = NIL, era.version
-                total = before + done + pages.count_of(tx, tenant_id, "older", now, version)
+                total = before + done + due_pages.count_of(tx, tenant_id, "older", now, version)
             held = states.lock_older(tx, tenant_id, version, after, ROWS)
-            for tier, moved in strengths.settle_tiers(tx, tenant_id, held, times, now).items():
+            for tier, moved in memory_strength.write_tiers(tx, tenant_id, held, times, now).items():
                 counts[tier] = counts.get(tier, 0) + moved
             finished = len(held) < ROWS
             if finished:

@@ -3,7 +3,7 @@
 A limit can be exceeded slightly. Models are called only while the state isn't hard, and every call is counted. The
 excess is therefore limited to the calls in flight when the limit is reached (a process makes up to `LLM_CONCURRENCY`
 calls at once and checks the state before each batch) and the calls that other processes start within `FRESH_SECONDS`,
-before they notice. Cost limits only apply to models with a price; `remarks` names the others.
+before they notice. Cost limits only apply to models with a price; `list_warnings` names the others.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from app import metrics
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.llm.responses import Usage
 from app.domain.policy import budget
-from app.domain.policy.budget import Limits, Spent, Standing, State
+from app.domain.policy.budget import BudgetState, BudgetStatus, DaySpending, Limits
 from app.errors import FieldError, Invalid, NotFound
-from app.services.passing import OverBudget
+from app.services.transient_errors import OverBudget
 from app.settings import Settings, settings
 from app.store.core import database
-from app.store.tenants import policies, tenants
-from app.store.tenants import usage as rows
-from app.store.tenants.usage import Row
+from app.store.tenants import model_usage, policies, tenants
+from app.store.tenants.model_usage import UsageRow
 
 __all__ = [
+    "BudgetState",
+    "CostReport",
     "Purpose",
-    "Report",
-    "State",
-    "book",
-    "check",
-    "failed",
-    "models",
-    "operators_limits",
-    "remarks",
-    "report",
-    "spend",
-    "state",
+    "book_usage",
+    "budget_state",
+    "count_failure",
+    "list_models",
+    "list_warnings",
+    "log_warnings",
+    "report_costs",
+    "settings_limits",
+    "spend_tokens",
 ]
 
 Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test", "contradict"]
@@ -54,7 +53,7 @@ FRESH_SECONDS: Final = 1.0
 TENANTS_MAX: Final = 10_000
 """Maximum number of tenants whose spending a process caches."""
 NOTED_TOKENS_MAX: Final = 10**12
-"""Maximum number of tokens booked by one `spend`; larger numbers are errors of the provider."""
+"""Maximum number of tokens booked by one `spend_tokens`; larger numbers are errors of the provider."""
 REPORT_DAYS: Final = 30
 REPORT_DAYS_MAX: Final = 366
 
@@ -62,31 +61,31 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CachedSpending:
     """A tenant's cached spending: the figures last read, plus this process's spending since then."""
 
     read_at: float
     day: date | None
-    own: Spent
+    own: DaySpending
     limits: Limits
 
 
 @dataclass
-class _Memo:
+class _BudgetCache:
     """This process's cached figures, and the budget states that it has already logged."""
 
     lock: Lock = field(default_factory=Lock)
-    own: dict[UUID, _Held] = field(default_factory=dict)
-    total: Spent = field(default_factory=Spent)
+    own: dict[UUID, _CachedSpending] = field(default_factory=dict)
+    total: DaySpending = field(default_factory=DaySpending)
     total_read_at: float = -FRESH_SECONDS
-    said: set[tuple[date, UUID, State]] = field(default_factory=set)
+    said: set[tuple[date, UUID, BudgetState]] = field(default_factory=set)
 
 
-_memo = _Memo()
+_memo = _BudgetCache()
 
 
 @dataclass(frozen=True)
-class Report:
+class CostReport:
     """A tenant's model costs.
 
     Attributes:
@@ -96,21 +95,21 @@ class Report:
         own_state: Budget state according to the tenant's own limits.
     """
 
-    rows: list[Row]
-    standing: Standing
-    state: State
-    own_state: State
+    rows: list[UsageRow]
+    standing: BudgetStatus
+    state: BudgetState
+    own_state: BudgetState
 
 
-def state(tenant_id: UUID) -> State:
+def budget_state(tenant_id: UUID) -> BudgetState:
     """Return a tenant's budget state, at most `FRESH_SECONDS` old; models may be called unless it is hard."""
     held = _memo.own.get(tenant_id)
     if held is None or time.monotonic() - held.read_at >= FRESH_SECONDS:
         held = _read(tenant_id)
-    return _judge(tenant_id, held)
+    return _judge_state(tenant_id, held)
 
 
-def spend(
+def spend_tokens(
     tenant_id: UUID, purpose: Purpose, model: str, usage: Usage, *, memories: int = 0, cache_hits: int = 0
 ) -> None:
     """Book the cost of calls, in a separate transaction.
@@ -136,17 +135,21 @@ def spend(
         metrics.count("llm_tokens", counts[f"{direction}_tokens"], direction=direction)
     config = settings()
     price = config.prices.get(model)
-    cost = budget.cost(usage, price)
+    cost = budget.token_cost(usage, price)
     with database.shared() as tx:
-        row = rows.add(tx, tenant_id, purpose=purpose, host=config.provider_host, model=model, counts=counts, cost=cost)
-        if row.cost is None and price is not None and (whole := budget.cost(row, price)) is not None:
-            rows.set_cost(tx, tenant_id, row, whole)  # the model's price was added during the day
+        row = model_usage.add(
+            tx, tenant_id, purpose=purpose, host=config.provider_host, model=model, counts=counts, cost=cost
+        )
+        if row.cost is None and price is not None and (whole := budget.token_cost(row, price)) is not None:
+            model_usage.set_cost(tx, tenant_id, row, whole)  # the model's price was added during the day
     tokens = usage.input_tokens + usage.output_tokens
-    _add(tenant_id, Spent(tokens, cost or 0.0, tokens if cost is None else 0))
+    _add(tenant_id, DaySpending(tokens, cost or 0.0, tokens if cost is None else 0))
 
 
 @contextmanager
-def book(tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0) -> Iterator[Callable[[Usage], None]]:
+def book_usage(
+    tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
+) -> Iterator[Callable[[Usage], None]]:
     """Book the usage reported to the yielded function, including calls that preceded a failed one.
 
     Args:
@@ -156,27 +159,27 @@ def book(tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
     Raises:
         OverBudget: The tenant's budget for today is spent.
     """
-    if model is not None and state(tenant_id) is State.HARD:
-        failed(purpose, over_budget=True)
+    if model is not None and budget_state(tenant_id) is BudgetState.HARD:
+        count_failure(purpose, over_budget=True)
         raise OverBudget
     spent: list[Usage] = []
     try:
         yield spent.append
     except ProviderFailed:
         if model is not None:
-            failed(purpose)
+            count_failure(purpose)
         raise
     finally:
         if model is not None and spent:
-            spend(tenant_id, purpose, model, sum(spent, Usage()), memories=memories)
+            spend_tokens(tenant_id, purpose, model, sum(spent, Usage()), memories=memories)
 
 
-def failed(purpose: Purpose, *, over_budget: bool = False) -> None:
+def count_failure(purpose: Purpose, *, over_budget: bool = False) -> None:
     """Count a model request that failed after all retries, or wasn't made for lack of budget."""
     metrics.count("llm_requests", purpose=purpose, outcome="over_budget" if over_budget else "failed")
 
 
-def report(tenant_id: UUID, first: date | None = None, last: date | None = None) -> Report:
+def report_costs(tenant_id: UUID, first: date | None = None, last: date | None = None) -> CostReport:
     """Return a tenant's model costs between two days (UTC, inclusive), with today's state and limits.
 
     Args:
@@ -191,14 +194,19 @@ def report(tenant_id: UUID, first: date | None = None, last: date | None = None)
         if tenants.get(tx, tenant_id) is None:
             raise NotFound("there is no such tenant")
         limits = _limits(tx, tenant_id)
-        today, own, total = rows.spent_today(tx, tenant_id, total=limits.has_total)
-        found = rows.between(tx, tenant_id, *_days(today, first, last))
-    standing = Standing(own, total, limits)
+        today, own, total = model_usage.read_today(tx, tenant_id, total=limits.has_total)
+        found = model_usage.list_between(tx, tenant_id, *_days(today, first, last))
+    standing = BudgetStatus(own, total, limits)
     share = settings().budget_soft_share
-    return Report(found, standing, budget.state(standing, share), budget.state(budget.without_total(standing), share))
+    return CostReport(
+        found,
+        standing,
+        budget.budget_state(standing, share),
+        budget.budget_state(budget.without_total(standing), share),
+    )
 
 
-def remarks(config: Settings) -> list[str]:
+def list_warnings(config: Settings) -> list[str]:
     """Return warnings for cost limits that can't be enforced, because a model has no price."""
     limits = {"BUDGET_COST": config.budget_cost, "BUDGET_TOTAL_COST": config.budget_total_cost}
     wanted = [name for name, limit in limits.items() if limit is not None]
@@ -207,18 +215,18 @@ def remarks(config: Settings) -> list[str]:
     return [
         f"{' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} set but {model} has no price in PRICES: "
         "what it costs isn't known and not limited"
-        for model in models(config)
+        for model in list_models(config)
         if model not in config.prices
     ]
 
 
-def check() -> None:
-    """Log the warnings of `remarks` at start-up."""
-    for remark in remarks(settings()):
+def log_warnings() -> None:
+    """Log the warnings of `list_warnings` at start-up."""
+    for remark in list_warnings(settings()):
         log.warning("budget_unheld", remark=remark)
 
 
-def models(config: Settings) -> list[str]:
+def list_models(config: Settings) -> list[str]:
     """Return the models that the provider is asked for."""
     asked = [
         config.salience_model,
@@ -229,7 +237,7 @@ def models(config: Settings) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-def operators_limits(config: Settings) -> Limits:
+def settings_limits(config: Settings) -> Limits:
     """Return the limits from the settings, without a tenant's own."""
     return Limits(config.budget_tokens, config.budget_cost, config.budget_total_tokens, config.budget_total_cost)
 
@@ -241,21 +249,21 @@ def _summable(usage: Usage) -> Usage:
 
 
 def _limits(tx: database.Transaction, tenant_id: UUID) -> Limits:
-    own = policies.current(tx, tenant_id).budget
-    return operators_limits(settings()).within(own.tokens, own.cost)
+    own = policies.read_current(tx, tenant_id).budget
+    return settings_limits(settings()).lower_to(own.tokens, own.cost)
 
 
-def _read(tenant_id: UUID) -> _Held:
+def _read(tenant_id: UUID) -> _CachedSpending:
     """Read a tenant's spending, and the total over all tenants at most every `FRESH_SECONDS`."""
     now = time.monotonic()
     with database.tenant(tenant_id) as tx:
         limits = _limits(tx, tenant_id)
         if limits == Limits():
-            held, total = _Held(now, None, Spent(), limits), None
+            held, total = _CachedSpending(now, None, DaySpending(), limits), None
         else:
             stale = limits.has_total and now - _memo.total_read_at >= FRESH_SECONDS
-            day, own, everyones = rows.spent_today(tx, tenant_id, total=stale)
-            held, total = _Held(now, day, own, limits), everyones if stale else None
+            day, own, everyones = model_usage.read_today(tx, tenant_id, total=stale)
+            held, total = _CachedSpending(now, day, own, limits), everyones if stale else None
     with _memo.lock:
         if len(_memo.own) >= TENANTS_MAX:
             _memo.own.clear()
@@ -265,7 +273,7 @@ def _read(tenant_id: UUID) -> _Held:
     return held
 
 
-def _add(tenant_id: UUID, spent: Spent) -> None:
+def _add(tenant_id: UUID, spent: DaySpending) -> None:
     """Add spending to the cached figures, so that this process needn't read its own spending."""
     with _memo.lock:
         _memo.total += spent
@@ -273,13 +281,13 @@ def _add(tenant_id: UUID, spent: Spent) -> None:
         if held is not None:
             held = _memo.own[tenant_id] = replace(held, own=held.own + spent)
     if held is not None:
-        _judge(tenant_id, held)
+        _judge_state(tenant_id, held)
 
 
-def _judge(tenant_id: UUID, held: _Held) -> State:
+def _judge_state(tenant_id: UUID, held: _CachedSpending) -> BudgetState:
     """Return the state by the cached figures. A soft or hard state is logged and counted once per tenant and day."""
-    found = budget.state(Standing(held.own, _memo.total, held.limits), settings().budget_soft_share)
-    if found is State.OK or held.day is None:
+    found = budget.budget_state(BudgetStatus(held.own, _memo.total, held.limits), settings().budget_soft_share)
+    if found is BudgetState.OK or held.day is None:
         return found
     with _memo.lock:
         said = (held.day, tenant_id, found) in _memo.said

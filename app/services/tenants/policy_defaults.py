@@ -8,19 +8,19 @@ from uuid import UUID
 import structlog
 
 from app.domain.dynamics.timeline import Timeline
-from app.domain.policy import amendment
+from app.domain.policy import policy_diff
 from app.domain.policy.policy import Policy
-from app.domain.policy.policy_defaults import CURRENT, follow
-from app.domain.privacy.audit import SYSTEM, Detail
+from app.domain.policy.policy_defaults import CURRENT, follow_defaults
+from app.domain.privacy.audit_chain import SYSTEM, Detail
 from app.services.security import audit
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.tenants import policies, tenants
 
 log = structlog.get_logger(__name__)
 
 
-def follow_all() -> int:
+def upgrade_all() -> int:
     """Write new versions of all policies in force or scheduled that hold former defaults.
 
     Values set by a tenant are preserved. Idempotent.
@@ -30,23 +30,23 @@ def follow_all() -> int:
     """
     with database.shared() as tx:
         behind = tenants.find_behind(tx, CURRENT)
-    return sum(follow_one(tenant_id) for tenant_id in behind)
+    return sum(upgrade_tenant(tenant_id) for tenant_id in behind)
 
 
-def follow_one(tenant_id: UUID) -> bool:
+def upgrade_tenant(tenant_id: UUID) -> bool:
     """Upgrade the policies of one tenant. Return whether it has a new version."""
     with database.tenant(tenant_id) as tx:
         policies.lock(tx, tenant_id)
         now = database.now(tx)
-        eras = strengths.eras(tx, tenant_id)
+        eras = memory_strength.load_eras(tx, tenant_id)
         times = Timeline(eras)
-        under = tenants.written_under(tx, tenant_id)
+        under = tenants.read_defaults_version(tx, tenant_id)
         held = times.at(now.timestamp())
         latest = max((era.version for era in eras), default=0)
         fields: set[str] = set()
         written = 0
         for era in (held, *times.after(now.timestamp())):
-            changed, names = _followed(era.policy, under)
+            changed, names = _upgrade_policy(era.policy, under)
             # Once a version has been written, rewrite all scheduled ones after it: a lower number would never be in
             # force.
             if not names and not written:
@@ -70,7 +70,7 @@ def follow_one(tenant_id: UUID) -> bool:
     return True
 
 
-def _followed(policy: Policy, written_under: int) -> tuple[Policy, list[str]]:
+def _upgrade_policy(policy: Policy, written_under: int) -> tuple[Policy, list[str]]:
     """Return the policy under this version's defaults, and the names of the fields that differ."""
-    followed = follow(policy, written_under)
-    return followed, [change.field for change in amendment.differences(policy, followed)]
+    followed = follow_defaults(policy, written_under)
+    return followed, [change.field for change in policy_diff.list_differences(policy, followed)]

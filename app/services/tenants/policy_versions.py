@@ -13,18 +13,18 @@ import structlog
 
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
 from app.domain.ingest.memory import check_moment
-from app.domain.policy import amendment
-from app.domain.policy.amendment import FieldChange
-from app.domain.privacy.audit import SYSTEM, Detail
+from app.domain.policy import policy_diff
+from app.domain.policy.policy_diff import FieldChange
+from app.domain.privacy.audit_chain import SYSTEM, Detail
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services.jobs import jobs, schedule
+from app.services.jobs import queue, schedule
 from app.services.security import audit
-from app.services.strength import rebase, strengths
-from app.services.tenants import effects
-from app.services.tenants.effects import Effects
+from app.services.strength import memory_strength, rebase
+from app.services.tenants import policy_impact
+from app.services.tenants.policy_impact import PolicyImpact
 from app.store.core import database
 from app.store.core.paging import Page, page_of
-from app.store.search import searches
+from app.store.search import recorded_searches
 from app.store.tenants import policies
 
 AHEAD_DAYS_MAX: Final = 366
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Version:
+class PolicyVersion:
     """A version of the policy.
 
     Attributes:
@@ -48,11 +48,12 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Change:
+class RequestedChange:
     """A requested policy change.
 
     Attributes:
-        fields: Overrides for the policy in force at that time; see `amendment.amended`. If neither they nor a preset
+        fields: Overrides for the policy in force at that time; see `policy_diff.amend_policy`. If neither they nor a
+        preset
             change anything, scheduled versions are cancelled.
         preset: Applied before the fields.
         effective_at: When the change takes effect; None for now.
@@ -66,7 +67,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChangeOutcome:
     """The result of a change, or of its preview.
 
     Attributes:
@@ -87,7 +88,7 @@ class Outcome:
         return bool(self.changes or self.superseded)
 
 
-def in_force(tenant_id: UUID) -> tuple[Version, list[Era], int]:
+def list_in_force(tenant_id: UUID) -> tuple[PolicyVersion, list[Era], int]:
     """Return the version in force now, the scheduled versions, and the number of the latest one."""
     found = _versions(tenant_id)
     [held] = [version for version in found if version.status == "in force"]
@@ -95,7 +96,7 @@ def in_force(tenant_id: UUID) -> tuple[Version, list[Era], int]:
     return held, waiting, found[-1].era.version
 
 
-def get(tenant_id: UUID, number: int) -> Version:
+def get(tenant_id: UUID, number: int) -> PolicyVersion:
     """Return a version.
 
     Raises:
@@ -107,14 +108,14 @@ def get(tenant_id: UUID, number: int) -> Version:
     raise NotFound(f"this tenant's policy has no version {number}")
 
 
-def page(tenant_id: UUID, below: int | None, limit: int) -> Page[Version]:
+def list_versions(tenant_id: UUID, below: int | None, limit: int) -> Page[PolicyVersion]:
     """Return a page of versions, latest first, optionally only those below a number."""
     found = _versions(tenant_id)
     wanted = [version for version in reversed(found) if below is None or version.era.version < below]
     return page_of(wanted[:limit], limit, lambda version: version.era.version)
 
 
-def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
+def preview_change(tenant_id: UUID, change: RequestedChange) -> tuple[ChangeOutcome, PolicyImpact]:
     """Return the effects of a change without writing it.
 
     Raises:
@@ -123,13 +124,13 @@ def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
         ProfileMissing: A forgetting model isn't installed.
     """
     with database.tenant(tenant_id) as tx:
-        eras = strengths.eras(tx, tenant_id)
+        eras = memory_strength.load_eras(tx, tenant_id)
         outcome, since = _outcome(eras, change, database.now(tx))
     era = Era(outcome.latest_version + 1, since, outcome.era.policy)
-    return outcome, effects.measure(tenant_id, Timeline(eras), era)
+    return outcome, policy_impact.measure_impact(tenant_id, Timeline(eras), era)
 
 
-def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, UUID | None]:
+def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) -> tuple[ChangeOutcome, UUID | None]:
     """Write a change as a new version unless it changes nothing, so that a repeated request is idempotent.
 
     Args:
@@ -146,11 +147,11 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         Conflict: The latest version isn't the expected one.
     """
     with database.tenant(tenant_id) as tx:
-        searches.lock(tx, tenant_id)
+        recorded_searches.lock(tx, tenant_id)
         # Reading the clock under the lock makes versions take effect in the order of their numbers.
         policies.lock(tx, tenant_id)
         now = database.now(tx)
-        eras = strengths.eras(tx, tenant_id)
+        eras = memory_strength.load_eras(tx, tenant_id)
         outcome, _ = _outcome(eras, change, now)
         if not outcome.is_new:
             return outcome, None
@@ -158,9 +159,9 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
         schedule.follow_policy(tx, tenant_id)
         if change.effective_at is None and not era.policy.record_searches:
-            searches.delete_all(tx, tenant_id)
+            recorded_searches.delete_all(tx, tenant_id)
         fields = [changed.field for changed in outcome.changes]
-        moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
+        moves = any(name.partition(".")[0] in policy_diff.DYNAMIC for name in fields)
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
             policies.mark_rebased(tx, tenant_id, era.version)  # an earlier rebase remains valid
         parts = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
@@ -169,26 +170,26 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
     if change.effective_at is not None or not moves:
         return outcome, None
-    return outcome, jobs.create(tenant_id, rebase.KIND, {}, lone=True)
+    return outcome, queue.create(tenant_id, rebase.KIND, {}, lone=True)
 
 
-def _outcome(eras: Sequence[Era], change: Change, now: datetime) -> tuple[Outcome, float]:
+def _outcome(eras: Sequence[Era], change: RequestedChange, now: datetime) -> tuple[ChangeOutcome, float]:
     """Return the outcome of the change and the time at which it takes effect."""
     since = _since(change.effective_at, now)
     times, latest = Timeline(eras), max((era.version for era in eras), default=DEFAULT.version)
     base = times.at(since)
-    policy = amendment.amended(base.policy, change.fields, change.preset)
-    changes = amendment.differences(base.policy, policy)
+    policy = policy_diff.amend_policy(base.policy, change.fields, change.preset)
+    changes = policy_diff.list_differences(base.policy, policy)
     superseded = [era.version for era in times.eras if era.since > since]
     names_nothing = not change.fields and change.preset is None
     if not changes and not (superseded and names_nothing):
-        return Outcome(base, latest, [], []), since
+        return ChangeOutcome(base, latest, [], []), since
     if change.expected_version is not None and change.expected_version != latest:
         raise Conflict(
             f"the latest version of the policy is {latest}, not {change.expected_version}: somebody has changed it "
             "since; look at it, and decide anew"
         )
-    return Outcome(Era(latest + 1, since, policy), latest, changes, superseded), since
+    return ChangeOutcome(Era(latest + 1, since, policy), latest, changes, superseded), since
 
 
 def _since(effective_at: datetime | None, now: datetime) -> float:
@@ -202,17 +203,17 @@ def _since(effective_at: datetime | None, now: datetime) -> float:
     return effective_at.timestamp()
 
 
-def _versions(tenant_id: UUID) -> list[Version]:
+def _versions(tenant_id: UUID) -> list[PolicyVersion]:
     """Return all versions by number, including the default policy only if it is in force."""
     with database.tenant(tenant_id) as tx:
-        eras = strengths.eras(tx, tenant_id)
+        eras = memory_strength.load_eras(tx, tenant_id)
         now = database.now(tx).timestamp()
     times = Timeline(eras)
     held = times.at(now)
     kept = {era.version for era in times.eras}
     if held.version == DEFAULT.version:
         eras = [held, *eras]
-    return [Version(era, _status(era, held, kept, now)) for era in eras]
+    return [PolicyVersion(era, _status(era, held, kept, now)) for era in eras]
 
 
 def _status(era: Era, held: Era, kept: AbstractSet[int], now: float) -> Status:

@@ -10,9 +10,9 @@ import structlog
 
 from app import metrics
 from app.store.core import database
-from app.store.embedding import spaces
+from app.store.embedding import embedding_spaces
 from app.store.memories import tenant_counts
-from app.store.memories.tenant_counts import Counts
+from app.store.memories.tenant_counts import TierCounts
 from app.store.tenants import policies
 
 State = Literal["below", "near", "over"]
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Room:
+class QuotaUsage:
     """A tenant's storage use.
 
     Attributes:
@@ -46,32 +46,32 @@ class Room:
         return self.text_bytes + self.vector_bytes
 
 
-def state(tx: database.Transaction, tenant_id: UUID) -> Room:
+def quota_status(tx: database.Transaction, tenant_id: UUID) -> QuotaUsage:
     """Return a tenant's storage use."""
     return get_usage(tx, tenant_id, tenant_counts.read(tx, tenant_id))
 
 
-def get_usage(tx: database.Transaction, tenant_id: UUID, counts: Counts) -> Room:
+def get_usage(tx: database.Transaction, tenant_id: UUID, counts: TierCounts) -> QuotaUsage:
     """Compute a tenant's storage use from known counts."""
-    policy = policies.current(tx, tenant_id)
-    there = spaces.of_tenant(tx, tenant_id)
-    return room(counts, there.searched.dimensions if there else 0, policy.quota_bytes, policy.quota_near)
+    policy = policies.read_current(tx, tenant_id)
+    there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+    return compute_usage(counts, there.searched.dimensions if there else 0, policy.quota_bytes, policy.quota_near)
 
 
-def room(counts: Counts, dimensions: int, quota_bytes: int | None, near: float) -> Room:
+def compute_usage(counts: TierCounts, dimensions: int, quota_bytes: int | None, near: float) -> QuotaUsage:
     """Compute the storage use of this many memories with vectors of this many dimensions."""
     vectors = counts.active * dimensions + counts.archived * min(dimensions, _REDUCED_DIMENSIONS)
     taken = counts.text_bytes + vectors * _HALF_BYTES
     how: State = "below"
     if quota_bytes is not None and taken >= quota_bytes * near:
         how = "over" if taken > quota_bytes else "near"
-    return Room(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, how)
+    return QuotaUsage(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, how)
 
 
-def watch(tenant_id: UUID) -> Room:
+def warn_near_quota(tenant_id: UUID) -> QuotaUsage:
     """Log and count a warning if a tenant is near or over its quota."""
     with database.tenant(tenant_id) as tx:
-        room = state(tx, tenant_id)
+        room = quota_status(tx, tenant_id)
     if room.state in _STATES:
         metrics.count(_STATES[room.state])
         log.warning(

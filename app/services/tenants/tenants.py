@@ -8,21 +8,20 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
-from app.domain.policy import keys
+from app.domain.policy import api_keys
 from app.domain.policy.policy import Policy
-from app.domain.privacy.audit import CLI, Detail
+from app.domain.privacy.audit_chain import CLI, Detail
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
 from app.store.core.paging import Page
-from app.store.tenants import policies
-from app.store.tenants import tenants as rows
-from app.store.tenants.tenants import Key, Tenant
+from app.store.tenants import policies, tenants
+from app.store.tenants.tenants import KeyRecord, Tenant
 
 FIRST_POLICY_VERSION = 1
 NAME_MAX_CHARACTERS = 200
 KEYS_MAX = 1_000
-TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
+TENANT_SCOPES = tuple(scope for scope in api_keys.SCOPES if scope != "admin")
 
 
 def create(
@@ -43,13 +42,13 @@ def create(
     _check_name(name)
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        tenant = rows.add(tx, tenant_id, name)
+        tenant = tenants.add(tx, tenant_id, name)
         if tenant is None:
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
-        key = _issue(tx, tenant_id, "first", scopes, None)
+        key = _insert_key(tx, tenant_id, "first", scopes, None)
         audit.append(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
-        _audit_made(tx, tenant_id, key, scopes, None, actor)
+        _audit_created(tx, tenant_id, key, scopes, None, actor)
     return tenant, key
 
 
@@ -61,23 +60,23 @@ def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
     """
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        if rows.add(tx, tenant_id, name, simulated=True) is None:
+        if tenants.add(tx, tenant_id, name, simulated=True) is None:
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
         audit.append(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
     return tenant_id
 
 
-def listed(after: str = "", limit: int = 100) -> Page[Tenant]:
+def list_tenants(after: str = "", limit: int = 100) -> Page[Tenant]:
     """Return a page of tenants by name, after the given name."""
     with database.shared() as tx:
-        return rows.page(tx, after, limit)
+        return tenants.list_tenants(tx, after, limit)
 
 
-def find(name: str) -> Tenant | None:
+def find_tenant(name: str) -> Tenant | None:
     """Return the tenant of this name."""
     with database.shared() as tx:
-        return rows.find(tx, name)
+        return tenants.find_tenant(tx, name)
 
 
 def issue_key(
@@ -99,31 +98,33 @@ def issue_key(
     _check_name(name)
     if expires_at is not None:
         check_moment(expires_at, "expires_at")
-    unknown = [scope for scope in scopes if scope not in keys.SCOPES]
+    unknown = [scope for scope in scopes if scope not in api_keys.SCOPES]
     if unknown or not scopes:
-        raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])
+        raise Invalid(
+            errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(api_keys.SCOPES))]
+        )
     with database.tenant(tenant_id) as tx:
-        if rows.get(tx, tenant_id) is None:
+        if tenants.get(tx, tenant_id) is None:
             raise NotFound("there is no such tenant")
-        text = _issue(tx, tenant_id, name, scopes, expires_at)
-        _audit_made(tx, tenant_id, text, scopes, expires_at, actor)
+        text = _insert_key(tx, tenant_id, name, scopes, expires_at)
+        _audit_created(tx, tenant_id, text, scopes, expires_at, actor)
     return text
 
 
-def find_key(key_id: str) -> Key | None:
+def find_key(key_id: str) -> KeyRecord | None:
     """Return a key by its id, including revoked and expired keys."""
     with database.shared() as tx:
-        return rows.find_key(tx, key_id)
+        return tenants.find_key(tx, key_id)
 
 
-def listed_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> Page[Key]:
+def list_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> Page[KeyRecord]:
     """Return a page of the keys of a tenant, or of all tenants, newest first.
 
     Args:
         after: Id of the previous page's last key.
     """
     with database.shared() as tx:
-        return rows.keys(tx, tenant_id, after, limit)
+        return tenants.list_keys(tx, tenant_id, after, limit)
 
 
 def revoke_key(key_id: str, actor: str = CLI) -> None:
@@ -139,7 +140,7 @@ def revoke_key(key_id: str, actor: str = CLI) -> None:
     if key is None:
         raise NotFound("there is no such key")
     with database.tenant(key.tenant_id) as tx:
-        if rows.revoke_key(tx, key_id):
+        if tenants.revoke_key(tx, key_id):
             audit.append(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})
 
 
@@ -150,7 +151,7 @@ def _check_name(name: str) -> None:
         raise Invalid(errors=[FieldError("name", "holds a NUL character, which can't be stored")])
 
 
-def _audit_made(
+def _audit_created(
     tx: database.Transaction,
     tenant_id: UUID,
     text: str,
@@ -158,7 +159,7 @@ def _audit_made(
     expires_at: datetime | None,
     actor: str,
 ) -> None:
-    made = keys.parse(text)
+    made = api_keys.parse(text)
     details: dict[str, Detail] = {
         "key": made.key_id if made else None,
         "scopes": sorted(scopes),
@@ -167,19 +168,19 @@ def _audit_made(
     audit.append(tx, tenant_id, "key_made", actor, details=details)
 
 
-def _issue(
+def _insert_key(
     tx: database.Transaction, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
 ) -> str:
-    text = keys.make(secrets.token_bytes(keys.ID_BYTES), secrets.token_bytes(keys.SECRET_BYTES))
-    made = keys.parse(text)
+    text = api_keys.make_key(secrets.token_bytes(api_keys.ID_BYTES), secrets.token_bytes(api_keys.SECRET_BYTES))
+    made = api_keys.parse(text)
     if made is None:
         raise ValueError("a key was made that can't be read")
-    rows.add_key(
+    tenants.add_key(
         tx,
         key_id=made.key_id,
         tenant_id=tenant_id,
         name=name,
-        digest=keys.digest(made.secret),
+        digest=api_keys.digest_secret(made.secret),
         scopes=scopes,
         expires_at=expires_at,
     )

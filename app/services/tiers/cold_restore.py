@@ -16,23 +16,22 @@ import msgspec
 import structlog
 
 from app import failpoints, metrics, queues
-from app.clients.cold_store import ColdStore, StoreFailed, cold_store
-from app.domain.ingest.decoding import prepared
+from app.clients.object_store import ColdStore, StoreFailed, cold_store
+from app.domain.ingest.json_input import precompile
 from app.domain.ingest.memory import COLD
 from app.domain.jobs import Job, Step
-from app.domain.privacy.audit import SYSTEM
-from app.domain.tiers import sealing, segment
-from app.domain.tiers.segment import Damaged
-from app.services.jobs import jobs
-from app.services.security import key_store
+from app.domain.privacy.audit_chain import SYSTEM
+from app.domain.tiers import cold_segment, encryption
+from app.domain.tiers.cold_segment import DamagedSegment
+from app.services.jobs import queue
+from app.services.security import encryption_keys
 from app.services.storage.memory_write import MemoryWrite, memory_write
-from app.services.tiers import restores
+from app.services.tiers import reactivation
 from app.store.core import database
-from app.store.enrichment import work
+from app.store.enrichment import work_queue
 from app.store.strength import states
-from app.store.tiers import cold
-from app.store.tiers import key_store as keys
-from app.store.tiers.cold import Place
+from app.store.tiers import cold_segments, wrapped_keys
+from app.store.tiers.cold_segments import ColdLocation
 
 KIND: Final = "restore"
 ROWS: Final = 500
@@ -47,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 # Records that are older than a field lack it.
-_Body: Final = prepared(
+_RecordBody: Final = precompile(
     msgspec.defstruct(
         "_Body",
         [("text", str), ("links", list[dict[str, Any]])]
@@ -59,7 +58,7 @@ _Body: Final = prepared(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RestoreOutcome:
     """The result of a restore.
 
     Attributes:
@@ -71,7 +70,7 @@ class Outcome:
     failed: dict[UUID, str]
 
 
-def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
+def job_parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
     """Return the parameters of a job that restores these memories under the rule `use` or `hand`.
 
     Raises:
@@ -85,10 +84,10 @@ def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
 
 def start(tenant_id: UUID, memory_ids: Sequence[UUID]) -> UUID:
     """Create a job that restores these memories, the first `IDS_MAX` of them, and return its id."""
-    return jobs.create(tenant_id, KIND, parameters(memory_ids[:IDS_MAX]), lone=False)
+    return queue.create(tenant_id, KIND, job_parameters(memory_ids[:IDS_MAX]), lone=False)
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Restore some of a job's memories.
 
     Raises:
@@ -105,7 +104,7 @@ def step(job: Job) -> Step:
     return Step(done, {"next": end}, finished=end >= len(ids), total=len(ids), counts=counts, notes=notes)
 
 
-def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> Outcome:
+def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> RestoreOutcome:
     """Restore at most `ROWS` memories from cold storage, which counts as a use. Idempotent.
 
     Raises:
@@ -117,13 +116,13 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> O
     failed: dict[UUID, str] = {}
     for _ in range(_LOOKS):  # a concurrent compaction may have moved some records
         with database.tenant(tenant_id) as tx:
-            places = cold.places(tx, tenant_id, left)
-            opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
-        bodies, failed = fetched(tenant_id, places, opened)
-        failpoints.reach("restore.after_fetch")
+            places = cold_segments.list_locations(tx, tenant_id, left)
+            opened = encryption_keys.open_record_keys(tx, tenant_id, [place.entry.key_id for place in places.values()])
+        bodies, failed = fetch_contents(tenant_id, places, opened)
+        failpoints.trigger("restore.after_fetch")
         restored |= set(_write_back(tenant_id, bodies, places, rule))
         with database.tenant(tenant_id) as tx:
-            still = cold.places(tx, tenant_id, [each for each in left if each not in restored])
+            still = cold_segments.list_locations(tx, tenant_id, [each for each in left if each not in restored])
         left = [each for each, place in still.items() if place != places.get(each)]
         if not left:
             break
@@ -137,11 +136,11 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> O
     if restored:
         for task in (queues.INDEX, queues.EMBED_MEMORIES):
             queues.nudge(task)
-    return Outcome(sorted(restored), failed)
+    return RestoreOutcome(sorted(restored), failed)
 
 
-def fetched(
-    tenant_id: UUID, places: Mapping[UUID, Place], opened: Mapping[UUID, bytes]
+def fetch_contents(
+    tenant_id: UUID, places: Mapping[UUID, ColdLocation], opened: Mapping[UUID, bytes]
 ) -> tuple[dict[UUID, str], dict[UUID, str]]:
     """Return the contents of records by memory, and the reason for each record whose contents are unavailable."""
     bodies, failed = {}, {}
@@ -156,16 +155,16 @@ def fetched(
         assert store is not None  # noqa: S101 - for the type checker
         for part in _parts(together):
             for place, content in _read(store, tenant_id, path, part, opened):
-                if isinstance(content, Damaged):
+                if isinstance(content, DamagedSegment):
                     failed[place.entry.memory_id] = str(content)
                 else:
                     bodies[place.entry.memory_id] = content
     return bodies, failed
 
 
-def _parts(places: Sequence[Place]) -> Iterator[list[Place]]:
+def _parts(places: Sequence[ColdLocation]) -> Iterator[list[ColdLocation]]:
     """Yield groups of records in a segment that are close enough to be fetched together."""
-    part: list[Place] = []
+    part: list[ColdLocation] = []
     for place in sorted(places, key=lambda each: each.entry.start):
         if part and place.entry.start - (part[-1].entry.start + part[-1].entry.length) > GAPS_MAX_BYTES:
             yield part
@@ -175,8 +174,8 @@ def _parts(places: Sequence[Place]) -> Iterator[list[Place]]:
 
 
 def _read(
-    store: ColdStore, tenant_id: UUID, path: str, part: Sequence[Place], opened: Mapping[UUID, bytes]
-) -> Iterator[tuple[Place, str | Damaged]]:
+    store: ColdStore, tenant_id: UUID, path: str, part: Sequence[ColdLocation], opened: Mapping[UUID, bytes]
+) -> Iterator[tuple[ColdLocation, str | DamagedSegment]]:
     start = part[0].entry.start
     end = part[-1].entry.start + part[-1].entry.length
     try:
@@ -185,46 +184,48 @@ def _read(
         if not error.lost:
             raise
         for place in part:
-            yield place, Damaged(f"its object is {error.failure}")
+            yield place, DamagedSegment(f"its object is {error.failure}")
         return
     for place in part:
         try:
-            yield place, _content(tenant_id, place, segment.body(data, place.entry, offset=start), opened)
-        except Damaged as damaged:
+            yield place, _content(tenant_id, place, cold_segment.record_body(data, place.entry, offset=start), opened)
+        except DamagedSegment as damaged:
             yield place, damaged
 
 
-def _content(tenant_id: UUID, place: Place, body: bytes, opened: Mapping[UUID, bytes]) -> str:
+def _content(tenant_id: UUID, place: ColdLocation, body: bytes, opened: Mapping[UUID, bytes]) -> str:
     entry = place.entry
-    bound = sealing.bound_to(tenant_id, entry.memory_id, entry.text_version)
-    content = sealing.unseal(opened[entry.key_id], body, bound)
+    bound = encryption.record_associated_data(tenant_id, entry.memory_id, entry.text_version)
+    content = encryption.unseal(opened[entry.key_id], body, bound)
     try:
-        msgspec.json.decode(content, type=_Body)
+        msgspec.json.decode(content, type=_RecordBody)
         return content.decode()
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Damaged("form of its content") from None
+        raise DamagedSegment("form of its content") from None
 
 
-def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, Place], rule: str) -> list[UUID]:
+def _write_back(
+    tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, ColdLocation], rule: str
+) -> list[UUID]:
     """Fill the rows of memories whose records haven't moved since they were fetched. Return those memories."""
     if not bodies:
         return []
     with memory_write(tenant_id, "state", "restore.before_commit") as write:
         tx = write.tx
-        locked = cold.lock(tx, tenant_id, list(bodies), wait=True)
+        locked = cold_segments.lock(tx, tenant_id, list(bodies), wait=True)
         states.lock(tx, tenant_id, locked)
-        now = cold.places(tx, tenant_id, locked, locked=True)
+        now = cold_segments.list_locations(tx, tenant_id, locked, locked=True)
         back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
         if back:
             write.measure(back)
-            cold.refill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
-            come_back(write, back, rule)
-            discard(tx, tenant_id, back)
-    failpoints.reach("restore.after_commit")
+            cold_segments.refill_rows(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
+            reactivate_cold(write, back, rule)
+            discard_records(tx, tenant_id, back)
+    failpoints.trigger("restore.after_commit")
     return back
 
 
-def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
+def reactivate_cold(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
     """Make cold memories with complete rows active again, and count it as a use; the caller discards their records.
 
     Args:
@@ -236,17 +237,17 @@ def come_back(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: 
     if not memory_ids:
         return
     tx, tenant_id = write.tx, write.tenant_id
-    used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
-    restores.come_back(tx, tenant_id, used, "cold", era, now)
-    write.queue(work.SEARCHED_BY, used.ids)
+    used, era, now = reactivation.record_use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
+    reactivation.record_reactivation(tx, tenant_id, used, "cold", era, now)
+    write.queue(work_queue.SEARCHED_BY, used.ids)
     write.restored(memory_ids, "cold", rule, actor)
 
 
-def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def discard_records(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove these memories' records from the manifest and destroy their keys; the rows aren't changed.
 
     Segments are locked after words, so call this after anything that locks words.
     """
-    key_ids = cold.take_out(tx, tenant_id, memory_ids)
+    key_ids = cold_segments.delete_locations(tx, tenant_id, memory_ids)
     if key_ids:
-        keys.remove_records(tx, tenant_id, key_ids)
+        wrapped_keys.remove_records(tx, tenant_id, key_ids)

@@ -17,27 +17,27 @@ import numpy as np
 
 from app import metrics, queues
 from app.domain.jobs import Job, Step
-from app.domain.privacy.audit import Detail
+from app.domain.privacy.audit_chain import Detail
 from app.domain.privacy.parameters import KNOWN
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
-from app.domain.tiers.lifecycle import DELETED, EXPIRY, Decision, Standing
+from app.domain.tiers.tier_decision import DELETED, EXPIRY, Decision, TierFacts
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
-from app.services.tiers import expiring_summaries, moves, previews, sweep
-from app.services.tiers.moves import Due
-from app.services.tiers.previews import Preview, Tiers, Work
+from app.services.tiers import dry_run, expiry_preview, sweep, transitions
+from app.services.tiers.dry_run import DryRunKind, PreviewPage, Tiers
+from app.services.tiers.transitions import DueMemories
 from app.store.consolidation import merges
 from app.store.core import database
-from app.store.enrichment.work import NIL
-from app.store.strength.states import Held
-from app.store.tiers import expiring
+from app.store.enrichment.work_queue import NIL
+from app.store.strength.states import StoredStates
+from app.store.tiers import expiry
 
 KIND: Final = "expire"
 ROWS: Final = 500
 NOTICE: Final = "{count} memories have expired and go from the next night on: see a dry run of `expire`"
 
 
-def expire(
+def expire_slice(
     tenant_id: UUID, as_of: datetime | None = None, after: UUID = NIL, limit: int = ROWS
 ) -> tuple[Counter[str], UUID | None]:
     """Delete a slice of the expired memories, and hide the summaries to be regenerated.
@@ -54,12 +54,12 @@ def expire(
     """
     with memory_write(tenant_id, "tier", "expire.before_commit") as write:
         tx = write.tx
-        due, following = moves.take_expired(write, after, limit, as_of)
+        due, following = transitions.lock_expired(write, after, limit, as_of)
         gone = due.held.ids
         if not gone:
             return Counter(), following
-        made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
-        free = moves.judge(tx, tenant_id, made, as_of) if made else None
+        made = sorted(set(merges.list_summaries(tx, tenant_id, gone)).difference(gone))
+        free = transitions.judge_memories(tx, tenant_id, made, as_of) if made else None
         summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
         again = set(write.set_aside(summaries, gone))
         summaries = [memory_id for memory_id in summaries if memory_id not in again]
@@ -80,13 +80,13 @@ def expire(
     return counts + Counter(again=len(again)), following
 
 
-def _details(due: Due, summaries: int, again: int) -> dict[str, Detail]:
+def _details(due: DueMemories, summaries: int, again: int) -> dict[str, Detail]:
     """Return the audit details: the rule and the counts by category.
 
     Custom categories are counted together, because tenants choose their names freely.
     """
     found = due.standing.expiry
-    by = Counter(_known(category) for category in found.category.tolist())
+    by = Counter(_category_label(category) for category in found.category.tolist())
     risky = int(found.by_risk.sum())
     return {
         "rule": "expiry",
@@ -98,64 +98,66 @@ def _details(due: Due, summaries: int, again: int) -> dict[str, Detail]:
     }
 
 
-def _known(category: int) -> str:
+def _category_label(category: int) -> str:
     if category == CONVERSATION:
         return "archived_conversations"
     return "none" if category == NO_CATEGORY else KNOWN[category] if category < len(KNOWN) else "others"
 
 
-def _gone(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+def _expired_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
     return standing.tiers, np.where(decision.rules == EXPIRY, np.int8(DELETED), standing.tiers)
 
 
-_WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _gone)
+_WORK: Final = DryRunKind(("deleted",), lambda _tx, _tenant_id, _version: "ending", _expired_tiers)
 
 
-def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """Return what would have expired at a given time and the effect on summaries; see `previews.preview`."""
-    found = previews.preview(_WORK, tenant_id, as_of, after, limit)
-    summaries = expiring_summaries.preview(tenant_id, as_of, [move.memory_id for move in found.moves])
+def preview_expiry(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
+    """Return what would have expired at a given time and the effect on summaries; see `dry_run.preview_moves`."""
+    found = dry_run.preview_moves(_WORK, tenant_id, as_of, after, limit)
+    summaries = expiry_preview.preview_summaries(tenant_id, as_of, [move.memory_id for move in found.moves])
     return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Run a manually started expiry job for `rebase.STEP_SECONDS`."""
     until = time.monotonic() + rebase.STEP_SECONDS
-    return _carried_on(job.tenant_id, rebase.reference_time(job), job.state, until, by_hand=True)
+    return _continue_expiry(job.tenant_id, rebase.reference_time(job), job.state, until, by_hand=True)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Continue a night's expiry, after a sweep; see `rebase.carry_on` for the arguments."""
-    return _carried_on(tenant_id, as_of, state, until, by_hand=False)
+def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Continue a night's expiry, after a sweep; see `rebase.run_slice` for the arguments."""
+    return _continue_expiry(tenant_id, as_of, state, until, by_hand=False)
 
 
-def _carried_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float, *, by_hand: bool) -> Step:
+def _continue_expiry(
+    tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float, *, by_hand: bool
+) -> Step:
     phase = state.get("phase", "sweep")
     if phase == "sweep":
-        swept = sweep.carry_on(tenant_id, as_of, state.get("sweep", {}), until)
+        swept = sweep.run_slice(tenant_id, as_of, state.get("sweep", {}), until)
         kept = {"phase": "sweep", "as_of": swept.state["as_of"], "sweep": swept.state}
         if swept.finished:
             kept = {"phase": _after_sweep(tenant_id, by_hand=by_hand), "as_of": swept.state["as_of"], "after": str(NIL)}
         return Step(0, kept, finished=False)
-    return _looked(tenant_id, state, until) if phase == "look" else _expired(tenant_id, state, until)
+    return _count_expired(tenant_id, state, until) if phase == "look" else _expired(tenant_id, state, until)
 
 
 def _after_sweep(tenant_id: UUID, *, by_hand: bool) -> str:
     with database.tenant(tenant_id) as tx:
         if by_hand:
-            expiring.note_expiry(tx, tenant_id, 0)
-        return "expire" if by_hand or expiring.is_noticed(tx, tenant_id) else "look"
+            expiry.record_notice(tx, tenant_id, 0)
+        return "expire" if by_hand or expiry.is_noticed(tx, tenant_id) else "look"
 
 
-def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
+def _count_expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     """Count the expired memories without deleting them, so that operators are notified first."""
     moment, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
     while True:
         with memory_write(tenant_id, "tier") as write:
-            due, following = moves.take_expired(write, after, ROWS, moment)
+            due, following = transitions.lock_expired(write, after, ROWS, moment)
             count += len(due.held)
             if following is None and count:
-                expiring.note_expiry(write.tx, tenant_id, count)
+                expiry.record_notice(write.tx, tenant_id, count)
                 write.audit("expiry_noticed", details={"memories": count})
         if following is None:
             notes = (NOTICE.format(count=count),) if count else ()
@@ -168,7 +170,7 @@ def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
 def _expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     moment, after, counts = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), Counter[str]()
     while True:
-        removed, following = expire(tenant_id, moment, after)
+        removed, following = expire_slice(tenant_id, moment, after)
         counts += removed
         if following is None or time.monotonic() >= until:
             if counts:

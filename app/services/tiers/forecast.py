@@ -17,13 +17,13 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era
-from app.domain.policy.amendment import amended
+from app.domain.policy.policy_diff import amend_policy
 from app.domain.tiers import forecast
+from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.forecast import Counts
-from app.domain.tiers.lifecycle import Standing
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.tier_decision import TierFacts
 from app.errors import FieldError, Invalid
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.store.core import database
 
 PAGE_ROWS: Final = 20_000
@@ -34,7 +34,7 @@ SECONDS_MAX: Final = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ForecastOptions:
     """The parameters of a forecast.
 
     Attributes:
@@ -50,7 +50,7 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Move:
+class ImmediateMove:
     """Memories that a policy change would move immediately.
 
     Attributes:
@@ -67,7 +67,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class TierForecast:
     """A forecast.
 
     Attributes:
@@ -82,10 +82,10 @@ class Outlook:
     dates: list[date]
     counts: Counts
     changed: Counts | None
-    moves: list[Move]
+    moves: list[ImmediateMove]
 
 
-def forecast_tiers(tenant_id: UUID, wish: Wish) -> Outlook:
+def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
     """Forecast the memories of a tenant.
 
     Memories are read in pages, with a transaction per page. Concurrent changes may or may not be included; a memory
@@ -98,59 +98,59 @@ def forecast_tiers(tenant_id: UUID, wish: Wish) -> Outlook:
 
     def check() -> None:
         if time.monotonic() - began > SECONDS_MAX:
-            raise _too_far(wish.days, f"takes more than {SECONDS_MAX:g} s for so many memories")
+            raise _check_horizon(wish.days, f"takes more than {SECONDS_MAX:g} s for so many memories")
 
     with database.tenant(tenant_id) as tx:
-        as_of, times = database.now(tx), strengths.timeline(tx, tenant_id)
+        as_of, times = database.now(tx), memory_strength.load_timeline(tx, tenant_id)
     now = as_of.timestamp()
     policy = times.at(now).policy
-    changed = None if wish.changes is None else amended(policy, wish.changes)
+    changed = None if wish.changes is None else amend_policy(policy, wish.changes)
     for each in (policy, changed):
-        if each is not None and wish.days * 86_400 > forecast.seconds_max(each.model):
-            raise _too_far(wish.days, "takes too many ticks", int(forecast.seconds_max(each.model) // 86_400))
+        if each is not None and wish.days * 86_400 > forecast.horizon_seconds(each.model):
+            raise _check_horizon(wish.days, "takes too many ticks", int(forecast.horizon_seconds(each.model) // 86_400))
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
     eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
-    moves: dict[tuple[int, int], Move] = {}
+    moves: dict[tuple[int, int], ImmediateMove] = {}
     looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
-    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
-        state = strengths.advance_to_era(held, times, now).state
+    for held, standings in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
+        state = memory_strength.advance_to_era(held, times, now).state
         as_is += _counts(eras, state, standings[: len(eras)], moments, check)
         if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)
-            as_changed += forecast.counts(changed, converted, standings[-1], moments, check)
-            before = forecast.tiers_at(policy, state, standings[0], now)
-            after = forecast.tiers_at(changed, converted, standings[-1], now)
+            as_changed += forecast.count_tiers(changed, converted, standings[-1], moments, check)
+            before = forecast.tiers_by_time(policy, state, standings[0], now)
+            after = forecast.tiers_by_time(changed, converted, standings[-1], now)
             _add_moves(moves, held.ids, before, after)
     told = [moves[pair] for pair in sorted(moves)]
-    return Outlook(as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, told)
+    return TierForecast(as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, told)
 
 
 def _counts(
-    eras: Sequence[Era], state: State, standings: Sequence[Standing], moments: Floats, check: forecast.Check
+    eras: Sequence[Era], state: State, standings: Sequence[TierFacts], moments: Floats, check: forecast.Check
 ) -> Counts:
-    """Apply `forecast.counts` to each policy's own period; moves to lower tiers carry over to the next policy.
+    """Apply `forecast.count_tiers` to each policy's own period; moves to lower tiers carry over to the next policy.
 
     Args:
         eras: The era of the first moment, and those that follow it.
         state: States brought to the first era.
         standings: One for each era.
         moments: Ascending, in seconds since 1970.
-        check: See `forecast.counts`.
+        check: See `forecast.count_tiers`.
     """
     parts, tiers = [], standings[0].tiers
     starts = np.searchsorted(moments, [era.since for era in eras[1:]])
     for era, following, read, own in zip(eras, [*eras[1:], None], standings, np.split(moments, starts), strict=True):
         standing = replace(read, tiers=tiers)
         if own.size:
-            parts.append(forecast.counts(era.policy, state, standing, own, check))
+            parts.append(forecast.count_tiers(era.policy, state, standing, own, check))
         if following is not None:
-            tiers = forecast.tiers_at(era.policy, state, standing, following.since)
+            tiers = forecast.tiers_by_time(era.policy, state, standing, following.since)
             state = rebase(state, following.since, era.policy.model, following.policy.model)
     return np.concatenate(parts)
 
 
-def _too_far(days: int, why: str, limit: int | None = None) -> Invalid:
+def _check_horizon(days: int, why: str, limit: int | None = None) -> Invalid:
     return Invalid(errors=[FieldError("days", why, days, limit)])
 
 
@@ -162,12 +162,15 @@ def _days(as_of: datetime, zone: ZoneInfo, days: int) -> tuple[list[date], npt.N
 
 
 def _add_moves(
-    moves: dict[tuple[int, int], Move], ids: list[UUID], before: npt.NDArray[np.int8], after: npt.NDArray[np.int8]
+    moves: dict[tuple[int, int], ImmediateMove],
+    ids: list[UUID],
+    before: npt.NDArray[np.int8],
+    after: npt.NDArray[np.int8],
 ) -> None:
     pairs = before * len(DECAY_TIERS) + after
     for pair in np.unique(pairs[before != after]):
         source, target = divmod(int(pair), len(DECAY_TIERS))
         places = np.flatnonzero(pairs == pair)
-        move = moves.setdefault((source, target), Move(DECAY_TIERS[source], DECAY_TIERS[target]))
+        move = moves.setdefault((source, target), ImmediateMove(DECAY_TIERS[source], DECAY_TIERS[target]))
         move.memories += len(places)
         move.ids += [ids[place] for place in places[: SHOWN_MAX - len(move.ids)]]

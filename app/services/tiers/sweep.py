@@ -13,15 +13,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from app.domain.jobs import Job, Step
-from app.domain.tiers.lifecycle import Decision, Standing
-from app.domain.tiers.tiers import DECAY_TIERS
-from app.services.strength import rebase, strengths
-from app.services.tiers import previews
-from app.services.tiers.previews import Preview, Tiers, Work
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.tier_decision import Decision, TierFacts
+from app.services.strength import memory_strength, rebase
+from app.services.tiers import dry_run
+from app.services.tiers.dry_run import DryRunKind, PreviewPage, Tiers
 from app.store.core import database
-from app.store.strength import pages, states
-from app.store.strength.pages import Wanted
-from app.store.strength.states import Held
+from app.store.strength import due_pages, states
+from app.store.strength.due_pages import Wanted
+from app.store.strength.states import StoredStates
 
 KIND: Final = "sweep"
 ROWS: Final = 5000
@@ -38,38 +38,38 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
     """
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
+        times = memory_strength.load_timeline(tx, tenant_id)
         held = states.lock_due(tx, tenant_id, now, times.at(now).version, limit)
-        return len(held), strengths.settle_tiers(tx, tenant_id, held, times, now)
+        return len(held), memory_strength.write_tiers(tx, tenant_id, held, times, now)
 
 
 def _due(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
     return "due or older" if rebase.is_due(tx, tenant_id, version) else "due"
 
 
-def _counts_decision(held: Held, _: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+def _counts_decision(held: StoredStates, _: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
     """Return the due tiers before and after: a sweep records decisions but moves nothing."""
     return held.wanted_tiers, decision.tiers
 
 
-_SWEEP: Final = Work(DECAY_TIERS, _due, _counts_decision)
-_REBASE: Final = Work(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _counts_decision)
+_SWEEP: Final = DryRunKind(DECAY_TIERS, _due, _counts_decision)
+_REBASE: Final = DryRunKind(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _counts_decision)
 
 
-def preview(
+def preview_sweep(
     tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int, *, only_rebase: bool = False
-) -> Preview:
-    """Return the decisions that a sweep, or only a rebase, would change at a given time; see `previews.preview`."""
-    return previews.preview(_REBASE if only_rebase else _SWEEP, tenant_id, as_of, after, limit)
+) -> PreviewPage:
+    """Return the decisions that a sweep, or only a rebase, would change at a time; see `dry_run.preview_moves`."""
+    return dry_run.preview_moves(_REBASE if only_rebase else _SWEEP, tenant_id, as_of, after, limit)
 
 
-def step(job: Job) -> Step:
+def run_job_slice(job: Job) -> Step:
     """Run a sweep for `rebase.STEP_SECONDS`."""
-    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + rebase.STEP_SECONDS)
+    return run_slice(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + rebase.STEP_SECONDS)
 
 
-def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Continue a sweep, after a rebase if one is due; see `rebase.carry_on` for the arguments.
+def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Continue a sweep, after a rebase if one is due; see `rebase.run_slice` for the arguments.
 
     All slices use the same reference time, so that the work ends whatever happens concurrently.
     """
@@ -77,7 +77,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
         return _start(tenant_id, as_of)
     as_of = datetime.fromisoformat(state["as_of"])
     if "rebase" in state:
-        rebased = rebase.carry_on(tenant_id, as_of, state["rebase"], until)
+        rebased = rebase.run_slice(tenant_id, as_of, state["rebase"], until)
         kept = {"as_of": state["as_of"]} | ({} if rebased.finished else {"rebase": rebased.state})
         return Step(rebased.done, kept, finished=False, counts=rebased.counts)
     done, counts = 0, Counter[str]()
@@ -93,7 +93,7 @@ def _start(tenant_id: UUID, as_of: datetime | None) -> Step:
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
         now = as_of.timestamp()
-        version = strengths.timeline(tx, tenant_id).at(now).version
+        version = memory_strength.load_timeline(tx, tenant_id).at(now).version
         is_due = rebase.is_due(tx, tenant_id, version)
-        total = pages.count_of(tx, tenant_id, "due or older" if is_due else "due", now, version)
+        total = due_pages.count_of(tx, tenant_id, "due or older" if is_due else "due", now, version)
     return Step(0, {"as_of": as_of.isoformat()} | ({"rebase": {}} if is_due else {}), finished=False, total=total)

@@ -19,20 +19,19 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchResult
 from app.domain.strength import review
-from app.domain.tiers.tiers import Seen
+from app.domain.tiers.decay_tier import CurrentStrength
 from app.errors import Conflict
 from app.services.storage import lookup
 from app.services.storage.memory_write import MemoryWrite, memory_write
-from app.services.strength import promotion, strengths
-from app.services.tiers import restores
+from app.services.strength import memory_strength, promotion
+from app.services.tiers import reactivation
 from app.store.core import database
-from app.store.core.packed import uuids
-from app.store.memories import events
-from app.store.memories import memories as rows
-from app.store.memories.events import Change, EventKind
+from app.store.core.binary_arrays import decode_uuids
+from app.store.memories import history, memories
+from app.store.memories.history import EventChange, EventKind
 from app.store.strength import reviews, states
-from app.store.strength.reviews import Described, Flagged, Reviewed, Waiting
-from app.store.strength.states import Held
+from app.store.strength.reviews import DueReviews, FlaggedMemory, ReviewSchedule, ReviewText
+from app.store.strength.states import StoredStates
 
 SLICE_ROWS: Final = 100_000
 
@@ -40,7 +39,7 @@ By = Literal["due", "danger", "flagged"]
 Result = Literal["passed", "failed"]
 
 
-class Entry(NamedTuple):
+class ReviewEntry(NamedTuple):
     """A memory to review, with the values that selected it.
 
     Attributes:
@@ -51,7 +50,7 @@ class Entry(NamedTuple):
     """
 
     memory_id: UUID
-    described: Described
+    described: ReviewText
     strength: float
     importance: float
     urgency: float
@@ -59,19 +58,19 @@ class Entry(NamedTuple):
     due_at: datetime
     overdue_days: float
     interval_days: float
-    reviewed: Reviewed | None
+    reviewed: ReviewSchedule | None
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ReviewSession:
     """The memories to review now, in order; `total` includes those beyond the session's limit."""
 
-    entries: list[Entry]
+    entries: list[ReviewEntry]
     total: int
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReviewOutcome:
     """The effect of a review.
 
     Attributes:
@@ -85,32 +84,32 @@ class Outcome:
     before: float
     after: float
     importance: float
-    reviewed: Reviewed
+    reviewed: ReviewSchedule
     changed: bool
 
 
-def session(
+def build_session(
     tenant_id: UUID,
     *,
     by: By = "due",
     subject: str | None = None,
     thread: str | None = None,
     limit: int | None = None,
-) -> Session:
+) -> ReviewSession:
     """Return the memories to review now.
 
     Args:
         by: `due` selects memories whose interval has ended, by urgency; `danger` those about to be forgotten, by
             priority;
-            `flagged` those whose last review, or a self-test since then, has failed, due or not, by urgency.
+            `list_flagged` those whose last review, or a self-test since then, has failed, due or not, by urgency.
         limit: Maximum number of memories, capped by the policy's session size.
     """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
-        times = strengths.timeline(tx, tenant_id)
+        times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(now)
         policy = era.policy.review
-        found = reviews.waiting(
+        found = reviews.list_due(
             tx,
             tenant_id,
             until=now if by == "due" else math.inf,
@@ -120,10 +119,10 @@ def session(
             flagged=by == "flagged",
         )
         overdue_days = (now - found.due_at) / DAY_SECONDS
-        places = review.foremost(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
+        places = review.preselect_queue(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
         numbers = _numbers(tx, tenant_id, found.only(places), times, now)
         if by == "due":
-            order, total = review.queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
+            order, total = review.review_queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
         elif by == "flagged":
             urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
             order, total = np.argsort(-urgency, kind="stable")[: policy.session_limit], len(overdue_days)
@@ -131,16 +130,16 @@ def session(
             order = np.argsort(-numbers.priority, kind="stable")
             total = int(np.count_nonzero(numbers.priority))
             order = order[: min(total, policy.session_limit)]
-        return Session(_entries(tx, tenant_id, numbers, order[:limit], era), total)
+        return ReviewSession(_entries(tx, tenant_id, numbers, order[:limit], era), total)
 
 
-def flagged(tenant_id: UUID, limit: int) -> list[Flagged]:
+def list_flagged(tenant_id: UUID, limit: int) -> list[FlaggedMemory]:
     """Return the memories whose last review, or a self-test since then, has failed, longest due first."""
     with database.tenant(tenant_id) as tx:
-        return reviews.flagged(tx, tenant_id, limit)
+        return reviews.list_flagged(tx, tenant_id, limit)
 
 
-def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> Outcome:
+def record_review(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> ReviewOutcome:
     """Record the result of a review.
 
     A passed review counts as a use and lengthens the interval. A failed one resets it to the first interval and flags
@@ -157,35 +156,35 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
     """
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
         tx = write.tx
-        locked = states.lock(tx, tenant_id, [rows.resolve(tx, tenant_id, memory_id)])
+        locked = states.lock(tx, tenant_id, [memories.resolve_id(tx, tenant_id, memory_id)])
         if not locked.ids:
             raise lookup.Missing
         now = database.now(tx)
         seconds = now.timestamp()
-        times = strengths.timeline(tx, tenant_id)
+        times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(seconds)
-        held = strengths.advance_to_era(locked, times, seconds)
-        seen = strengths.evaluate(era, held.state, seconds)
+        held = memory_strength.advance_to_era(locked, times, seconds)
+        seen = memory_strength.evaluate_strength(era, held.state, seconds)
         [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
         former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
         began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
         moment = min(max(at or now, began), now)
         if former is not None and _is_known(former, result, moment, era.policy):
-            return Outcome(held.ids[0], strength, strength, importance, former, changed=False)
+            return ReviewOutcome(held.ids[0], strength, strength, importance, former, changed=False)
         reviewed = _next_review(former, result, moment, importance, era.policy.review)
         reviews.write(tx, tenant_id, held.ids[0], reviewed)
         after = strength
         if result == "passed":
             after = _reinforce(write, held, era, moment.timestamp(), seconds)
         kind: EventKind = "review_passed" if result == "passed" else "review_failed"
-        events.add(tx, tenant_id, kind, held.ids, Change(moment.timestamp(), strength, after, after))
-        return Outcome(held.ids[0], strength, after, importance, reviewed, changed=True)
+        history.add(tx, tenant_id, kind, held.ids, EventChange(moment.timestamp(), strength, after, after))
+        return ReviewOutcome(held.ids[0], strength, after, importance, reviewed, changed=True)
 
 
-def blend(
+def blend_reviews(
     tenant_id: UUID,
     ranked: Sequence[SearchResult],
-    policy: review.Review,
+    policy: review.ReviewParameters,
     share: float,
     limit: int,
     *,
@@ -222,21 +221,23 @@ def blend(
 
 class _Numbers(NamedTuple):
     ids: bytes
-    seen: Seen
+    seen: CurrentStrength
     priority: Floats
     due_at: Floats
     overdue_days: Floats
 
 
-def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: Timeline, now: float) -> _Numbers:
+def _numbers(tx: database.Transaction, tenant_id: UUID, found: DueReviews, times: Timeline, now: float) -> _Numbers:
     """Return the values that decide the order, without memories deleted since."""
     era = times.at(now)
-    left, looks = [Waiting(b"", np.empty(0))], [Seen(np.empty(0), np.empty(0))]
+    left, looks = [DueReviews(b"", np.empty(0))], [CurrentStrength(np.empty(0), np.empty(0))]
     for part in found.slices(SLICE_ROWS):
         rows_read = states.read_unnamed(tx, tenant_id, part.ids)
-        looks.append(strengths.evaluate(era, times.brought(rows_read.state, rows_read.versions, now), now))
-        left.append(part.left(rows_read.ids))
-    seen = Seen(
+        looks.append(
+            memory_strength.evaluate_strength(era, times.advance_to(rows_read.state, rows_read.versions, now), now)
+        )
+        left.append(part.select_ids(rows_read.ids))
+    seen = CurrentStrength(
         np.concatenate([look.strength for look in looks]),
         np.concatenate([look.importance for look in looks]),
     )
@@ -247,13 +248,13 @@ def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: T
 
 def _entries(
     tx: database.Transaction, tenant_id: UUID, numbers: _Numbers, order: npt.NDArray[np.intp], era: Era
-) -> list[Entry]:
+) -> list[ReviewEntry]:
     policy = era.policy.review
-    ids = uuids(Waiting(numbers.ids, numbers.due_at).only(order).ids)
-    described, known = reviews.described(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
+    ids = decode_uuids(DueReviews(numbers.ids, numbers.due_at).only(order).ids)
+    described, known = reviews.read_texts(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
     urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
     return [
-        Entry(
+        ReviewEntry(
             memory_id,
             described[memory_id],
             float(numbers.seen.strength[row]),
@@ -270,7 +271,7 @@ def _entries(
     ]
 
 
-def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy) -> bool:
+def _is_known(former: ReviewSchedule, result: Result, moment: datetime, policy: Policy) -> bool:
     """Return whether this review was already recorded.
 
     Raises:
@@ -285,21 +286,21 @@ def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy
 
 
 def _next_review(
-    former: Reviewed | None, result: Result, moment: datetime, importance: float, policy: review.Review
-) -> Reviewed:
+    former: ReviewSchedule | None, result: Result, moment: datetime, importance: float, policy: review.ReviewParameters
+) -> ReviewSchedule:
     interval = policy.first_interval_days
     if result == "passed":
         ended = np.array([former.interval_days if former else interval])
         [interval] = review.next_interval_days(policy, ended, np.array([importance])).tolist()
     count = former.review_count + 1 if former else 1
-    return Reviewed(moment + timedelta(days=interval), interval, moment, count, result == "failed")
+    return ReviewSchedule(moment + timedelta(days=interval), interval, moment, count, result == "failed")
 
 
-def _reinforce(write: MemoryWrite, held: Held, era: Era, at: float, now: float) -> float:
+def _reinforce(write: MemoryWrite, held: StoredStates, era: Era, at: float, now: float) -> float:
     """Apply a passed review as a use, which restores an archived memory. Return the strength afterwards."""
     tx, tenant_id = write.tx, write.tenant_id
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
-    strengths.write_uses(tx, tenant_id, used, era, now)
-    promotion.flag(tx, tenant_id, used, era, now)
-    used = restores.restore_used(write, used, np.arange(len(used)), era, now)
+    memory_strength.write_uses(tx, tenant_id, used, era, now)
+    promotion.flag_promoted(tx, tenant_id, used, era, now)
+    used = reactivation.restore_used(write, used, np.arange(len(used)), era, now)
     return float(era.dynamics.strength(used.state, now)[0])

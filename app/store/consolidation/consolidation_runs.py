@@ -16,7 +16,7 @@ Trigger = Literal["night", "count", "quota", "hand"]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ConsolidationRun:
     """A consolidation run with its progress.
 
     Attributes:
@@ -53,11 +53,11 @@ class Run:
         return 1 - self.characters_after / self.characters_before if self.characters_before else None
 
 
-_NAMES: Final = [each.name for each in fields(Run)]
+_NAMES: Final = [each.name for each in fields(ConsolidationRun)]
 _COUNTS: Final = _NAMES[6:]
 
 
-def begin(tx: Connection, tenant_id: UUID, run_id: UUID, started_by: Trigger, level: str, as_of: datetime) -> UUID:
+def start_run(tx: Connection, tenant_id: UUID, run_id: UUID, started_by: Trigger, level: str, as_of: datetime) -> UUID:
     """Insert a run, or resume an identical unfinished one. Return its id."""
     values = {"tenant": tenant_id, "run_id": run_id, "started_by": started_by, "level": level, "as_of": as_of}
     found: UUID = tx.execute(_BEGIN, values).scalar_one()
@@ -87,7 +87,7 @@ def count(tx: Connection, tenant_id: UUID, run_id: UUID, counts: Mapping[str, in
         tx.execute(text(statement), {**added, "tenant": tenant_id, "run_id": run_id})
 
 
-def finish(tx: Connection, tenant_id: UUID, run_id: UUID) -> None:
+def finish_run(tx: Connection, tenant_id: UUID, run_id: UUID) -> None:
     """Mark a run as finished."""
     tx.execute(_FINISH, {"tenant": tenant_id, "run_id": run_id})
 
@@ -98,9 +98,9 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 """)
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Run]:
+def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[ConsolidationRun]:
     """Return a page of runs, newest first."""
-    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant=tenant_id)
+    return _PAGES.read(tx, lambda row: ConsolidationRun(*row), older_than, limit, tenant=tenant_id)
 
 
 _PAGES: Final = Latest(f"""
@@ -108,7 +108,7 @@ SELECT {", ".join(_NAMES)} FROM consolidation_runs WHERE tenant_id = :tenant
 ORDER BY started_at DESC, run_id""")  # noqa: S608 - constants only
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit.
 
     Merges are retained longer than the run that made them.

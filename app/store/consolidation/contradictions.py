@@ -8,14 +8,19 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.consolidation.contradiction import COSINE_MIN, NEIGHBOURS_MAX, Question, Text
-from app.store.core.packed import driver
+from app.domain.consolidation.contradiction_prompt import (
+    COSINE_MIN,
+    NEIGHBOURS_MAX,
+    ContradictionQuestion,
+    ContradictionText,
+)
+from app.store.core.binary_arrays import driver_connection
 
 AMONG: Final = 2000
 """Number of earlier memories of the same subject, the latest, with which a new one is compared."""
 
 
-def watermark(tx: Connection, tenant_id: UUID) -> datetime | None:
+def read_watermark(tx: Connection, tenant_id: UUID) -> datetime | None:
     """Return the acceptance time up to which memories were checked, or None before the first check."""
     found: datetime | None = tx.execute(_WATERMARK, {"tenant": tenant_id}).scalar()
     return found
@@ -35,7 +40,7 @@ ON CONFLICT (tenant_id) DO UPDATE SET accepted_until = greatest(known.accepted_u
 """)
 
 
-def new(tx: Connection, tenant_id: UUID, after: UUID, until: datetime, limit: int) -> list[tuple[UUID, datetime]]:
+def list_new(tx: Connection, tenant_id: UUID, after: UUID, until: datetime, limit: int) -> list[tuple[UUID, datetime]]:
     """Return current memories after this id and accepted by this time, with their acceptance times, in id order."""
     values = {"tenant": tenant_id, "after": after, "until": until, "limit": limit}
     return [(row.memory_id, row.created_at) for row in tx.execute(_NEW, values)]
@@ -52,17 +57,19 @@ ORDER BY memory_id LIMIT :limit
 """)  # noqa: S608 - constants only
 
 
-def questions(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: list[UUID]) -> list[Question]:
+def find_questions(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: list[UUID]
+) -> list[ContradictionQuestion]:
     """Return these memories with their nearest earlier memories of the same subject; memories without any are omitted.
 
     Superseded memories, and pairs that were decided before, are excluded.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": memory_ids, "among": AMONG}
     values |= {"cosine_min": COSINE_MIN, "most": NEIGHBOURS_MAX}
-    found: dict[UUID, Question] = {}
-    for memory_id, said, earlier_id, earlier in driver(tx).execute(_QUESTIONS, values, binary=True):
-        known = found.get(memory_id, Question(Text(memory_id, said), ()))
-        found[memory_id] = Question(known.memory, (*known.earlier, Text(earlier_id, earlier)))
+    found: dict[UUID, ContradictionQuestion] = {}
+    for memory_id, said, earlier_id, earlier in driver_connection(tx).execute(_QUESTIONS, values, binary=True):
+        known = found.get(memory_id, ContradictionQuestion(ContradictionText(memory_id, said), ()))
+        found[memory_id] = ContradictionQuestion(known.memory, (*known.earlier, ContradictionText(earlier_id, earlier)))
     return list(found.values())
 
 

@@ -1,8 +1,8 @@
 """Save the supersessions of memories hidden by an erasure until it can no longer be cancelled.
 
-`hide` and the `show_again` functions take the supersessions' lock before anything else. `refuse` follows them in the
-transaction that took it. `let_go` needs only the erasures' lock: while its caller holds that lock exclusively, no other
-transaction saves or restores supersessions for an erasure.
+`hide_supersessions` and the `show_again` functions take the supersessions' lock before anything else. `reject_restored`
+follows them in the transaction that took it. `let_go` needs only the erasures' lock: while its caller holds that lock
+exclusively, no other transaction saves or restores supersessions for an erasure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.domain.consolidation.supersession import Pair
+from app.domain.consolidation.supersession import SupersessionPair
 from app.store.consolidation import supersessions
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 
 
-def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def hide_supersessions(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove the supersessions of memories hidden by an erasure, saving them for its cancellation.
 
     Indirect supersessions through these memories become direct ones between the others; memories that no other
@@ -27,7 +27,7 @@ def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "erasure": erasure_id}
     for statement in (_CLOSE, _KEEP, supersessions.FORGET):
-        driver(tx).execute(statement.encode(), values)
+        driver_connection(tx).execute(statement.encode(), values)
 
 
 _COLUMNS: Final = "(tenant_id, supersession_id, is_added, erasure_id, memory_id, superseded_id, body)"
@@ -43,7 +43,7 @@ SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id,
 """
 
 
-def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
+def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[SupersessionPair]:
     """Restore all supersessions saved for an erasure whose memories are visible again.
 
     A supersession with an end that is still hidden is reassigned to the erasure hiding that end.
@@ -53,25 +53,25 @@ def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
     """
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "erasure": erasure_id}
-    driver(tx).execute(_OPEN, values)
-    back = _back(tx, _SHOW_AGAIN, values)
-    driver(tx).execute(_HAND_OVER, values)
-    discard(tx, tenant_id, [erasure_id])
+    driver_connection(tx).execute(_OPEN, values)
+    back = _restore_pairs(tx, _SHOW_AGAIN, values)
+    driver_connection(tx).execute(_HAND_OVER, values)
+    discard_hidden(tx, tenant_id, [erasure_id])
     return back
 
 
-def show_again_of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Pair]:
+def show_again_of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[SupersessionPair]:
     """Restore the saved supersessions of one memory whose other ends exist; the caller must check the returned pairs.
 
     Direct supersessions that were closed over it in between remain, because they hold as well.
     """
     supersessions.lock(tx, tenant_id)
-    return _back(tx, _SHOW_AGAIN_OF, {"tenant": tenant_id, "memory": memory_id})
+    return _restore_pairs(tx, _SHOW_AGAIN_OF, {"tenant": tenant_id, "memory": memory_id})
 
 
-def _back(tx: Connection, statement: str, values: dict[str, Any]) -> list[Pair]:
-    found = driver(tx).execute(statement.encode(), values, binary=True).fetchall()
-    return [Pair(*row[:2]) for row in found if row[2] == "active"]
+def _restore_pairs(tx: Connection, statement: str, values: dict[str, Any]) -> list[SupersessionPair]:
+    found = driver_connection(tx).execute(statement.encode(), values, binary=True).fetchall()
+    return [SupersessionPair(*row[:2]) for row in found if row[2] == "active"]
 
 
 # Manual decisions made since are retained; supersessions that another erasure has hidden since don't return with this
@@ -114,22 +114,22 @@ WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
 """
 
 
-def discard(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
+def discard_hidden(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
     """Delete the supersessions saved for erasures that can no longer be cancelled.
 
     The transaction must hold the erasures' lock exclusively.
     """
-    driver(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
+    driver_connection(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
 
 
 _LET_GO: Final = "DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(erasures)s)"
 
 
-def refuse(tx: Connection, tenant_id: UUID, pairs: Sequence[Pair], reason: str) -> None:
+def reject_restored(tx: Connection, tenant_id: UUID, pairs: Sequence[SupersessionPair], reason: str) -> None:
     """Reject restored pairs that are no longer valid; the transaction that restored them holds the lock."""
     values = {"tenant": tenant_id, "reason": reason}
     values |= {"newer": Uuids([pair.memory_id for pair in pairs]), "older": Uuids([p.superseded_id for p in pairs])}
-    driver(tx).execute(_REFUSE, values)
+    driver_connection(tx).execute(_REFUSE, values)
 
 
 _REFUSE: Final = """

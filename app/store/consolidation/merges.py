@@ -10,9 +10,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from app.domain.consolidation.deciding import Action
+from app.domain.consolidation.group_decision import Action
 from app.domain.consolidation.parameters import Level
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
@@ -76,7 +76,7 @@ def add(tx: Connection, tenant_id: UUID, merges: Sequence[Merge], lineage: Seque
 def add_lineage(tx: Connection, tenant_id: UUID, lineage: Sequence[Ancestor]) -> None:
     """Insert or update the memories of merges, with their text versions."""
     values = {name: [getattr(each, name) for each in lineage] for name in Ancestor._fields}
-    driver(tx).execute(_ADD_LINEAGE, {"tenant": tenant_id} | values)
+    driver_connection(tx).execute(_ADD_LINEAGE, {"tenant": tenant_id} | values)
 
 
 _ADD: Final = text(f"""
@@ -103,7 +103,9 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM merges WHERE tenant_id = :tenant AND
 _LOCK: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(tx: Connection, tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int) -> Page[Merge]:
+def list_merges(
+    tx: Connection, tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int
+) -> Page[Merge]:
     """Return a page of merges, newest first."""
     return _PAGES.read(tx, _merge, older_than, limit, tenant=tenant_id, status=status)
 
@@ -114,7 +116,7 @@ WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status
 ORDER BY created_at DESC, merge_id""")  # noqa: S608 - constants only
 
 
-def of_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
+def list_by_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
     """Return the merges that made a memory or used it, newest first."""
     return [_merge(row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
 
@@ -127,9 +129,9 @@ ORDER BY created_at DESC, merge_id
 """)  # noqa: S608 - constants only
 
 
-def ancestors(tx: Connection, tenant_id: UUID, merge_ids: Sequence[UUID]) -> list[Ancestor]:
+def list_ancestors(tx: Connection, tenant_id: UUID, merge_ids: Sequence[UUID]) -> list[Ancestor]:
     """Return the lineage of these merges, ordered by both ids."""
-    found = driver(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
+    found = driver_connection(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
     return [Ancestor(*row) for row in found]
 
 
@@ -147,9 +149,9 @@ class Kin(NamedTuple):
     part: Part
 
 
-def kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
+def list_kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
     """Return the direct ancestors of these memories and the summaries made from them, from merges in force."""
-    found = driver(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
+    found = driver_connection(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
     return [Kin(*row) for row in found]
 
 
@@ -172,9 +174,9 @@ ORDER BY merge.created_at, merge.merge_id, ancestor.memory_id LIMIT %(limit)s
 """
 
 
-def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+def list_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return the summaries that include any of these memories as a source, in id order."""
-    found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    found = driver_connection(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 
 
@@ -186,9 +188,9 @@ ORDER BY summary_id
 """
 
 
-def sources_of(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+def list_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
     """Return the sources of each of these summaries, by the summary's id."""
-    found = driver(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
+    found = driver_connection(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
     return {summary_id: list(sources) for summary_id, sources in found}
 
 
@@ -203,7 +205,7 @@ WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) GROUP BY summary_id
 
 def forget(tx: Connection, tenant_id: UUID, merge_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove deleted memories from a merge's lineage."""
-    driver(tx).execute(_FORGET, {"tenant": tenant_id, "merge_id": merge_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_FORGET, {"tenant": tenant_id, "merge_id": merge_id, "ids": Uuids(memory_ids)})
 
 
 _FORGET: Final = """
@@ -211,7 +213,7 @@ DELETE FROM lineage WHERE tenant_id = %(tenant)s AND merge_id = %(merge_id)s AND
 """
 
 
-def change(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mapping[str, Any]) -> None:
+def update_merge(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mapping[str, Any]) -> None:
     """Update columns of a merge whose row is locked."""
     assignments = ", ".join(f"{name} = :{name}" for name in columns if name in _NAMES)
     statement = text(f"UPDATE merges SET {assignments} WHERE tenant_id = :tenant AND merge_id = :merge")  # noqa: S608
@@ -221,7 +223,7 @@ def change(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mapping[str
 def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
     """Mark summaries as stale because sources changed or were removed. Return True if there are any."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    return driver(tx).execute(_MAKE_STALE, values).rowcount > 0
+    return driver_connection(tx).execute(_MAKE_STALE, values).rowcount > 0
 
 
 _MAKE_STALE: Final = """
@@ -232,9 +234,9 @@ WHERE tenant_id = %(tenant)s AND status = 'done' AND summary_id IS NOT NULL AND 
 """
 
 
-def stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
+def list_stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of merges whose summaries must be refreshed, by id."""
-    found = driver(tx).execute(_STALE, {"tenant": tenant_id, "after": after, "limit": limit})
+    found = driver_connection(tx).execute(_STALE, {"tenant": tenant_id, "after": after, "limit": limit})
     return [merge_id for (merge_id,) in found]
 
 
@@ -244,9 +246,9 @@ ORDER BY merge_id LIMIT %(limit)s
 """
 
 
-def stale_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+def list_stale_by_source(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return stale merges that have any of these memories as a source, in id order."""
-    found = driver(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    found = driver_connection(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
     return [merge_id for (merge_id,) in found]
 
 

@@ -16,13 +16,20 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.consolidation.supersession import End, Judged, Pair, Reason, Source, Status
-from app.store.core.packed import Uuids, driver
+from app.domain.consolidation.supersession import (
+    PairOutcome,
+    Reason,
+    Source,
+    Status,
+    SupersessionEnd,
+    SupersessionPair,
+)
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class StoredSupersession:
     """A stored supersession with the texts of both ends.
 
     Attributes:
@@ -51,7 +58,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class MemorySupersessions:
     """The direct supersessions of a memory in both directions, and the time at which it ceased to be current."""
 
     supersedes: list[UUID] = field(default_factory=list)
@@ -59,7 +66,7 @@ class Around:
     valid_to: datetime | None = None
 
 
-class Said(NamedTuple):
+class SupersessionStatement(NamedTuple):
     """A supersession as stated, with its status."""
 
     memory_id: UUID
@@ -71,7 +78,7 @@ class Said(NamedTuple):
     made_at: datetime
 
 
-class Waiting(NamedTuple):
+class WaitingName(NamedTuple):
     """A memory's unresolved name for a memory that it supersedes, and since when it is waiting."""
 
     memory_id: UUID
@@ -87,11 +94,11 @@ def lock(tx: Connection, tenant_id: UUID) -> None:
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
-def resolve_names(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, End]:
+def resolve_names(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, SupersessionEnd]:
     """Resolve names to memories: as an id or alias first, otherwise as the caller's external id."""
     given = {name: _id(name) for name in names}
     values = {"tenant": tenant_id, "names": list(given), "ids": list(given.values())}
-    return {name: End(*rest) for name, *rest in tx.execute(_MEANT, values)} if given else {}
+    return {name: SupersessionEnd(*rest) for name, *rest in tx.execute(_MEANT, values)} if given else {}
 
 
 def _id(name: str) -> UUID | None:
@@ -117,10 +124,10 @@ CROSS JOIN LATERAL (
 """)
 
 
-def above(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[Pair]:
+def list_superseding(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[SupersessionPair]:
     """Return all direct and indirect supersessions above these memories."""
-    found = driver(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
-    return {Pair(*row) for row in found}
+    found = driver_connection(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {SupersessionPair(*row) for row in found}
 
 
 _ABOVE: Final = """
@@ -138,8 +145,8 @@ SELECT memory_id, superseded_id FROM above
 
 
 def upsert_pairs(
-    tx: Connection, tenant_id: UUID, judged: Sequence[Judged], status: Status, source: Source
-) -> list[Pair]:
+    tx: Connection, tenant_id: UUID, judged: Sequence[PairOutcome], status: Status, source: Source
+) -> list[SupersessionPair]:
     """Insert pairs with this status, or as rejected if a reason is given; the caller holds the lock.
 
     A caller's or a person's statement replaces an existing one with another status; a model's doesn't.
@@ -156,7 +163,7 @@ def upsert_pairs(
         "statuses": ["rejected" if each.reason else status for each in judged],
         "reasons": [each.reason for each in judged],
     }
-    return [Pair(*row[:2]) for row in tx.execute(_PUT, values) if row.status == status] if judged else []
+    return [SupersessionPair(*row[:2]) for row in tx.execute(_PUT, values) if row.status == status] if judged else []
 
 
 _PUT: Final = text("""
@@ -171,11 +178,12 @@ RETURNING memory_id, superseded_id, status
 """)
 
 
-def wait(tx: Connection, tenant_id: UUID, waiting: Sequence[Waiting]) -> None:
+def insert_waiting(tx: Connection, tenant_id: UUID, waiting: Sequence[WaitingName]) -> None:
     """Store names whose memories don't exist yet."""
     if waiting:
         columns = {
-            f"{name}s": list(values) for name, values in zip(Waiting._fields, zip(*waiting, strict=True), strict=True)
+            f"{name}s": list(values)
+            for name, values in zip(WaitingName._fields, zip(*waiting, strict=True), strict=True)
         }
         tx.execute(_WAIT, {"tenant": tenant_id} | columns)
 
@@ -189,9 +197,9 @@ ON CONFLICT DO NOTHING
 """)
 
 
-def take_waiting(tx: Connection, tenant_id: UUID, limit: int) -> list[Waiting]:
+def claim_waiting(tx: Connection, tenant_id: UUID, limit: int) -> list[WaitingName]:
     """Remove and return up to `limit` waiting names, oldest first."""
-    return [Waiting(*row) for row in tx.execute(_TAKE_WAITING, {"tenant": tenant_id, "limit": limit})]
+    return [WaitingName(*row) for row in tx.execute(_TAKE_WAITING, {"tenant": tenant_id, "limit": limit})]
 
 
 _TAKE_WAITING: Final = text("""
@@ -202,15 +210,15 @@ RETURNING memory_id, named, made_at
 """)
 
 
-def around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Around]:
+def list_around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, MemorySupersessions]:
     """Return the direct supersessions of these memories in both directions, by id; memories without any are omitted."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    found: dict[UUID, Around] = {}
-    for newer, older, since in driver(tx).execute(_AROUND, values, binary=True):
-        found.setdefault(newer, Around()).supersedes.append(older)
-        known = found.setdefault(older, Around())
+    found: dict[UUID, MemorySupersessions] = {}
+    for newer, older, since in driver_connection(tx).execute(_AROUND, values, binary=True):
+        found.setdefault(newer, MemorySupersessions()).supersedes.append(older)
+        known = found.setdefault(older, MemorySupersessions())
         valid_to = since if known.valid_to is None else min(since, known.valid_to)
-        found[older] = Around(known.supersedes, [*known.superseded_by, newer], valid_to)
+        found[older] = MemorySupersessions(known.supersedes, [*known.superseded_by, newer], valid_to)
     return {memory_id: found[memory_id] for memory_id in memory_ids if memory_id in found}
 
 
@@ -224,10 +232,10 @@ ORDER BY since, memory_id, superseded_id
 """
 
 
-def said_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+def list_statements(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[SupersessionStatement]:
     """Return every statement that these memories supersede others, in any status, oldest first per memory."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    return [Said(*row) for row in driver(tx).execute(_SAID_OF, values)]
+    return [SupersessionStatement(*row) for row in driver_connection(tx).execute(_SAID_OF, values)]
 
 
 _SAID_OF: Final = """
@@ -236,7 +244,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, m
 """
 
 
-def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def delete_all(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Delete all supersessions of deleted memories, whether or not their rows still exist.
 
     Indirect supersessions through these memories become direct ones between the others; memories that no other
@@ -244,7 +252,7 @@ def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Non
     """
     lock(tx, tenant_id)
     for statement in (CLOSE, FORGET, _FORGET_HIDDEN):
-        driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+        driver_connection(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 # Both ends exist: deleting a memory removes its supersessions under the same lock.
@@ -283,7 +291,7 @@ def reject_cross_subject(tx: Connection, tenant_id: UUID, memory_ids: Sequence[U
     """Reject supersessions whose ends have different subjects now, after one of these memories was edited."""
     if memory_ids:
         lock(tx, tenant_id)
-        driver(tx).execute(_PART, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+        driver_connection(tx).execute(_PART, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _SUBJECT: Final = "(SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.{})"
@@ -306,9 +314,9 @@ WHERE tenant_id = :tenant
 """
 
 
-def page(
+def list_supersessions(
     tx: Connection, tenant_id: UUID, status: Status | None, memory_id: UUID | None, before: Place | None, limit: int
-) -> Page[Relation]:
+) -> Page[StoredSupersession]:
     """Return a page of supersessions, latest first.
 
     Args:
@@ -317,7 +325,7 @@ def page(
         before: Creation time and id of the previous page's last entry.
     """
     return _PAGES.read(
-        tx, lambda row: Relation(*row), before, limit, tenant=tenant_id, status=status, memory_id=memory_id
+        tx, lambda row: StoredSupersession(*row), before, limit, tenant=tenant_id, status=status, memory_id=memory_id
     )
 
 
@@ -328,24 +336,24 @@ _PAGES: Final = Latest(f"""
 ORDER BY made_at DESC, supersession_id DESC""")
 
 
-def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> Relation | None:
+def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> StoredSupersession | None:
     """Return a supersession by its id, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "id": supersession_id}).one_or_none()
-    return None if row is None else Relation(*row)
+    return None if row is None else StoredSupersession(*row)
 
 
 _GET: Final = text(f"{_RELATIONS} AND supersession_id = :id")
 
 
-def get_relation(tx: Connection, tenant_id: UUID, pair: Pair) -> Relation:
+def get_relation(tx: Connection, tenant_id: UUID, pair: SupersessionPair) -> StoredSupersession:
     """Return the supersession of two memories, which must exist."""
-    return Relation(*tx.execute(_OF, {"tenant": tenant_id, **pair._asdict()}).one())
+    return StoredSupersession(*tx.execute(_OF, {"tenant": tenant_id, **pair._asdict()}).one())
 
 
 _OF: Final = text(f"{_RELATIONS} AND known.memory_id = :memory_id AND superseded_id = :superseded_id")
 
 
-def decide(
+def set_status(
     tx: Connection, tenant_id: UUID, supersession_id: UUID, status: Status, reason: str | None, decided_by: str
 ) -> None:
     """Change a supersession's status manually; the caller holds the lock."""
@@ -359,7 +367,7 @@ WHERE tenant_id = :tenant AND supersession_id = :id
 """)
 
 
-def drop(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> None:
+def drop_name(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> None:
     """Delete a waiting name."""
     tx.execute(_DROP, {"tenant": tenant_id, "id": supersession_id})
 
@@ -367,10 +375,10 @@ def drop(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> None:
 _DROP: Final = text("DELETE FROM supersessions WHERE tenant_id = :tenant AND supersession_id = :id")
 
 
-def ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, End]:
+def read_ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, SupersessionEnd]:
     """Return subject and acceptance time of these memories, by id; deleted ones are omitted."""
-    found = driver(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
-    return {row[0]: End(*row) for row in found}
+    found = driver_connection(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {row[0]: SupersessionEnd(*row) for row in found}
 
 
 _ENDS: Final = """
@@ -379,7 +387,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NUL
 """
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_waiting(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` names waiting since before this time. Return the number; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 

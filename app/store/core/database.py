@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from app.errors import Misconfigured
 from app.settings import settings
 from app.store.core import pools
-from app.store.core.pools import Pool
+from app.store.core.pools import PoolUsage
 
 Role = Literal["ebbing_app", "ebbing_drain"]
 
@@ -46,7 +46,7 @@ Transaction = Connection
 @contextmanager
 def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
-    with pools.begun(engine("ebbing_app")) as tx:
+    with pools.begin_transaction(engine("ebbing_app")) as tx:
         tx.execute(_BIND, {"tenant": str(tenant_id)})
         held = _simulated.get()
         if held is not None and held[0] == tenant_id:
@@ -77,14 +77,14 @@ _IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
 @contextmanager
 def shared() -> Iterator[Connection]:
     """Open a transaction on the tables without row-level security; it sees no tenant's memories."""
-    with pools.begun(engine("ebbing_app")) as tx:
+    with pools.begin_transaction(engine("ebbing_app")) as tx:
         yield tx
 
 
 @contextmanager
 def drain() -> Iterator[Connection]:
     """Open a transaction of the role `ebbing_drain`, which sees every tenant's ledger and may COPY."""
-    with pools.begun(engine("ebbing_drain")) as tx:
+    with pools.begin_transaction(engine("ebbing_drain")) as tx:
         yield tx
 
 
@@ -95,12 +95,12 @@ def engine(role: Role) -> Engine:
     return _engines[role]
 
 
-def pool() -> Pool:
+def pool() -> PoolUsage:
     """Return this process's connection pool usage and reset its peaks."""
-    return pools.state(list(_engines.values()))
+    return pools.read_usage(list(_engines.values()))
 
 
-def opened() -> int:
+def count_opened() -> int:
     """Return a number that grows with each connection opened by this process.
 
     A caller that caches facts about the database must discard them when the number changes: the new connection may lead
@@ -109,7 +109,7 @@ def opened() -> int:
     return _opened
 
 
-def _note_opened(*_: object) -> None:
+def _count_opening(*_: object) -> None:
     global _opened  # noqa: PLW0603 - process-wide state
     _opened = next(_numbers)
 
@@ -203,8 +203,8 @@ def _open(role: Role) -> Engine:
             "connect_timeout": 5,
         },
     )
-    event.listen(made, "connect", _note_opened)
-    pools.watch(made)
+    event.listen(made, "connect", _count_opening)
+    pools.watch_engine(made)
     return made
 
 

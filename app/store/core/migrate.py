@@ -50,7 +50,7 @@ def downgrade(owner_url: str, revision: str) -> None:
     command.downgrade(_config(owner_url), revision)
 
 
-def head() -> str:
+def newest_revision() -> str:
     """Return the newest revision that this version of the code includes."""
     revision = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     if revision is None:
@@ -59,13 +59,13 @@ def head() -> str:
     return revision
 
 
-def knows(revision: str) -> bool:
+def is_known(revision: str) -> bool:
     """Return True if this version of the code includes the revision; False means that a newer version created it."""
     script = ScriptDirectory(str(MIGRATIONS))
     return revision in {step.revision for step in script.walk_revisions()}
 
 
-def current(tx: Connection) -> str | None:
+def current_revision(tx: Connection) -> str | None:
     """Return the database's revision, or None if it was never migrated."""
     return MigrationContext.configure(tx).get_current_revision()
 

@@ -16,7 +16,7 @@ OVERFLOW: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolUsage:
     """Connection pool usage of a process.
 
     Attributes:
@@ -46,22 +46,22 @@ class _Use:
 _use = _Use()
 
 
-def watch(engine: Engine) -> None:
+def watch_engine(engine: Engine) -> None:
     """Count checkouts and check-ins of an engine's pool."""
-    event.listen(engine, "checkout", _taken)
-    event.listen(engine, "checkin", _given_back)
+    event.listen(engine, "checkout", _count_checkout)
+    event.listen(engine, "checkin", _count_checkin)
 
 
 @contextmanager
-def begun(engine: Engine) -> Iterator[Connection]:
+def begin_transaction(engine: Engine) -> Iterator[Connection]:
     """Open a transaction on one of the engine's connections, waiting for a connection if the pool is exhausted."""
-    with _waited(wanted=_is_spent(engine)):
+    with _count_waiting(wanted=_is_spent(engine)):
         connection = engine.connect()
     with connection, connection.begin():
         yield connection
 
 
-def state(engines: Iterable[Engine]) -> Pool:
+def read_usage(engines: Iterable[Engine]) -> PoolUsage:
     """Return the usage of these engines' pools and reset its peaks."""
     limit = there = 0
     for engine in engines:
@@ -69,7 +69,7 @@ def state(engines: Iterable[Engine]) -> Pool:
             limit += _limit(engine.pool)
             there += engine.pool.checkedin() + engine.pool.checkedout()
     with _use.lock:
-        found = Pool(limit, there, _use.in_use_most, _use.waiting_most)
+        found = PoolUsage(limit, there, _use.in_use_most, _use.waiting_most)
         _use.in_use_most, _use.waiting_most = _use.in_use, _use.waiting
     return found
 
@@ -89,7 +89,7 @@ def _is_spent(engine: Engine) -> bool:
 
 
 @contextmanager
-def _waited(*, wanted: bool) -> Iterator[None]:
+def _count_waiting(*, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
@@ -103,12 +103,12 @@ def _waited(*, wanted: bool) -> Iterator[None]:
             _use.waiting -= 1
 
 
-def _taken(*_: object) -> None:
+def _count_checkout(*_: object) -> None:
     with _use.lock:
         _use.in_use += 1
         _use.in_use_most = max(_use.in_use_most, _use.in_use)
 
 
-def _given_back(*_: object) -> None:
+def _count_checkin(*_: object) -> None:
     with _use.lock:
         _use.in_use -= 1

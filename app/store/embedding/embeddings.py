@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
-from app.domain.ingest.roles import name_of
-from app.domain.text.embedding import CONTEXT_TURNS, MemoryText
-from app.domain.text.wording import spoken
-from app.store.core.packed import Halfvecs, Integers, Uuids
-from app.store.embedding import spaces, windows
+from app.domain.ingest.roles import speaker_name
+from app.domain.text.embedding_input import CONTEXT_TURNS, MemoryText
+from app.domain.text.words import format_line
+from app.store.core.binary_arrays import Halfvecs, Integers, Uuids
+from app.store.embedding import embedding_spaces, windows
 from app.store.embedding.windows import Windows
 
 # One pass over the turns from just before each thread's first requested memory to just after its last. The requested
@@ -156,7 +156,7 @@ WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embeddi
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class EmbeddingTexts:
     """Memories to embed: `memories[i]` is the text of `ids[i]` at `versions[i]`.
 
     Attributes:
@@ -171,7 +171,7 @@ class Texts:
     after: list[tuple[UUID, ...]] = field(default_factory=list)
 
 
-def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> Texts:
+def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> EmbeddingTexts:
     """Return the texts of these memories, each with the turns before it; deleted memories are omitted.
 
     Speakers that only name a role are omitted.
@@ -182,17 +182,19 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
     """
     values = {"tenant": tenant_id, "ids": Uuids(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
     rows = tx.execute(_READ, values).all()
-    texts = Texts([], [], [])
+    texts = EmbeddingTexts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
         run = list(turns)
-        names = [name_of(turn[6]) for turn in run]
-        lines = [] if thread is None else list(map(spoken, map(itemgetter(5), run), names))
+        names = [speaker_name(turn[6]) for turn in run]
+        lines = [] if thread is None else list(map(format_line, map(itemgetter(5), run), names))
         for n, (memory_id, _, place, is_wanted, version, said, _, occurred_at) in enumerate(run):
             if not is_wanted:
                 continue
             # Separate runs of turns are adjacent in the result; only `place` shows the gap.
-            before = [near for near in _beside(n, -1, len(lines)) if run[near][2] >= place - CONTEXT_TURNS]
-            after = [near for near in _beside(n, 1, len(lines)) if ahead and run[near][2] <= place + CONTEXT_TURNS]
+            before = [near for near in _context_places(n, -1, len(lines)) if run[near][2] >= place - CONTEXT_TURNS]
+            after = [
+                near for near in _context_places(n, 1, len(lines)) if ahead and run[near][2] <= place + CONTEXT_TURNS
+            ]
             texts.ids.append(memory_id)
             texts.versions.append(version)
             said_before, said_after = (tuple([lines[near] for near in side]) for side in (before, after))
@@ -203,7 +205,7 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
     return texts
 
 
-def _beside(place: int, step: int, size: int) -> range:
+def _context_places(place: int, step: int, size: int) -> range:
     """Return the places of up to `CONTEXT_TURNS` turns on one side of a place in a run, the nearest first."""
     end = place + step * (CONTEXT_TURNS + 1)
     return range(place + step, min(end, size) if step > 0 else max(end, -1), step) if size else range(0)
@@ -219,7 +221,7 @@ def write(
     tx: Connection,
     tenant_id: UUID,
     space_id: int,
-    texts: Texts,
+    texts: EmbeddingTexts,
     vectors: NDArray[np.float32],
     long: Windows | None = None,
     *,
@@ -243,7 +245,7 @@ def write(
     Returns:
         The number of vectors written.
     """
-    current = _current(tx, tenant_id, texts)
+    current = _unchanged_places(tx, tenant_id, texts)
     if not current:
         return 0
     values = {
@@ -256,11 +258,11 @@ def write(
         "fill": fill,
     }
     written = set(tx.execute(_WRITE, values).scalars())
-    windows.replace(tx, tenant_id, space_id, written, long)
+    windows.replace_windows(tx, tenant_id, space_id, written, long)
     return len(written)
 
 
-def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
+def _unchanged_places(tx: Connection, tenant_id: UUID, texts: EmbeddingTexts) -> list[int]:
     """Return the indexes of memories whose texts and contexts are unchanged since they were read."""
     read = dict(zip(texts.ids, texts.versions, strict=True))
     for turns in texts.context:
@@ -293,7 +295,7 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
     """
     if not ids:
         return set()
-    spaces.lock(tx, tenant_id)
+    embedding_spaces.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": list(ids)}
     around = set(tx.execute(_AROUND, values | {"turns": CONTEXT_TURNS}).scalars())
     values["around"] = list(around)

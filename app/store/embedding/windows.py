@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from app.domain.text.windows import WINDOW_SHARE
-from app.store.core.packed import Halfvecs, Integers, Uuids, driver
+from app.store.core.binary_arrays import Halfvecs, Integers, Uuids, driver_connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Windows:
 
 def find_divided(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[tuple[int, UUID]]:
     """Return the spaces in which these memories' current texts have windows, as pairs of space and memory."""
-    rows = driver(tx).execute(_DIVIDED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
+    rows = driver_connection(tx).execute(_DIVIDED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
     return {(space_id, memory_id) for space_id, memory_id in rows}
 
 
@@ -49,7 +49,7 @@ WHERE tenant_id = %(tenant)s AND space_id = ANY (ARRAY(SELECT space_id FROM embe
 """
 
 
-def replace(
+def replace_windows(
     tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Collection[UUID], windows: Windows | None
 ) -> None:
     """Replace the windows of memories whose vectors have just been written in this space.
@@ -61,7 +61,7 @@ def replace(
     """
     current = windows.current if windows else frozenset[UUID]()
     stale = [memory_id for memory_id in memory_ids if memory_id not in current]
-    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "space": space_id, "ids": Uuids(stale)})
+    driver_connection(tx).execute(_REMOVE, {"tenant": tenant_id, "space": space_id, "ids": Uuids(stale)})
     if windows is None or not windows.ids:
         return
     written = set(memory_ids)
@@ -77,7 +77,7 @@ def replace(
         "ends": Integers(ends),
         "vectors": Halfvecs(windows.vectors[rows]),
     }
-    driver(tx).execute(_WRITE, values)
+    driver_connection(tx).execute(_WRITE, values)
 
 
 _WRITE: Final = """
@@ -100,7 +100,7 @@ _WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 
 
-def lift(vectors: str) -> str:
+def lift_sql(vectors: str) -> str:
     """Return SQL in which each scored memory gets the score of its best window if that is higher than its own.
 
     Args:
@@ -112,7 +112,7 @@ def lift(vectors: str) -> str:
     ) AS best USING (memory_id)"""  # noqa: S608 - constants
 
 
-def lift_one(score: str, memory_id: str) -> str:
+def lift_one_sql(score: str, memory_id: str) -> str:
     """Return SQL for a single memory's lifted score, looked up by id: for a few memories among very many.
 
     Args:
@@ -123,7 +123,7 @@ def lift_one(score: str, memory_id: str) -> str:
     return f"greatest({score}, ({best}))"
 
 
-def nearest(size: int, shown: str, tail_shown: str) -> str:
+def nearest_sql(size: int, shown: str, tail_shown: str) -> str:
     """Return SQL for the memories with the nearest windows, from the tenant's graph and from windows not in it yet.
 
     Args:

@@ -11,9 +11,9 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.ingest.roles import Role
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.memories import roles
-from app.store.search.probe import quoted
+from app.store.search.query_parts import quote_lexeme
 
 KIND: Final = "corrects"
 SOURCE: Final = "correction"
@@ -24,7 +24,7 @@ LATER_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CorrectionInput:
     """The part of a caller's memory that is needed to detect corrections.
 
     Attributes:
@@ -43,7 +43,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class CorrectionProbe:
     """A later memory with the words used to look up earlier ones.
 
     Attributes:
@@ -51,7 +51,7 @@ class Probe:
         lexemes: Earlier memories must contain at least one of these.
     """
 
-    said: Said
+    said: CorrectionInput
     lexemes: Sequence[str]
 
 
@@ -60,10 +60,10 @@ _GIVEN: Final = """deleted_at IS NULL AND made_by = 'caller' AND NOT EXISTS (
     SELECT FROM cold_memories AS cold WHERE cold.tenant_id = %(tenant)s AND cold.memory_id = memories.memory_id)"""
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[CorrectionInput]:
     """Return these memories without deleted, cold and generated ones."""
-    rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [Said(*row) for row in rows]
+    rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [CorrectionInput(*row) for row in rows]
 
 
 _READ: Final = f"""
@@ -71,10 +71,10 @@ SELECT {_COLUMNS} FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY
 """  # noqa: S608 - constants only
 
 
-def mark(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], saying: Sequence[UUID]) -> None:
+def mark_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], saying: Sequence[UUID]) -> None:
     """Set the flag `says_change` on those of these memories that state a change, and clear it on the others."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "saying": Uuids(saying)}
-    driver(tx).execute(_MARK, values)
+    driver_connection(tx).execute(_MARK, values)
 
 
 _MARK: Final = """
@@ -83,13 +83,13 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND says_change <> (m
 """
 
 
-def exist(tx: Connection, tenant_id: UUID) -> bool:
+def has_corrections(tx: Connection, tenant_id: UUID) -> bool:
     """Return whether the tenant has any correction, by an index that is empty for most tenants."""
-    row = driver(tx).execute(f"SELECT {ANY}", {"tenant": tenant_id}).fetchone()
+    row = driver_connection(tx).execute(f"SELECT {ANY}", {"tenant": tenant_id}).fetchone()
     return bool(row and row[0])
 
 
-def concerned(
+def list_concerned(
     tx: Connection,
     tenant_id: UUID,
     memory_ids: Sequence[UUID],
@@ -102,7 +102,7 @@ def concerned(
     Args:
         memory_ids: New or changed memories.
         since: The earliest time of these memories by subject.
-        are_linked: False if the tenant has no correction (`exist`).
+        are_linked: False if the tenant has no correction (`has_corrections`).
     """
     values = {
         "tenant": tenant_id,
@@ -112,7 +112,7 @@ def concerned(
         "moments": list(since.values()),
         "most": LATER_MAX,
     }
-    return [memory_id for (memory_id,) in driver(tx).execute(_CONCERNED, values).fetchall()]
+    return [memory_id for (memory_id,) in driver_connection(tx).execute(_CONCERNED, values).fetchall()]
 
 
 _CONCERNED: Final = f"""
@@ -130,15 +130,15 @@ CROSS JOIN LATERAL (
 """  # noqa: S608 - constants only
 
 
-def earlier(
+def find_earlier(
     tx: Connection,
     tenant_id: UUID,
-    probes: Sequence[Probe],
+    probes: Sequence[CorrectionProbe],
     beside: Sequence[UUID],
     *,
     window: int,
     most: int,
-) -> list[tuple[UUID, Said]]:
+) -> list[tuple[UUID, CorrectionInput]]:
     """Return earlier memories of the same subject that share a word with a later one, latest first.
 
     Args:
@@ -156,12 +156,12 @@ def earlier(
         "subjects": [probe.said.subject for probe in probes],
         "moments": [probe.said.moment for probe in probes],
         "seqs": [probe.said.seq for probe in probes],
-        "queries": [" | ".join(map(quoted, probe.lexemes)) for probe in probes],
+        "queries": [" | ".join(map(quote_lexeme, probe.lexemes)) for probe in probes],
         "beside": Uuids(beside),
         "window": window,
         "most": most,
     }
-    return [(row[0], Said(*row[1:])) for row in driver(tx).execute(_EARLIER, values).fetchall()]
+    return [(row[0], CorrectionInput(*row[1:])) for row in driver_connection(tx).execute(_EARLIER, values).fetchall()]
 
 
 # One window per subject, not per memory; targets of existing corrections stay included. Ids and order are queried
@@ -218,7 +218,7 @@ WHERE place <= %(most)s ORDER BY later_id, moment DESC, seq DESC
 """  # noqa: S608 - constants only
 
 
-def put(
+def replace_corrections(
     tx: Connection,
     tenant_id: UUID,
     memory_ids: Sequence[UUID],
@@ -233,7 +233,7 @@ def put(
         memory_ids: New or changed memories: their other corrections, in either direction, are deleted.
         later_ids: Memories whose other outgoing corrections are deleted.
         pairs: Ids of a later memory and of the earlier one that it corrects.
-        are_linked: False if the tenant has no correction (`exist`).
+        are_linked: False if the tenant has no correction (`has_corrections`).
     """
     values = {
         "tenant": tenant_id,
@@ -244,9 +244,9 @@ def put(
         "weight": WEIGHT,
     }
     if are_linked:
-        driver(tx).execute(_TAKE_BACK, values)
+        driver_connection(tx).execute(_TAKE_BACK, values)
     if pairs:
-        driver(tx).execute(_PUT, values)
+        driver_connection(tx).execute(_PUT, values)
 
 
 _TAKE_BACK: Final = f"""
@@ -263,12 +263,12 @@ ON CONFLICT DO NOTHING
 """  # noqa: S608 - constants only
 
 
-def among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[tuple[UUID, UUID]]:
+def list_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[tuple[UUID, UUID]]:
     """Return the corrections between these memories as pairs of the later and the earlier one.
 
     Callers' links of this kind are included.
     """
-    rows = driver(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    rows = driver_connection(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [(later, older) for later, older in rows]
 
 
@@ -283,9 +283,9 @@ ANY: Final = f"(SELECT EXISTS (SELECT FROM links WHERE tenant_id = %(tenant)s AN
 """SQL that yields whether the tenant has any correction; evaluated once per statement."""
 
 
-def around(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[list[UUID], list[UUID]]:
+def list_around(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[list[UUID], list[UUID]]:
     """Return the memories that a memory corrects and those that correct it, without deleted ones."""
-    rows = driver(tx).execute(_AROUND, {"tenant": tenant_id, "memory_id": memory_id}).fetchall()
+    rows = driver_connection(tx).execute(_AROUND, {"tenant": tenant_id, "memory_id": memory_id}).fetchall()
     corrects = [older for later, older in rows if later == memory_id]
     return corrects, [later for later, older in rows if older == memory_id]
 

@@ -14,12 +14,12 @@ import msgspec
 from sqlalchemy import Connection, text
 
 from app.domain.search.request import SearchRequest
-from app.domain.text.wording import content_words
-from app.store.core.packed import driver
-from app.store.enrichment.lexemes import lexemes
-from app.store.enrichment.reminders import Holders
+from app.domain.text.words import content_words
+from app.store.core.binary_arrays import driver_connection
+from app.store.enrichment.lexemes import lexemes_sql
+from app.store.enrichment.reminders import FlagHolders
 from app.store.enrichment.scores import Assessment
-from app.store.search.probe import allowed_one, filters
+from app.store.search.query_parts import allowed_one_sql, filter_conditions
 
 HOLDERS_MAX: Final = 1_000
 """Maximum number of memories, in any tier, that may hold a cue; a more common cue isn't informative."""
@@ -53,7 +53,8 @@ _WRITE = text(
     f"""
 UPDATE scores SET inferred_cues = given.cues, cue_stems = ARRAY(
     SELECT DISTINCT stem FROM unnest(given.contents) AS content
-    CROSS JOIN LATERAL (SELECT array_to_string(tsvector_to_array({lexemes("content")}), ' ') AS stem OFFSET 0) AS read
+    CROSS JOIN LATERAL (SELECT array_to_string(tsvector_to_array({lexemes_sql("content")}), ' ') AS stem OFFSET 0)
+            AS read
     WHERE stem <> '' ORDER BY stem)
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
   memory_id uuid, text_version integer, version text, cues text[], contents text[])
@@ -77,9 +78,9 @@ WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND inferre
 """)
 
 
-def holders(
+def find_holders(
     tx: Connection, tenant_id: UUID, asked: Sequence[str], request: SearchRequest, most: int
-) -> dict[str, Holders]:
+) -> dict[str, FlagHolders]:
     """Return, by cue stem, the active memories with a cue whose lexemes all occur in `asked`.
 
     Cues held by more than `HOLDERS_MAX` memories are omitted.
@@ -90,9 +91,9 @@ def holders(
         most: Maximum number of memories over all cues, those of the rarest cues first.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most, "holders": HOLDERS_MAX}
-    filters(request, values)
-    statement = _HOLDERS.format(allowed=allowed_one("rarest.memory_id", request, values))
-    return {stem: Holders(*found) for stem, *found in driver(tx).execute(statement, values, binary=True)}
+    filter_conditions(request, values)
+    statement = _HOLDERS.format(allowed=allowed_one_sql("rarest.memory_id", request, values))
+    return {stem: FlagHolders(*found) for stem, *found in driver_connection(tx).execute(statement, values, binary=True)}
 
 
 # One lookup per memory, in order, so that the filters are evaluated for no more memories than needed.

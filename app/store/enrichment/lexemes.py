@@ -49,7 +49,7 @@ _LEXEMES: Final = rf"""(
 )"""  # noqa: S608 - built from constants
 
 
-def lexemes(text: str) -> str:
+def lexemes_sql(text: str) -> str:
     """Return SQL for the lexemes of a text as a tsvector; `:language` is the text search configuration.
 
     Args:

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.store.enrichment.work import NIL
+from app.store.enrichment.work_queue import NIL
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RatingTurn:
     """A tenant whose memories this worker may rate until the lease ends.
 
     Attributes:
@@ -38,7 +38,7 @@ ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
 """)
 
 
-def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) -> Turn | None:
+def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) -> RatingTurn | None:
     """Claim the turn of the next tenant after `after`, in rotation, so that no tenant starves.
 
     Only one turn can be claimed at a time: a stuck model then blocks one worker process, and scoring by rules has the
@@ -56,7 +56,7 @@ def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) 
     row = tx.execute(_CLAIM, values).one_or_none()
     if row is None and after != NIL:
         row = tx.execute(_CLAIM, values | {"after": NIL}).one_or_none()
-    return None if row is None else Turn(claim_id, row.tenant_id, row.wanted)
+    return None if row is None else RatingTurn(claim_id, row.tenant_id, row.wanted)
 
 
 _CLAIM = text("""
@@ -72,7 +72,7 @@ RETURNING turn.tenant_id, turn.wanted
 """)
 
 
-def give_back(tx: Connection, turn: Turn, delay_seconds: float = 0) -> None:
+def release(tx: Connection, turn: RatingTurn, delay_seconds: float = 0) -> None:
     """Release the turn; it can be claimed again after `delay_seconds`."""
     tx.execute(_GIVE_BACK, _key(turn) | {"delay": delay_seconds})
 
@@ -83,14 +83,14 @@ WHERE tenant_id = :tenant AND claim = :claim
 """)
 
 
-def finish(tx: Connection, turn: Turn) -> None:
+def finish_turn(tx: Connection, turn: RatingTurn) -> None:
     """Delete the turn, or release it if the rules have scored more memories since it was claimed."""
     if not tx.execute(_FINISH, _key(turn) | {"wanted": turn.wanted}).rowcount:
-        give_back(tx, turn)
+        release(tx, turn)
 
 
 _FINISH = text("DELETE FROM rating_turns WHERE tenant_id = :tenant AND claim = :claim AND wanted = :wanted")
 
 
-def _key(turn: Turn) -> dict[str, object]:
+def _key(turn: RatingTurn) -> dict[str, object]:
     return {"tenant": turn.tenant_id, "claim": turn.claim_id}

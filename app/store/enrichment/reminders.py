@@ -12,11 +12,11 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.search.request import SearchRequest
-from app.store.core.packed import Uuids, driver
-from app.store.search.probe import allowed, allowed_one, filters
+from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.search.query_parts import allowed_one_sql, allowed_sql, filter_conditions
 
 
-class Reminders(NamedTuple):
+class ReminderFlags(NamedTuple):
     """The flags of one version of a memory's text."""
 
     memory_id: UUID
@@ -24,7 +24,7 @@ class Reminders(NamedTuple):
     flags: int
 
 
-def write(tx: Connection, tenant_id: UUID, found: Sequence[Reminders]) -> None:
+def write(tx: Connection, tenant_id: UUID, found: Sequence[ReminderFlags]) -> None:
     """Set the flags of memories whose text is unchanged since it was read."""
     values = {
         "tenant": tenant_id,
@@ -33,8 +33,8 @@ def write(tx: Connection, tenant_id: UUID, found: Sequence[Reminders]) -> None:
         "flags": [each.flags for each in found],
     }
     # Two statements: a concurrent edit that holds a row's lock commits before the second one checks the version.
-    if driver(tx).execute(_LOCK, values).fetchall():
-        driver(tx).execute(_WRITE, values)
+    if driver_connection(tx).execute(_LOCK, values).fetchall():
+        driver_connection(tx).execute(_WRITE, values)
 
 
 _GIVEN: Final = "unnest(%(ids)s, %(versions)s::int4[], %(flags)s::int4[]) AS given (memory_id, text_version, flags)"
@@ -53,7 +53,7 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = ANY (%(ids)s) AND state
 """  # noqa: S608 - constants
 
 
-class Holders(NamedTuple):
+class FlagHolders(NamedTuple):
     """The active memories that have a flag.
 
     Attributes:
@@ -65,9 +65,9 @@ class Holders(NamedTuple):
     newest: list[UUID]
 
 
-def holders(
+def find_holders(
     tx: Connection, tenant_id: UUID, flags: Sequence[int], request: SearchRequest, most: int
-) -> dict[int, Holders]:
+) -> dict[int, FlagHolders]:
     """Return the holders of each of these flags.
 
     Args:
@@ -76,17 +76,17 @@ def holders(
         most: Maximum number of memories per flag.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "flags": list(flags), "most": most}
-    connection = driver(tx)
-    if not filters(request, values):  # nearly all pass: the newest are looked up one by one
-        statement = _HOLDERS.format(allowed=allowed_one("state.memory_id", request, values))
-        return {flag: Holders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
+    connection = driver_connection(tx)
+    if not filter_conditions(request, values):  # nearly all pass: the newest are looked up one by one
+        statement = _HOLDERS.format(allowed=allowed_one_sql("state.memory_id", request, values))
+        return {flag: FlagHolders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
     # A filter may pass few of many holders: its matches are read once and hashed. For a tenant without statistics the
     # planner would loop over all pairs.
-    statement = _HOLDERS.format(allowed=f"state.memory_id {allowed(request, values)}")
+    statement = _HOLDERS.format(allowed=f"state.memory_id {allowed_sql(request, values)}")
     connection.execute("SET LOCAL enable_nestloop = off")
     rows = connection.execute(statement, values, binary=True).fetchall()
     connection.execute("SET LOCAL enable_nestloop = on")
-    return {flag: Holders(*found) for flag, *found in rows}
+    return {flag: FlagHolders(*found) for flag, *found in rows}
 
 
 # The conditions on the tier and on `reminders > 0` match the partial index. Ids are ordered by time.

@@ -114,7 +114,7 @@ ORDER BY given.memory_id
 """)
 
 
-def vectors(
+def list_vectors(
     tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID], before: int
 ) -> tuple[list[UUID], NDArray[np.float32]]:
     """Return the vectors of these memories and of the last `before` memories preceding all of them, in id order.

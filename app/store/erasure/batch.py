@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.erasure.requests import COLUMNS, WITHOUT_JOB, Erasure, as_erasure
 from app.store.privacy.holds import HOLDS
 
@@ -53,8 +53,8 @@ ORDER BY erase_after, erasure_id LIMIT :limit FOR UPDATE OF erasures
 def assign(tx: Connection, tenant_id: UUID, batch: Erasure, erasure_ids: Sequence[UUID]) -> None:
     """Start these deletions as parts of a batch, which from now on hides their memories; their rows are locked."""
     values = {"tenant": tenant_id, "ids": Uuids(erasure_ids), "batch": batch.erasure_id}
-    driver(tx).execute(_ASSIGN, values | {"cut": batch.cut, "now": batch.started_at})
-    driver(tx).execute(_ASSIGN_HIDDEN, values)
+    driver_connection(tx).execute(_ASSIGN, values | {"cut": batch.cut, "now": batch.started_at})
+    driver_connection(tx).execute(_ASSIGN_HIDDEN, values)
 
 
 _ASSIGN: Final = """
@@ -83,7 +83,7 @@ def set_progress(tx: Connection, tenant_id: UUID, singles: Sequence[Erasure]) ->
     # One document: an array of documents as text would be escaped once more, quote by quote.
     given = {each.erasure_id: {"plan": each.plan, "executed": each.executed} for each in singles}
     values = {"tenant": tenant_id, "ids": Uuids(list(given)), "given": msgspec.json.encode(given).decode()}
-    driver(tx).execute(_SET_PROGRESS, values)
+    driver_connection(tx).execute(_SET_PROGRESS, values)
 
 
 _SET_PROGRESS: Final = """
@@ -97,7 +97,7 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAS
 def close(tx: Connection, tenant_id: UUID, batch_id: UUID) -> None:
     """Delete a batch. Its unfinished deletions continue individually and hide what the batch still hides."""
     for statement in (_RETURN_HIDDEN, _RELEASE, _DELETE):
-        driver(tx).execute(statement, {"tenant": tenant_id, "batch": batch_id})
+        driver_connection(tx).execute(statement, {"tenant": tenant_id, "batch": batch_id})
 
 
 _RETURN_HIDDEN: Final = """

@@ -9,21 +9,21 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from app.domain.ingest.ids import last_seq
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.store.consolidation import hidden_supersessions
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
-from app.store.memories.tenant_counts import Counts
-from app.store.privacy.holds import conditions
+from app.store.memories.tenant_counts import TierCounts
+from app.store.privacy.holds import scope_sql
 
 
 class Hidden(NamedTuple):
     """Memories that were hidden or shown again, in id order, with their contribution to the tenant's counts."""
 
     ids: list[UUID]
-    counts: Counts
+    counts: TierCounts
 
 
 _NUMBERS: Final = """
@@ -39,7 +39,7 @@ def hide(
     tx: Connection,
     tenant_id: UUID,
     erasure_id: UUID,
-    scope: Meant,
+    scope: Scope,
     among: Sequence[UUID] | None = None,
     cut: str | None = None,
 ) -> Hidden:
@@ -59,7 +59,7 @@ def hide(
     statement = text(f"""
 WITH picked AS MATERIALIZED (
   SELECT memory_id FROM memories AS memory
-  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} {_AMONG if among is not None else ""}
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {scope_sql(scope)} {_AMONG if among is not None else ""}
     {"AND seq <= :last_seq" if cut is not None else ""}
   ORDER BY memory_id FOR UPDATE
 ), stood AS MATERIALIZED (
@@ -80,7 +80,7 @@ WITH picked AS MATERIALIZED (
 SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
 """)  # noqa: S608 - constants only
     values: dict[str, Any] = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
-    values |= scope.given() | ({} if cut is None else {"last_seq": last_seq(cut)})
+    values |= scope.conditions() | ({} if cut is None else {"last_seq": last_seq(cut)})
     return _hidden(tx.execute(statement, values).one())
 
 
@@ -88,7 +88,7 @@ _AMONG: Final = "AND memory_id = ANY (CAST(:among AS uuid[]))"
 
 
 def _hidden(row: Row[Any]) -> Hidden:
-    return Hidden(list(row.ids), Counts(row.active, row.archived, row.cold, row.text_bytes))
+    return Hidden(list(row.ids), TierCounts(row.active, row.archived, row.cold, row.text_bytes))
 
 
 def unhide(
@@ -135,7 +135,7 @@ SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
 
 def hide_matching(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
-) -> tuple[dict[UUID, list[UUID]], Counts]:
+) -> tuple[dict[UUID, list[UUID]], TierCounts]:
     """Hide those of these memories that match an open erasure because they were added, changed or restored since.
 
     Args:
@@ -153,7 +153,7 @@ def hide_matching(
     for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
         hidden_now = hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
         if hidden_now.ids:
-            hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)
+            hidden_supersessions.hide_supersessions(tx, tenant_id, each.erasure_id, hidden_now.ids)
             found[each.erasure_id] = hidden_now.ids
             gone = gone.plus(hidden_now.counts)
     return found, gone
@@ -176,7 +176,7 @@ ORDER BY requested_at, erasure_id
 def page_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of the memories hidden by an erasure by id, with their rows in `hidden_memories` locked."""
     values = {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit}
-    return [memory_id for (memory_id,) in driver(tx).execute(_INDEXED, values).fetchall()]
+    return [memory_id for (memory_id,) in driver_connection(tx).execute(_INDEXED, values).fetchall()]
 
 
 _INDEXED: Final = """
@@ -188,7 +188,7 @@ ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
 
 def list_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
     """Return all memories hidden by an erasure."""
-    found = driver(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
+    found = driver_connection(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
     return [memory_id for (memory_id,) in found]
 
 
@@ -197,8 +197,8 @@ _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tena
 
 def reassign(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Reassign these hidden memories to a running erasure, and hide those that aren't hidden."""
-    hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
-    driver(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
+    hide(tx, tenant_id, erasure_id, Scope(memory_ids=list(memory_ids)))
+    driver_connection(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
 
 
 _TAKE_OVER: Final = """
@@ -208,7 +208,7 @@ UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenan
 
 def save_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Save callers' own vectors, which can't be computed again, before all vectors of these memories are removed."""
-    driver(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _KEEP: Final = """
@@ -222,7 +222,7 @@ ON CONFLICT DO NOTHING
 
 def restore_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Move callers' own vectors of active memories back into the index; the others are dropped."""
-    driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _PUT_BACK: Final = """
@@ -241,7 +241,7 @@ ORDER BY memory_id ON CONFLICT DO NOTHING
 
 def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories that are active, in id order."""
-    found = driver(tx).execute(_ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    found = driver_connection(tx).execute(_ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 
 

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.store.privacy import holds
 from app.store.privacy.holds import HOLDS, Hold
 
-_CONDITIONS: Final = ", ".join(Meant.__slots__)
+_CONDITIONS: Final = ", ".join(Scope.__slots__)
 _WAS: Final = "ebbing_keys.kept_holds AS kept CROSS JOIN LATERAL jsonb_populate_record(NULL::holds, kept.placed) AS was"
 
 
@@ -56,7 +56,7 @@ WITH met AS MATERIALIZED (
 UPDATE holds SET ({_CONDITIONS}) = ROW (
   -- An id of nothing where nothing is left: a hold has some condition.
   coalesce((SELECT array_agg(memory_id) FROM met WHERE NOT was_erased), ARRAY[:nobody]::uuid[])
-  {", NULL" * (len(Meant.__slots__) - 1)})
+  {", NULL" * (len(Scope.__slots__) - 1)})
 WHERE tenant_id = :tenant AND hold_id = :hold_id AND EXISTS (SELECT FROM met WHERE was_erased)
 """).bindparams(nobody=str(UUID(int=0)))  # noqa: S608 - constants only
 
@@ -68,7 +68,7 @@ def widen(tx: Connection, tenant_id: UUID) -> None:
 
 _WIDEN: Final = text(f"""
 UPDATE holds AS hold SET ({_CONDITIONS}) = ROW (
-  {", ".join(f"was.{name}" for name in Meant.__slots__)})
+  {", ".join(f"was.{name}" for name in Scope.__slots__)})
 FROM {_WAS}
 WHERE hold.tenant_id = :tenant AND kept.tenant_id = :tenant AND kept.hold_id = hold.hold_id
   AND hold.memory_ids IS DISTINCT FROM was.memory_ids

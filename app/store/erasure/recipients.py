@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.privacy.holds import HOLDS
 
 
@@ -44,7 +44,7 @@ WHERE tenant_id = :tenant AND calls > 0 AND host <> '' GROUP BY host ORDER BY ho
 
 def holds_on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
     """Return the holds on these memories, in order of placement."""
-    rows = driver(tx).execute(_HOLDS_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    rows = driver_connection(tx).execute(_HOLDS_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Holding(*row) for row in rows]
 
 

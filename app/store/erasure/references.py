@@ -9,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.privacy.erasure import Named
-from app.domain.text.embedding import CONTEXT_TURNS
-from app.store.core.packed import Uuids, driver
-from app.store.search import searches
+from app.domain.text.embedding_input import CONTEXT_TURNS
+from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.search import recorded_searches
 
 LETTERS: Final = 10
 """Page size for dead letters of the drain; each may have several megabytes."""
@@ -68,8 +68,8 @@ def count_records(
     """Count finished jobs, released holds and recorded searches that name them; arguments as in `clear_records`."""
     values = _values(tenant_id, names, memory_ids)
     found = {}
-    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", searches.NAMED)):
-        row = driver(tx).execute(f"SELECT count(*) {rows}".encode(), values).fetchone()
+    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", recorded_searches.NAMED)):
+        row = driver_connection(tx).execute(f"SELECT count(*) {rows}".encode(), values).fetchone()
         found[table] = int(row[0]) if row else 0
     return found
 
@@ -87,9 +87,9 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
         The number of rows that contained a name.
     """
     values = _values(tenant_id, names, memory_ids)
-    searches.lock(tx, tenant_id)
+    recorded_searches.lock(tx, tenant_id)
     statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES)
-    return sum(driver(tx).execute(statement.encode(), values).rowcount for statement in statements)
+    return sum(driver_connection(tx).execute(statement.encode(), values).rowcount for statement in statements)
 
 
 _CLEAR_JOBS: Final = f"""
@@ -101,7 +101,7 @@ UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 
-_CLEAR_SEARCHES: Final = f"DELETE {searches.NAMED}"
+_CLEAR_SEARCHES: Final = f"DELETE {recorded_searches.NAMED}"
 
 
 def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> dict[str, Any]:
@@ -129,7 +129,9 @@ SELECT EXISTS (
 
 def segments_by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Return the cold storage segment of each of these memories; memories in other tiers are omitted."""
-    return dict(driver(tx).execute(_SEGMENTS_BY_MEMORY, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall())
+    return dict(
+        driver_connection(tx).execute(_SEGMENTS_BY_MEMORY, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    )
 
 
 _SEGMENTS_BY_MEMORY: Final = """
@@ -145,7 +147,7 @@ def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) 
     context and are retained.
     """
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "turns": CONTEXT_TURNS, "near": _NEAR}
-    return driver(tx).execute(_FORGET_CONTEXT, values).rowcount
+    return driver_connection(tx).execute(_FORGET_CONTEXT, values).rowcount
 
 
 _NEAR: Final = 50

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.requests import Request
+from app.domain.privacy.requests import PrivacyRequest
 from app.store.erasure.requests import Erasure
 
 
@@ -22,7 +22,7 @@ class BackedUpRequest:
 
     seq: int
     erasure: Erasure
-    logged: Request | None
+    logged: PrivacyRequest | None
 
 
 def tenant_ids(tx: Connection) -> list[UUID]:
@@ -41,7 +41,7 @@ def unknown(tx: Connection, tenant_id: UUID) -> list[BackedUpRequest]:
             # A request with a watermark but without a ledger entry has erased nothing: it restarts after its grace
             # period.
             replace(msgspec.convert(row.asked, Erasure), status="grace", cut=None, started_at=None),
-            None if row.logged is None else msgspec.convert(row.logged, Request),
+            None if row.logged is None else msgspec.convert(row.logged, PrivacyRequest),
         )
         for row in tx.execute(_UNKNOWN, {"tenant": tenant_id})
     ]

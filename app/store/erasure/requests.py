@@ -16,21 +16,21 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
-from app.domain.ingest.decoding import prepared
 from app.domain.ingest.ids import last_seq
-from app.domain.privacy.arriving import Coming
-from app.domain.privacy.clocks import Law
+from app.domain.ingest.json_input import precompile
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
-from app.domain.privacy.hold import Meant
-from app.store.core.packed import Uuids, driver
+from app.domain.privacy.late_arrivals import ArrivalErasures
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.legal_hold import Scope
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
-from app.store.privacy.holds import HOLDS, conditions
+from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id"""
 
 
-@prepared
+@precompile
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """An erasure request with its progress.
@@ -54,7 +54,7 @@ class Erasure:
     erasure_id: UUID
     kind: Law
     status: Status
-    scope: Meant
+    scope: Scope
     reason: str | None
     requested_at: datetime
     requested_by: str
@@ -201,12 +201,14 @@ ORDER BY requested_at, erasure_id
 """)  # noqa: S608 - constants only
 
 
-def coming(tx: Connection, tenant_id: UUID) -> Coming:
+def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
     """Return the open scopes and watermarks to check arriving data against; the caller holds the shared lock."""
     rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
     there = [row for row in rows if row.erasure_id is not None]
     scopes = {row.erasure_id: scope_from_json(row.scope) for row in there}
-    return Coming(scopes, {row.erasure_id: row.cut for row in there if row.cut is not None}, rows[0].last_cut_ms)
+    return ArrivalErasures(
+        scopes, {row.erasure_id: row.cut for row in there if row.cut is not None}, rows[0].last_cut_ms
+    )
 
 
 _COMING: Final = text("""
@@ -238,7 +240,7 @@ def finish(
     """
     given = msgspec.json.encode(reports).decode()
     values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "given": given, "now": now, "rewrite_by": rewrite_by}
-    driver(tx).execute(_FINISH, values)
+    driver_connection(tx).execute(_FINISH, values)
 
 
 _FINISH: Final = """
@@ -254,14 +256,14 @@ _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "exe
 # --- Memories in its scope ---
 
 
-def count(tx: Connection, tenant_id: UUID, scope: Meant) -> Matching:
+def count(tx: Connection, tenant_id: UUID, scope: Scope) -> Matching:
     """Count the memories in a scope, including hidden and deleted ones."""
     statement = text(f"""
 SELECT count(*), count(*) FILTER (WHERE EXISTS (
   SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS}))
-FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(scope)}
+FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(scope)}
 """)  # noqa: S608 - constants only
-    return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.given()).one())
+    return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.conditions()).one())
 
 
 def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:
@@ -273,17 +275,17 @@ def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False
     """
     statement = text(f"""
 SELECT memory_id FROM memories AS memory
-WHERE tenant_id = :tenant AND {conditions(erasure.scope)} AND seq <= :last_seq AND :held = EXISTS (
+WHERE tenant_id = :tenant AND {scope_sql(erasure.scope)} AND seq <= :last_seq AND :held = EXISTS (
   SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS})
 ORDER BY memory_id
 """)  # noqa: S608 - constants only
     values = {"tenant": tenant_id, "held": held, "last_seq": last_seq(erasure.cut or "0-0")}
-    return list(tx.execute(statement, values | erasure.scope.given()).scalars())
+    return list(tx.execute(statement, values | erasure.scope.conditions()).scalars())
 
 
 def lock_rows(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Lock the rows of memories, including hidden and deleted ones, in id order. Return the ids that exist."""
-    found = driver(tx).execute(_LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    found = driver_connection(tx).execute(_LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 
 

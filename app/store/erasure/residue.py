@@ -10,19 +10,19 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.domain.privacy.erasure import is_whole
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
-from app.store.search import searches
-from app.store.tiers import removal
+from app.store.search import recorded_searches
+from app.store.tiers import row_deletion
 
 # By table: the memories that a row refers to, and the condition that any of them is given.
 _BY_ID: Final = {
-    **dict.fromkeys((*removal.OWN, *removal.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
+    **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
     "links": ("ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
     "dead_letters": ("memory_ids", "memory_ids && %(ids)s"),
     "tenant_work": ("memory_ids", "memory_ids && %(ids)s"),
-    "recorded_searches": ("memory_ids", searches.HOLDS),
+    "recorded_searches": ("memory_ids", recorded_searches.HOLDS),
     "merges": ("ARRAY[summary_id]", "summary_id = ANY (%(ids)s)"),
 }
 
@@ -39,7 +39,7 @@ SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subj
 SELECT count(*) FROM dead_letters
 WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND position(%(member)s::bytea IN payload) > 0
   AND CAST(split_part(entry_id, '-', 1) AS numeric) <= CAST(split_part(%(cut)s, '-', 1) AS numeric)""",
-    "names in recorded searches": f"SELECT count(*) {searches.NAMED}",
+    "names in recorded searches": f"SELECT count(*) {recorded_searches.NAMED}",
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
     "vectors by a basis that is gone": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
@@ -63,7 +63,7 @@ def by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> di
     found: dict[UUID, dict[str, int]] = {memory_id: dict.fromkeys(_BY_ID, 0) for memory_id in memory_ids}
     for table, (members, condition) in _BY_ID.items():
         statement = _BY_MEMORY.format(table=table, members=members, condition=condition)
-        for memory_id, count in driver(tx).execute(statement.encode(), values).fetchall():
+        for memory_id, count in driver_connection(tx).execute(statement.encode(), values).fetchall():
             found[memory_id][table] = count
     return found
 
@@ -104,5 +104,5 @@ def counts(
 
 
 def _count(tx: Connection, statement: str, values: dict[str, Any]) -> int:
-    row = driver(tx).execute(statement.encode(), values).fetchone()
+    row = driver_connection(tx).execute(statement.encode(), values).fetchone()
     return int(row[0]) if row else 0

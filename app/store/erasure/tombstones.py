@@ -12,8 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.arriving import Grave
-from app.store.core.packed import Uuids, driver
+from app.domain.privacy.late_arrivals import Tombstone
+from app.store.core.binary_arrays import Uuids, driver_connection
 
 
 def digest_key(tx: Connection, tenant_id: UUID, fresh: bytes) -> bytes:
@@ -52,10 +52,10 @@ WHERE known.cut_ms <= excluded.cut_ms
 """)
 
 
-def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Grave]:
+def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Tombstone]:
     """Return tombstones that may cover data accepted at this time (milliseconds since 1970) or later."""
     found = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
-    return [Grave(row.what, bytes(row.digest), row.cut) for row in found]
+    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in found]
 
 
 _SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant AND cut_ms >= :since")
@@ -81,9 +81,9 @@ def enter_in_ledger(
         "thread": names.get("thread"),
         "cut": cut,
     }
-    driver(tx).execute(_LOCK_MARK)
-    if driver(tx).execute(_LEDGER, values).rowcount:
-        driver(tx).execute(_MARK, values)
+    driver_connection(tx).execute(_LOCK_MARK)
+    if driver_connection(tx).execute(_LEDGER, values).rowcount:
+        driver_connection(tx).execute(_MARK, values)
 
 
 # Serialise ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,

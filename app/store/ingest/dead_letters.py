@@ -17,7 +17,7 @@ REASONS_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Unstored:
+class UnstoredEntry:
     """A stream entry that could not be stored.
 
     Attributes:
@@ -34,7 +34,7 @@ class Unstored:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A dead letter without its content.
 
     Attributes:
@@ -60,7 +60,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LetterFilter:
     """A filter for letters; None matches any value.
 
     Attributes:
@@ -80,7 +80,7 @@ def add(
     reason: str,
     attempts: int,
     memory_ids: Sequence[UUID] = (),
-    unstored: Unstored | None = None,
+    unstored: UnstoredEntry | None = None,
 ) -> UUID:
     """Insert a dead letter and return its id; repeated calls for one stream entry insert it once.
 
@@ -144,20 +144,20 @@ _WAITING = f"""
 """
 
 
-def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Letter | None:
+def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> DeadLetter | None:
     """Return a dead letter by its id, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
-    return None if row is None else Letter(*row)
+    return None if row is None else DeadLetter(*row)
 
 
 _GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id")
 
 
-def page(
-    tx: Connection, tenant_id: UUID, wanted: Wanted, older_than: Place | None, limit: int, *, discarded: bool
-) -> Page[Letter]:
+def list_letters(
+    tx: Connection, tenant_id: UUID, wanted: LetterFilter, older_than: Place | None, limit: int, *, discarded: bool
+) -> Page[DeadLetter]:
     """Return a page of pending or of discarded letters, newest first."""
-    return _PAGES[discarded].read(tx, lambda row: Letter(*row), older_than, limit, **_values(tenant_id, wanted))
+    return _PAGES[discarded].read(tx, lambda row: DeadLetter(*row), older_than, limit, **_values(tenant_id, wanted))
 
 
 _PAGES = {
@@ -168,7 +168,9 @@ ORDER BY created_at DESC, letter_id DESC""")
 }
 
 
-def reasons(tx: Connection, tenant_id: UUID, wanted: Wanted, *, discarded: bool) -> list[tuple[str, str, int]]:
+def count_by_reason(
+    tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, discarded: bool
+) -> list[tuple[str, str, int]]:
     """Return stage, reason and number of letters, most frequent first; at most `REASONS_SHOWN` rows."""
     values = _values(tenant_id, wanted) | {"limit": REASONS_SHOWN}
     return [(row.stage, row.reason, row.letters) for row in tx.execute(_REASONS[discarded], values)]
@@ -187,7 +189,7 @@ GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
 # --- Replay ---
 
 
-def count_replayable(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
+def count_replayable(tx: Connection, tenant_id: UUID, wanted: LetterFilter) -> int:
     """Count the matching letters that can be replayed."""
     return int(tx.execute(_COUNT_REPLAYABLE, _values(tenant_id, wanted)).scalar_one())
 
@@ -195,7 +197,7 @@ def count_replayable(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
 _COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - built from constants
 
 
-def of_drain(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Unstored | None:
+def get_drain_content(tx: Connection, tenant_id: UUID, letter_id: UUID) -> UnstoredEntry | None:
     """Return the content of a letter of the drain, or None if it no longer exists or can't be replayed."""
     row = tx.execute(_OF_DRAIN, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else _unstored(row)
@@ -207,9 +209,9 @@ _OF_DRAIN = text(f"""
 """)
 
 
-def some_of_drain(
-    tx: Connection, tenant_id: UUID, wanted: Wanted, *, limit: int, most_bytes: int
-) -> list[tuple[UUID, Unstored]]:
+def list_drain_contents(
+    tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, limit: int, most_bytes: int
+) -> list[tuple[UUID, UnstoredEntry]]:
     """Return the oldest matching letters written by the drain, in order of creation.
 
     Args:
@@ -235,8 +237,8 @@ ORDER BY created_at, letter_id
 """)  # noqa: S608 - built from constants
 
 
-def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
-    return Unstored(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories)
+def _unstored(row: Row[tuple[object, ...]]) -> UnstoredEntry:
+    return UnstoredEntry(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories)
 
 
 def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> list[UUID]:
@@ -262,7 +264,9 @@ RETURNING stage, memory_ids
 """)  # noqa: S608 - built from constants
 
 
-def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> dict[UUID, tuple[str, list[UUID]]]:
+def delete_stored(
+    tx: Connection, tenant_id: UUID, wanted: LetterFilter, limit: int
+) -> dict[UUID, tuple[str, list[UUID]]]:
     """Delete the oldest matching letters of stored memories; return stage and memory ids by letter id.
 
     Letters locked by another transaction are skipped.
@@ -286,7 +290,7 @@ RETURNING letter_id, stage, memory_ids
 # --- Discard ---
 
 
-def discard(tx: Connection, tenant_id: UUID, letter_id: UUID, because: str) -> bool:
+def discard_letter(tx: Connection, tenant_id: UUID, letter_id: UUID, because: str) -> bool:
     """Delete a letter's content and store the reason. Return False if it doesn't exist or is already discarded."""
     values = {"tenant_id": tenant_id, "letter_id": letter_id, "because": because}
     return tx.execute(_DISCARD, values).rowcount == 1
@@ -300,7 +304,7 @@ WHERE tenant_id = :tenant_id AND discarded_at IS NULL
 _DISCARD = text(f"{_EMPTY} AND letter_id = :letter_id")
 
 
-def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, limit: int) -> list[UUID]:
+def discard_letters(tx: Connection, tenant_id: UUID, wanted: LetterFilter, because: str, limit: int) -> list[UUID]:
     """Discard the oldest matching letters. Return their ids."""
     values = _values(tenant_id, wanted) | {"because": because, "limit": limit}
     return list(tx.execute(_DISCARD_SOME, values).scalars())
@@ -315,7 +319,7 @@ RETURNING letter_id
 """)  # noqa: S608 - built from constants
 
 
-def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
+def count_waiting(tx: Connection, tenant_id: UUID, wanted: LetterFilter) -> int:
     """Count the matching letters that aren't discarded."""
     return int(tx.execute(_COUNT_WAITING, _values(tenant_id, wanted)).scalar_one())
 
@@ -323,7 +327,7 @@ def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
 _COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - built from constants
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_discarded(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` letters discarded before this time. Return the number; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
@@ -336,5 +340,5 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (
 """)
 
 
-def _values(tenant_id: UUID, wanted: Wanted) -> dict[str, object]:
+def _values(tenant_id: UUID, wanted: LetterFilter) -> dict[str, object]:
     return {"tenant_id": tenant_id, "stage": wanted.stage, "reason": wanted.reason, "before": wanted.before}

@@ -24,7 +24,7 @@ RESEND_AFTER_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ClaimedJob:
     """A job that this worker has claimed.
 
     Attributes:
@@ -42,7 +42,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class JobView:
     """A job as shown to its tenant; lists omit `log`."""
 
     job_id: UUID
@@ -118,7 +118,7 @@ SELECT EXISTS (
 """)
 
 
-def send(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
+def claim_for_sending(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
     """Claim due jobs for sending to workers, longest wait first, and return their ids.
 
     Jobs whose message was lost or whose worker died are due again once their claim expires. Rows locked by another
@@ -150,11 +150,11 @@ RETURNING job_id
 """)
 
 
-def claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) -> Held | None:
+def claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) -> ClaimedJob | None:
     """Claim a job and count an attempt. Return None if it has ended, is postponed, or is leased by another worker."""
     values = {"job_id": job_id, "claim": claim_id, "lease": lease_seconds}
     row = tx.execute(_CLAIM, values).one_or_none()
-    return None if row is None else _held(row)
+    return None if row is None else _parse_claimed(row)
 
 
 _HELD = """job_id, tenant_id, kind, parameters, state, total, done, attempts, cancel_wanted,
@@ -178,7 +178,7 @@ def record_step(
     *,
     then: Literal["queued", "running", "done", "failed"],
     lease_seconds: float,
-) -> Held | None:
+) -> ClaimedJob | None:
     """Record the result of a step. Return None if another worker now holds the claim; then only its step counts.
 
     Args:
@@ -196,7 +196,7 @@ def record_step(
         "lease": lease_seconds,
     }
     row = tx.execute(_NOTE, values | _lines(step.notes)).one_or_none()
-    return None if row is None else _held(row)
+    return None if row is None else _parse_claimed(row)
 
 
 _LOGGED = """
@@ -231,7 +231,7 @@ RETURNING {_HELD}
 """)  # noqa: S608 - built from constants
 
 
-def put_off(tx: Connection, job_id: UUID, claim_id: UUID, *, delay_seconds: float, forgive: bool, message: str) -> None:
+def requeue(tx: Connection, job_id: UUID, claim_id: UUID, *, delay_seconds: float, forgive: bool, message: str) -> None:
     """Requeue a job whose step failed, for another attempt after a delay.
 
     Args:
@@ -251,7 +251,7 @@ WHERE job_id = :job_id AND claim = :claim
 """)  # noqa: S608 - built from constants
 
 
-def attempts(tx: Connection, job_id: UUID, claim_id: UUID) -> int:
+def count_attempts(tx: Connection, job_id: UUID, claim_id: UUID) -> int:
     """Return the attempts at the current step of a job, including this one, or 0 if the claim isn't ours."""
     return int(tx.execute(_ATTEMPTS, {"job_id": job_id, "claim": claim_id}).scalar() or 0)
 
@@ -259,7 +259,7 @@ def attempts(tx: Connection, job_id: UUID, claim_id: UUID) -> int:
 _ATTEMPTS = text("SELECT attempts FROM jobs WHERE job_id = :job_id AND claim = :claim")
 
 
-def end(
+def end_job(
     tx: Connection,
     job_id: UUID,
     claim_id: UUID,
@@ -284,7 +284,7 @@ WHERE job_id = :job_id AND claim = :claim
 """)  # noqa: S608 - built from constants
 
 
-def want_cancel(tx: Connection, tenant_id: UUID, job_id: UUID) -> bool:
+def request_cancel(tx: Connection, tenant_id: UUID, job_id: UUID) -> bool:
     """Request a job's cancellation; an unclaimed job becomes due at once. Return False if no such job is unfinished."""
     return tx.execute(_WANT_CANCEL, {"tenant_id": tenant_id, "job_id": job_id}).rowcount == 1
 
@@ -299,20 +299,20 @@ _LISTED = (
 )
 
 
-def get(tx: Connection, tenant_id: UUID, job_id: UUID) -> Listed | None:
+def get(tx: Connection, tenant_id: UUID, job_id: UUID) -> JobView | None:
     """Return a tenant's job with its log."""
     row = tx.execute(_GET, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
-    return None if row is None else Listed(*row)
+    return None if row is None else JobView(*row)
 
 
 _GET = text(f"SELECT {_LISTED}, log FROM jobs WHERE tenant_id = :tenant_id AND job_id = :job_id")  # noqa: S608 - built from constants
 
 
-def page(
+def list_jobs(
     tx: Connection, tenant_id: UUID, status: str | None, kind: str | None, older_than: Place | None, limit: int
-) -> Page[Listed]:
+) -> Page[JobView]:
     """Return a page of a tenant's jobs, newest first, without their logs."""
-    return _PAGES.read(tx, lambda row: Listed(*row), older_than, limit, tenant_id=tenant_id, status=status, kind=kind)
+    return _PAGES.read(tx, lambda row: JobView(*row), older_than, limit, tenant_id=tenant_id, status=status, kind=kind)
 
 
 _PAGES: Final = Latest(f"""
@@ -323,7 +323,9 @@ WHERE tenant_id = :tenant_id
 ORDER BY created_at DESC, job_id""")  # noqa: S608 - constants only
 
 
-def unfinished(tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None) -> dict[bool, tuple[int, float]]:
+def count_unfinished(
+    tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None
+) -> dict[bool, tuple[int, float]]:
     """Count the unfinished jobs of one tenant or of all, with the age of the oldest in seconds.
 
     The age counts from `not_before`, or from creation without one. Jobs that may not start yet, such as erasures in
@@ -346,7 +348,7 @@ GROUP BY among
 """)
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_ended(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` jobs that ended before this time. Return the number; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
@@ -359,9 +361,9 @@ DELETE FROM jobs WHERE job_id IN (
 """)
 
 
-def _held(row: Row[tuple[object, ...]]) -> Held:
+def _parse_claimed(row: Row[tuple[object, ...]]) -> ClaimedJob:
     job = Job(row.job_id, row.tenant_id, row.kind, row.parameters, row.state, row.total, row.done)
-    return Held(job, row.attempts, row.cancel_wanted, row.age_seconds, row.run_seconds)
+    return ClaimedJob(job, row.attempts, row.cancel_wanted, row.age_seconds, row.run_seconds)
 
 
 def _json(value: object) -> str:

@@ -34,7 +34,7 @@ _SCHEDULE = "schedule_id, tenant_id, task, paused, next_run_at, last_date"
 
 
 @dataclass(frozen=True, slots=True)
-class NewRun:
+class NewScheduleRun:
     """A run to be inserted.
 
     Attributes:
@@ -55,7 +55,7 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScheduleRun:
     """A run as shown to its tenant.
 
     Attributes:
@@ -106,7 +106,7 @@ coalesce(job.done, 0) AS done, coalesce(job.counts, '{}') AS counts, job.error, 
 _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
-def tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
+def list_tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
     """Return tenants without a schedule row for this task; simulated tenants never have one."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
@@ -137,7 +137,7 @@ _IS_DUE = """NOT paused AND next_run_at <= :now AND NOT EXISTS (
     AND jobs.status IN ('queued', 'running'))"""
 
 
-def due(tx: Connection, moment: datetime, limit: int) -> list[tuple[UUID, UUID]]:
+def list_due(tx: Connection, moment: datetime, limit: int) -> list[tuple[UUID, UUID]]:
     """Return the ids of due schedules and their tenants, longest overdue first."""
     found = tx.execute(_DUE, {"now": moment, "limit": limit})
     return [(row.schedule_id, row.tenant_id) for row in found]
@@ -169,7 +169,7 @@ SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_id ORDER BY task FOR
 """)  # noqa: S608 - built from constants
 
 
-def of_tenant(tx: Connection, tenant_id: UUID) -> list[Schedule]:
+def list_by_tenant(tx: Connection, tenant_id: UUID) -> list[Schedule]:
     """Return a tenant's schedules, ordered by task."""
     return [Schedule(*row) for row in tx.execute(_OF_TENANT, {"tenant_id": tenant_id})]
 
@@ -177,7 +177,7 @@ def of_tenant(tx: Connection, tenant_id: UUID) -> list[Schedule]:
 _OF_TENANT = text(f"SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_id ORDER BY task")  # noqa: S608
 
 
-def enter_run(tx: Connection, schedule: Schedule, run: NewRun, moment: datetime) -> bool:
+def insert_run(tx: Connection, schedule: Schedule, run: NewScheduleRun, moment: datetime) -> bool:
     """Insert a run. Return False if the schedule already has a scheduled run for this date.
 
     The caller's transaction holds the lock on the schedule.
@@ -217,7 +217,7 @@ UPDATE schedules SET next_run_at = :next_run_at, last_date = :last_date WHERE sc
 """)
 
 
-def pause(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
+def set_paused(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
     """Pause or resume a schedule."""
     tx.execute(_PAUSE, {"schedule_id": schedule_id, "paused": paused})
 
@@ -225,9 +225,9 @@ def pause(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
 _PAUSE = text("UPDATE schedules SET paused = :paused WHERE schedule_id = :schedule_id")
 
 
-def page(tx: Connection, tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[Run]:
+def list_runs(tx: Connection, tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[ScheduleRun]:
     """Return a page of runs of a tenant's schedule, newest first."""
-    return _PAGES.read(tx, lambda row: Run(*row), older_than, limit, tenant_id=tenant_id, task=task)
+    return _PAGES.read(tx, lambda row: ScheduleRun(*row), older_than, limit, tenant_id=tenant_id, task=task)
 
 
 _PAGES = Latest(f"""
@@ -235,10 +235,10 @@ SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.task = :task
 ORDER BY run.scheduled_for DESC, run.run_id""")
 
 
-def of_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> Run | None:
+def find_by_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> ScheduleRun | None:
     """Return the run that belongs to a job."""
     row = tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
-    return None if row is None else Run(*row)
+    return None if row is None else ScheduleRun(*row)
 
 
 _OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.job_id = :job_id")
@@ -258,7 +258,7 @@ ORDER BY run.scheduled_for DESC LIMIT 1
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunStatistics:
     """Statistics of the latest run of a task over all tenants; a skipped run is ignored in favour of the one before it.
 
     Attributes:
@@ -276,10 +276,10 @@ class Figures:
     failed: dict[str, int]
 
 
-def figures(tx: Connection, task: str) -> Figures:
+def read_statistics(tx: Connection, task: str) -> RunStatistics:
     """Return statistics of the latest run of a task over all tenants."""
     row = tx.execute(_FIGURES, {"task": task}).one()
-    return Figures(row.overdue, row.late, row.seconds, row.cut_short, row.failed)
+    return RunStatistics(row.overdue, row.late, row.seconds, row.cut_short, row.failed)
 
 
 _FIGURES = text("""
@@ -307,7 +307,7 @@ FROM last
 """)
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` runs due before this time. Return the number deleted; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from app.store.core.packed import Uuids, driver, numbers, uuids
+from app.store.core.binary_arrays import Uuids, decode_numbers, decode_uuids, driver_connection
 from app.store.core.paging import Page, page_of
 
 
-class Key(NamedTuple):
+class LinkKey(NamedTuple):
     """The identity of a link: source memory, target memory and kind. Lists are ordered by it."""
 
     memory_id: UUID
@@ -36,13 +36,13 @@ class Link:
     created_at: datetime
 
     @property
-    def key(self) -> Key:
+    def key(self) -> LinkKey:
         """The link's identity."""
-        return Key(self.memory_id, self.other_id, self.kind)
+        return LinkKey(self.memory_id, self.other_id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LinkFilter:
     """A filter for links; None matches any value.
 
     Attributes:
@@ -104,7 +104,7 @@ ORDER BY memory.memory_id FOR NO KEY UPDATE OF memory
 """)
 
 
-def kept_as(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+def resolve_ids(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Map each given id or alias to its stored id, including hidden memories; ids without a row are omitted."""
     return {row.given_id: row.memory_id for row in tx.execute(_KEPT_AS, {"tenant": tenant_id, "ids": list(given_ids)})}
 
@@ -117,7 +117,7 @@ JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coa
 """)
 
 
-def upsert(tx: Connection, tenant_id: UUID, weights: Mapping[Key, float]) -> tuple[int, int]:
+def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, float]) -> tuple[int, int]:
     """Insert links, or update the weight of existing ones; the caller has locked their memories.
 
     A link that came from a detected correction becomes the caller's own, so it remains whatever the two memories say.
@@ -148,7 +148,7 @@ RETURNING xmax = 0
 """)
 
 
-def fullest(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> tuple[UUID, int]:
+def most_linked(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> tuple[UUID, int]:
     """Return the memory with the most links in either direction among these, and its count; some must be linked."""
     found = tx.execute(_FULLEST, {"tenant": tenant_id, "ids": list(memory_ids)}).one()
     return found.memory_id, found.links
@@ -171,13 +171,13 @@ _MEANT = """link.tenant_id = :tenant
   AND (CAST(:kind AS text) IS NULL OR link.kind = :kind)"""
 
 
-def page(tx: Connection, tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> Page[Link]:
+def list_links(tx: Connection, tenant_id: UUID, wanted: LinkFilter, after: LinkKey | None, limit: int) -> Page[Link]:
     """Return a page of links in key order.
 
     Args:
         after: Key of the previous page's last link.
     """
-    last = after or Key(UUID(int=0), UUID(int=0), "")
+    last = after or LinkKey(UUID(int=0), UUID(int=0), "")
     values = _values(tenant_id, wanted) | {f"after_{name}": value for name, value in last._asdict().items()}
     rows = [Link(*row) for row in tx.execute(_PAGE, values | {"limit": limit})]
     return page_of(rows, limit, lambda link: link.key)
@@ -193,7 +193,7 @@ ORDER BY memory_id, other_id, kind LIMIT :limit
 """)  # noqa: S608 - constants only
 
 
-def remove(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
+def remove(tx: Connection, tenant_id: UUID, wanted: LinkFilter) -> int:
     """Delete links. Return the number deleted."""
     return tx.execute(_REMOVE, _values(tenant_id, wanted)).rowcount
 
@@ -201,11 +201,11 @@ def remove(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
 _REMOVE = text(f"DELETE FROM links AS link WHERE {_MEANT}")  # noqa: S608 - constants only
 
 
-def neighbours(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Neighbours:
+def list_neighbours(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Neighbours:
     """Return the one-hop neighbours of these memories in either direction, ordered by both ids."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    row = driver(tx).execute(_NEIGHBOURS, values, binary=True).fetchone() or (None, None, None)
-    return Neighbours(uuids(row[0]), uuids(row[1]), numbers(row[2], ">f4"))
+    row = driver_connection(tx).execute(_NEIGHBOURS, values, binary=True).fetchone() or (None, None, None)
+    return Neighbours(decode_uuids(row[0]), decode_uuids(row[1]), decode_numbers(row[2], ">f4"))
 
 
 _NEIGHBOURS: Final = f"""
@@ -223,5 +223,5 @@ FROM (
 """  # noqa: S608 - constants only
 
 
-def _values(tenant_id: UUID, wanted: Wanted) -> dict[str, object]:
+def _values(tenant_id: UUID, wanted: LinkFilter) -> dict[str, object]:
     return {"tenant": tenant_id} | {name: getattr(wanted, name) for name in wanted.__slots__}

@@ -25,7 +25,7 @@ ENRICHED_FIELDS: Final = frozenset(_ENRICHED)
 """A change of one of these fields changes the indexed words or the vector of the memory or its neighbours."""
 
 
-class Stored(MemoryIn, frozen=True, kw_only=True):
+class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     """A memory with its current state; `embedding` and `supersedes` aren't read.
 
     Attributes:
@@ -136,25 +136,26 @@ _BY_STRENGTH = """
 ORDER BY"""
 
 
-def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
+def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> StoredMemory | None:
     """Return a memory by its id, or None if it doesn't exist or was deleted."""
     row = tx.execute(_GET, {"tenant": tenant_id, "memory_id": memory_id}).mappings().one_or_none()
     return None if row is None else _stored(row)
 
 
-def _stored(row: RowMapping) -> Stored:
+def _stored(row: RowMapping) -> StoredMemory:
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Stored(**values)
+    return StoredMemory(**values)
 
 
-def page(
+def list_memories(
     tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
-) -> Page[Stored]:
+) -> Page[StoredMemory]:
     """Return a page of memories, newest first.
 
     Args:
         older_than: The previous page's last id.
-        state: The relation to read states from; must be `memory_strength.relation` when filtering by strength.
+        state: The relation to read states from; must be `live_strength_sql.strength_relation` when filtering by
+        strength.
     """
     values = {
         "tenant": tenant_id,
@@ -162,17 +163,17 @@ def page(
         "limit": limit,
         **{name: getattr(wanted, name) for name in wanted.__slots__},
     }
-    rows = [_stored(row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values).mappings()]
+    rows = [_stored(row) for row in tx.execute(_list_page(state, by_strength=wanted.by_strength), values).mappings()]
     return page_of(rows, limit, lambda row: row.memory_id)
 
 
 @lru_cache(maxsize=1024)
-def _page(state: str, *, by_strength: bool) -> TextClause:
+def _list_page(state: str, *, by_strength: bool) -> TextClause:
     statement = _PAGE.replace("\nORDER BY", _BY_STRENGTH) if by_strength else _PAGE
     return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
 
 
-def resolve(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
+def resolve_id(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
     """Return the stored id of a memory: the target if the given id is an alias, otherwise the id itself."""
     stored = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
     return stored or memory_id
@@ -192,7 +193,7 @@ WHERE tenant_id = :tenant AND memory_id = :memory_id AND deleted_at IS NULL FOR 
 """)
 
 
-def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
+def update_memory(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
     """Update columns of a memory that the caller has locked.
 
     Args:
@@ -206,7 +207,7 @@ def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str,
     tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
 
 
-def edit_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
+def update_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
     """Update columns of a memory's state; the caller has locked its row in `memories`."""
     table = tables.memory_state
     values = {name: _real(value) if isinstance(value, float) else value for name, value in changes.items()}
@@ -223,7 +224,7 @@ class NewMemory(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class UpsertResult:
     """The result of an upsert.
 
     Attributes:
@@ -250,7 +251,7 @@ ORDER BY memory_id FOR UPDATE
 """)  # noqa: S608 - constants only
 
 
-def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Written:
+def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> UpsertResult:
     """Insert memories, or update those whose external id exists and whose content differs.
 
     Args:
@@ -265,7 +266,7 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Writte
         if row.given.external_id is not None and known[row.given.external_id] != row.memory_id
     }
     versions = {row.memory_id: row.text_version for row in written}
-    return Written(versions, {row.memory_id for row in written if row.is_changed}, aliases)
+    return UpsertResult(versions, {row.memory_id for row in written if row.is_changed}, aliases)
 
 
 def _changes(fields: Iterable[str], row: str = "excluded") -> str:

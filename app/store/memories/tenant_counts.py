@@ -13,12 +13,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 
 SLOTS: Final = 16
 
 
-class Counts(NamedTuple):
+class TierCounts(NamedTuple):
     """Number of memories per tier and the size of their texts in the database; or a difference of these.
 
     Attributes:
@@ -35,31 +35,31 @@ class Counts(NamedTuple):
         """Number of memories (or its difference) over all tiers."""
         return self.active + self.archived + self.cold
 
-    def less(self, others: Counts) -> Counts:
+    def less(self, others: TierCounts) -> TierCounts:
         """Return the difference `self - others`."""
-        return Counts(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
+        return TierCounts(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
 
-    def plus(self, others: Counts) -> Counts:
+    def plus(self, others: TierCounts) -> TierCounts:
         """Return the sum of both."""
-        return Counts(*(mine + theirs for mine, theirs in zip(self, others, strict=True)))
+        return TierCounts(*(mine + theirs for mine, theirs in zip(self, others, strict=True)))
 
 
-NONE: Final = Counts()
+NONE: Final = TierCounts()
 
 
-def read(tx: Connection, tenant_id: UUID) -> Counts:
+def read(tx: Connection, tenant_id: UUID) -> TierCounts:
     """Return the tenant's counts."""
-    return Counts(*driver(tx).execute(_READ, {"tenant": tenant_id}).fetchall()[0])
+    return TierCounts(*driver_connection(tx).execute(_READ, {"tenant": tenant_id}).fetchall()[0])
 
 
-_SUMS: Final = ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in Counts._fields)
+_SUMS: Final = ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in TierCounts._fields)
 _READ: Final = f"SELECT {_SUMS} FROM tenant_counts WHERE tenant_id = %(tenant)s"  # noqa: S608 - constants
 
 
-def add(tx: Connection, tenant_id: UUID, change: Counts) -> None:
+def add(tx: Connection, tenant_id: UUID, change: TierCounts) -> None:
     """Add a transaction's change to the counts."""
     if any(change):
-        driver(tx).execute(ADD, {"tenant": tenant_id, **change._asdict()})
+        driver_connection(tx).execute(ADD, {"tenant": tenant_id, **change._asdict()})
 
 
 ADD: Final = f"""
@@ -71,11 +71,13 @@ ON CONFLICT (tenant_id, slot) DO UPDATE SET active = known.active + excluded.act
 """  # noqa: S608 - built from constants
 
 
-def measure(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
+def count_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:
     """Count these memories only; deleted ones contribute nothing."""
     if not memory_ids:
         return NONE
-    return Counts(*driver(tx).execute(_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()[0])
+    return TierCounts(
+        *driver_connection(tx).execute(_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()[0]
+    )
 
 
 _TIERS_AND_BYTES: Final = """
@@ -94,20 +96,20 @@ CROSS JOIN LATERAL (
 
 
 @contextmanager
-def changing(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
+def track_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
     """Record the changes that the body makes to these memories (move, edit, delete); their rows are locked."""
-    before = measure(tx, tenant_id, memory_ids)
+    before = count_memories(tx, tenant_id, memory_ids)
     yield
-    add(tx, tenant_id, measure(tx, tenant_id, memory_ids).less(before))
+    add(tx, tenant_id, count_memories(tx, tenant_id, memory_ids).less(before))
 
 
-def drift(tx: Connection, tenant_id: UUID) -> Counts:
+def measure_drift(tx: Connection, tenant_id: UUID) -> TierCounts:
     """Return the actual counts of the tenant's memories minus the maintained ones.
 
     A single statement reads both, so its snapshot includes a transaction's memories and its count changes together or
     not at all. No lock is needed.
     """
-    return Counts(*driver(tx).execute(_DRIFT, {"tenant": tenant_id}).fetchall()[0])
+    return TierCounts(*driver_connection(tx).execute(_DRIFT, {"tenant": tenant_id}).fetchall()[0])
 
 
 _DRIFT: Final = f"""
@@ -124,7 +126,7 @@ FROM (
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
     """Take the advisory lock for correcting the counts, until the transaction ends; `add` doesn't wait for it."""
-    driver(tx).execute(_LOCK, {"tenant": str(tenant_id)})
+    driver_connection(tx).execute(_LOCK, {"tenant": str(tenant_id)})
 
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tenant_counts ' || %(tenant)s, 0))"

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.packed import driver
+from app.store.core.binary_arrays import driver_connection
 from app.store.memories import tenant_counts
-from app.store.memories.tenant_counts import Counts
+from app.store.memories.tenant_counts import TierCounts
 from app.store.tiers import tier_moves
 from app.store.tiers.tier_moves import Counted
 
@@ -25,7 +25,7 @@ Work = tuple[str, str]
 
 def lock_holds_and_erasures(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's hold lock, then its erasure lock, in shared mode until the transaction ends."""
-    driver(tx).execute(_LOCK, {"tenant": str(tenant_id)})
+    driver_connection(tx).execute(_LOCK, {"tenant": str(tenant_id)})
 
 
 _LOCK: Final = """
@@ -34,7 +34,7 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('ebbing holds ' || %(tenant
 """
 
 
-def record(tx: Connection, tenant_id: UUID, counts: Counts, moves: Counted, work: Sequence[Work]) -> None:
+def record(tx: Connection, tenant_id: UUID, counts: TierCounts, moves: Counted, work: Sequence[Work]) -> None:
     """Queue work, then add to the tenant's counts and its counters of tier moves: one statement, none if all is empty.
 
     Args:
@@ -45,7 +45,7 @@ def record(tx: Connection, tenant_id: UUID, counts: Counts, moves: Counted, work
     if statement:
         values: dict[str, Any] = {"tenant": tenant_id, **counts._asdict(), **moved}
         values |= {"stages": [stages for stages, _ in work], "items": [ids for _, ids in work]}
-        driver(tx).execute(statement, values)
+        driver_connection(tx).execute(statement, values)
 
 
 @lru_cache

@@ -10,14 +10,14 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 
-class Late(NamedTuple):
+class LateRewrites(NamedTuple):
     """Number of erasures whose segment rewrite is overdue, and the earliest of those deadlines."""
 
     erasures: int
     since: datetime | None
 
 
-class Due(NamedTuple):
+class DueRequests(NamedTuple):
     """Number of open requests due within some days, and the days left for the first; negative if it is overdue."""
 
     requests: int
@@ -25,7 +25,7 @@ class Due(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DeadlineTotals:
     """Totals over all tenants.
 
     Attributes:
@@ -66,7 +66,7 @@ ORDER BY promised.first NULLS LAST, segment.segment_id
 """)  # noqa: S608 - constants only
 
 
-def note_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:
+def mark_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:
     """Mark erasures whose segments have all been rewritten and their objects deleted. Return the number marked."""
     return tx.execute(_NOTE_REWRITTEN, {"tenant": tenant_id, "now": now}).rowcount
 
@@ -81,9 +81,9 @@ WHERE tenant_id = :tenant AND rewrite_by IS NOT NULL AND rewritten_at IS NULL AN
 """)
 
 
-def late(tx: Connection, tenant_id: UUID, now: datetime) -> Late:
+def read_late(tx: Connection, tenant_id: UUID, now: datetime) -> LateRewrites:
     """Return the erasures whose segment rewrite is overdue."""
-    return Late(*tx.execute(_LATE, {"tenant": tenant_id, "now": now}).one())
+    return LateRewrites(*tx.execute(_LATE, {"tenant": tenant_id, "now": now}).one())
 
 
 _LATE: Final = text("""
@@ -92,9 +92,9 @@ WHERE tenant_id = :tenant AND rewrite_by < :now AND rewritten_at IS NULL
 """)
 
 
-def due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> Due:
+def read_due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> DueRequests:
     """Return the open requests that are due within this many days or overdue."""
-    return Due(*tx.execute(_DUE, {"tenant": tenant_id, "now": now, "days": days}).one())
+    return DueRequests(*tx.execute(_DUE, {"tenant": tenant_id, "now": now, "days": days}).one())
 
 
 _DUE: Final = text("""
@@ -103,12 +103,14 @@ WHERE tenant_id = :tenant AND answer IS NULL AND due_at < :now + make_interval(d
 """)
 
 
-def figures(tx: Connection) -> Figures:
+def read_totals(tx: Connection) -> DeadlineTotals:
     """Return totals over all tenants from a transaction of `ebbing_drain`; the rows read name no subjects."""
     natures = tx.execute(_OPEN).all()
     left = [row.days_left for row in natures if row.days_left is not None]
     residue, late_rewrites = tx.execute(_LEFT).one()
-    return Figures({row.nature: row.requests for row in natures}, min(left, default=None), residue, late_rewrites)
+    return DeadlineTotals(
+        {row.nature: row.requests for row in natures}, min(left, default=None), residue, late_rewrites
+    )
 
 
 _OPEN: Final = text("""

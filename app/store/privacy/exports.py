@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
-from app.domain.privacy.clocks import Law
 from app.domain.privacy.export import ExportKind
-from app.store.core.packed import Uuids, driver
+from app.domain.privacy.legal_deadlines import Law
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["running", "ready", "failed", "expired"]
@@ -76,7 +76,7 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM exports WHERE tenant_id = :tenant AN
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
+def list_exports(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
     """Return a page of exports, latest request first."""
     return _PAGES.read(tx, _export, older_than, limit, tenant=tenant_id)
 
@@ -107,7 +107,7 @@ WHERE tenant_id = :tenant AND export_id = :export_id
 """)
 
 
-def finish(tx: Connection, tenant_id: UUID, export_id: UUID, days: float) -> None:
+def finish_export(tx: Connection, tenant_id: UUID, export_id: UUID, days: float) -> None:
     """Mark an export as ready for download for this many days."""
     tx.execute(_FINISH, {"tenant": tenant_id, "export_id": export_id, "seconds": days * 86_400})
 
@@ -118,7 +118,7 @@ WHERE tenant_id = :tenant AND export_id = :export_id
 """)
 
 
-def due(tx: Connection, tenant_id: UUID, as_of: datetime, limit: int) -> list[UUID]:
+def list_due(tx: Connection, tenant_id: UUID, as_of: datetime, limit: int) -> list[UUID]:
     """Return exports whose retention period has ended."""
     return list(tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit}).scalars())
 
@@ -129,10 +129,10 @@ ORDER BY expires_at LIMIT :limit
 """)
 
 
-def of_subjects(tx: Connection, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID]) -> list[UUID]:
+def list_by_subjects(tx: Connection, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return unexpired exports of this subject or of the subjects of these memories."""
     values = {"tenant": tenant_id, "subject": subject, "ids": Uuids(memory_ids)}
-    return [export_id for (export_id,) in driver(tx).execute(_OF_SUBJECTS, values).fetchall()]
+    return [export_id for (export_id,) in driver_connection(tx).execute(_OF_SUBJECTS, values).fetchall()]
 
 
 _OF_SUBJECTS: Final = """
@@ -142,9 +142,9 @@ WHERE tenant_id = %(tenant)s AND subject IS NOT NULL AND status <> 'expired' AND
 """
 
 
-def expire(tx: Connection, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
+def expire_exports(tx: Connection, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
     """Mark exports as expired and remove the subject from their rows. Return those that weren't expired before."""
-    found = driver(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)}).fetchall()
+    found = driver_connection(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)}).fetchall()
     return [export_id for (export_id,) in found]
 
 
@@ -154,7 +154,7 @@ WHERE tenant_id = %(tenant)s AND export_id = ANY (%(ids)s) AND status <> 'expire
 """
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_expired(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` rows of exports that expired before this time. Return the number deleted."""
     return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
 
@@ -166,7 +166,7 @@ DELETE FROM exports WHERE tenant_id = :tenant AND export_id IN (
 """)
 
 
-def known(tx: Connection, tenant_id: UUID) -> set[UUID]:
+def list_with_objects(tx: Connection, tenant_id: UUID) -> set[UUID]:
     """Return exports that have objects in the object store or may be writing some."""
     return set(tx.execute(_KNOWN, {"tenant": tenant_id}).scalars())
 

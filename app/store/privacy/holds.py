@@ -16,8 +16,8 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
-from app.domain.privacy.hold import Meant
-from app.store.core.packed import Uuids, driver
+from app.domain.privacy.legal_hold import Scope
+from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
 from app.store.memories.memories import CONTENT_CHANGES, NewMemory, as_json
 
@@ -50,7 +50,7 @@ class Hold:
     """A legal hold; `placed_by` and `released_by` are ids of keys."""
 
     hold_id: UUID
-    meant: Meant
+    meant: Scope
     reason: str
     placed_at: datetime
     placed_by: str
@@ -58,7 +58,7 @@ class Hold:
     released_by: str | None
 
 
-class Holder(NamedTuple):
+class MemoryHold(NamedTuple):
     """A hold on a memory."""
 
     hold_id: UUID
@@ -66,7 +66,7 @@ class Holder(NamedTuple):
     reason: str
 
 
-class Counts(NamedTuple):
+class HoldCounts(NamedTuple):
     """Number of memories that a hold covers; `hidden` counts deleted ones whose rows still exist."""
 
     memories: int
@@ -90,7 +90,7 @@ def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
     tx.execute(_LOCK, {"name": f"ebbing holds {tenant_id}"})
 
 
-def place(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
+def insert_hold(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Scope, reason: str, placed_by: str) -> Hold:
     """Insert a hold; the caller holds the exclusive lock."""
     values = {name: getattr(meant, name) for name in meant.__slots__}
     row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by} | values
@@ -117,7 +117,7 @@ def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
 _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND hold_id = :hold_id")  # noqa: S608
 
 
-def page(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
+def list_holds(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
     """Return a page of holds, latest first; with `released`, include released ones."""
     return _PAGES.read(tx, as_hold, older_than, limit, tenant=tenant_id, released=released)
 
@@ -127,7 +127,7 @@ SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND (:released OR release
 ORDER BY placed_at DESC, hold_id DESC""")  # noqa: S608 - constants only
 
 
-def release(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
+def release_hold(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
     """Release a hold. Return False if it doesn't exist or is already released."""
     values = {"tenant": tenant_id, "hold_id": hold_id, "released_by": released_by}
     return tx.execute(_RELEASE, values).rowcount == 1
@@ -139,16 +139,16 @@ WHERE tenant_id = :tenant AND hold_id = :hold_id AND released_at IS NULL
 """)
 
 
-def counts(tx: Connection, tenant_id: UUID, meant: Meant) -> Counts:
+def count_covered(tx: Connection, tenant_id: UUID, meant: Scope) -> HoldCounts:
     """Count the memories that match a hold's conditions."""
     statement = text(f"""
 SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL)
-FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(meant)}
+FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(meant)}
 """)  # noqa: S608 - constants only
-    return Counts(*tx.execute(statement, {"tenant": tenant_id} | meant.given()).one())
+    return HoldCounts(*tx.execute(statement, {"tenant": tenant_id} | meant.conditions()).one())
 
 
-def make_due(tx: Connection, tenant_id: UUID, meant: Meant, after: UUID, limit: int) -> tuple[int, UUID | None]:
+def make_due(tx: Connection, tenant_id: UUID, meant: Scope, after: UUID, limit: int) -> tuple[int, UUID | None]:
     """Make memories that match a hold's conditions due for the next sweep, one slice by id per call.
 
     Locks their rows in `memory_state` in id order.
@@ -159,7 +159,7 @@ def make_due(tx: Connection, tenant_id: UUID, meant: Meant, after: UUID, limit: 
     statement = text(f"""
 WITH picked AS MATERIALIZED (
   SELECT memory_id FROM memories AS memory
-  WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id > :later_than AND {conditions(meant)}
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id > :later_than AND {scope_sql(meant)}
   ORDER BY memory_id LIMIT :limit
 ), locked AS MATERIALIZED (
   SELECT memory_id FROM memory_state
@@ -171,16 +171,18 @@ WITH picked AS MATERIALIZED (
 )
 SELECT count(*) AS looked_at, (SELECT memory_id FROM picked ORDER BY memory_id DESC LIMIT 1) AS last FROM picked
 """)  # noqa: S608 - constants only
-    values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.given()
+    values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.conditions()
     found = tx.execute(statement, values).one()
     return found.looked_at, found.last if found.looked_at == limit else None
 
 
-def on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[Holder]]:
+def list_by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[MemoryHold]]:
     """Return the holds on each of these memories in order of placement; memories without any are omitted."""
-    found: dict[UUID, list[Holder]] = {}
-    for memory_id, *holder in driver(tx).execute(_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall():
-        found.setdefault(memory_id, []).append(Holder(*holder))
+    found: dict[UUID, list[MemoryHold]] = {}
+    for memory_id, *holder in (
+        driver_connection(tx).execute(_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    ):
+        found.setdefault(memory_id, []).append(MemoryHold(*holder))
     return found
 
 
@@ -193,7 +195,9 @@ ORDER BY hold.placed_at, hold.hold_id
 """  # noqa: S608 - constants only
 
 
-def unname(tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]) -> list[UUID]:
+def remove_external_ids(
+    tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]
+) -> list[UUID]:
     """Remove the external ids of held memories that the input would change, so the input is stored separately.
 
     Args:
@@ -217,16 +221,16 @@ RETURNING known.memory_id
 """)  # noqa: S608 - constants only
 
 
-def conditions(meant: Meant) -> str:
+def scope_sql(meant: Scope) -> str:
     """Return SQL conditions on a row `memory`; their parameters are `meant.given()`."""
-    return " AND ".join(_CONDITIONS[name] for name in meant.given())
+    return " AND ".join(_CONDITIONS[name] for name in meant.conditions())
 
 
 def as_hold(row: Row[Any]) -> Hold:
     """Build a hold from a row of `holds`."""
     return Hold(
         row.hold_id,
-        Meant(*(getattr(row, name) for name in Meant.__slots__)),
+        Scope(*(getattr(row, name) for name in Scope.__slots__)),
         row.reason,
         row.placed_at,
         row.placed_by,

@@ -9,24 +9,24 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.search.request import SearchRequest
-from app.domain.search.spread import CARRIERS_MAX, COSINE_MIN, NEIGHBOURS_MAX, Near, Way
-from app.store.core.packed import driver
+from app.domain.search.spreading_activation import CARRIERS_MAX, COSINE_MIN, NEIGHBOURS_MAX, Neighbour, Way
+from app.store.core.binary_arrays import driver_connection
 from app.store.memories.roles import EFFECTIVE
-from app.store.search import pruned
-from app.store.search.probe import Probe, allowed, allowed_one
+from app.store.search import indexed_candidates
+from app.store.search.query_parts import SearchProbe, allowed_one_sql, allowed_sql
 
 BREADTH: Final = 100
 """The graph's `ef_search` when finding the few nearest of each memory."""
 
 
-def near(
+def find_neighbours(
     tx: Connection,
     tenant_id: UUID,
     memory_ids: Sequence[UUID],
     ways: Sequence[Way],
-    probe: Probe,
+    probe: SearchProbe,
     request: SearchRequest,
-) -> list[Near]:
+) -> list[Neighbour]:
     """Return the nearest neighbours of these memories by each way, restricted by the request's filters.
 
     Neighbours by entity are ranked by the entities shared, rarer ones weighing more; neighbours by link by weight.
@@ -46,16 +46,16 @@ def near(
         "carriers_max": CARRIERS_MAX,
         "most": NEIGHBOURS_MAX,
     }
-    parts, texts = {"allowed": allowed(request, values)}, _LEGS
-    if probe.vector is not None and pruned.prunes(probe, request):
-        driver(tx).execute(pruned.PLAN, {"breadth": BREADTH})
-        one = allowed_one("embeddings.memory_id", request, values)
+    parts, texts = {"allowed": allowed_sql(request, values)}, _LEGS
+    if probe.vector is not None and indexed_candidates.uses_indexes(probe, request):
+        driver_connection(tx).execute(indexed_candidates.PLAN, {"breadth": BREADTH})
+        one = allowed_one_sql("embeddings.memory_id", request, values)
         parts, texts = parts | {"allowed_one": one, "size": str(len(probe.vector))}, _LEGS | {"vector": _BY_GRAPH}
     legs = [texts[way].format(**parts) for way in ways if way != "vector" or probe.space_id is not None]
     if not memory_ids or not legs:
         return []
-    found = driver(tx).execute(" UNION ALL ".join(legs), values, binary=True)
-    return [Near(*row) for row in found]
+    found = driver_connection(tx).execute(" UNION ALL ".join(legs), values, binary=True)
+    return [Neighbour(*row) for row in found]
 
 
 # All vectors are read once instead of once per parent, which takes a quarter of the time.
@@ -148,7 +148,7 @@ SELECT parent_id, memory_id, 'link' AS way, CAST(weight AS float8) AS weight FRO
 _LEGS: Final[dict[Way, str]] = {"vector": _BY_VECTOR, "entity": _BY_ENTITY, "link": _BY_LINK}
 
 
-def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+def describe_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
     """Return the fields that a result shows of these memories, by id and field name; deleted ones are omitted."""
     found = tx.execute(_DESCRIBED, {"tenant": tenant_id, "ids": list(memory_ids)}).mappings()
     return {row["id"]: dict(row) for row in found}

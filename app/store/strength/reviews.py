@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from app.domain.evaluation.self_tests import FLAGGING
-from app.store.core.packed import driver, moments
+from app.domain.evaluation.self_test_rules import FLAGGING
+from app.store.core.binary_arrays import decode_moments, driver_connection
 
 _ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
+class ReviewSchedule:
     """The review schedule of a memory.
 
     Attributes:
@@ -41,7 +41,7 @@ class Reviewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ReviewText:
     """The content that a reviewer sees."""
 
     text: str
@@ -50,7 +50,7 @@ class Described:
     kind: str | None
 
 
-class Waiting(NamedTuple):
+class DueReviews(NamedTuple):
     """Memories with the due dates of their reviews.
 
     Attributes:
@@ -61,16 +61,16 @@ class Waiting(NamedTuple):
     ids: bytes
     due_at: npt.NDArray[np.float64]
 
-    def only(self, places: npt.NDArray[np.intp]) -> Waiting:
+    def only(self, places: npt.NDArray[np.intp]) -> DueReviews:
         """Return the entries at these indexes."""
-        return Waiting(_keys(self.ids)[places].tobytes(), self.due_at[places])
+        return DueReviews(_keys(self.ids)[places].tobytes(), self.due_at[places])
 
-    def slices(self, limit: int) -> Iterator[Waiting]:
+    def slices(self, limit: int) -> Iterator[DueReviews]:
         """Yield all entries in slices of at most `limit`."""
         for start in range(0, len(self.due_at), limit):
             yield self.only(np.arange(start, min(start + limit, len(self.due_at))))
 
-    def left(self, ids: bytes) -> Waiting:
+    def select_ids(self, ids: bytes) -> DueReviews:
         """Return only the entries with these ids."""
         if ids == self.ids:
             return self
@@ -81,10 +81,10 @@ def _keys(ids: bytes) -> npt.NDArray[np.bytes_]:
     return np.frombuffer(ids, f"S{_ID_BYTES}")
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Reviewed]:
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, ReviewSchedule]:
     """Return the review schedules of these memories; memories without one are omitted."""
     rows = tx.execute(_READ, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
-    return {memory_id: Reviewed(*row) for memory_id, *row in rows}
+    return {memory_id: ReviewSchedule(*row) for memory_id, *row in rows}
 
 
 _READ = text("""
@@ -93,7 +93,7 @@ WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
 """)
 
 
-def write(tx: Connection, tenant_id: UUID, memory_id: UUID, reviewed: Reviewed) -> None:
+def write(tx: Connection, tenant_id: UUID, memory_id: UUID, reviewed: ReviewSchedule) -> None:
     """Insert or update a memory's schedule after a review; the caller has locked its state."""
     tx.execute(_WRITE, {"tenant": tenant_id, "memory_id": memory_id, **asdict(reviewed)})
 
@@ -106,7 +106,7 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, inter
 """)
 
 
-def flag(
+def flag_memories(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime, first_interval_days: float
 ) -> None:
     """Flag memories for review without counting a review, due by `as_of` at the latest; their states are locked.
@@ -127,7 +127,7 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET flagged = true, due_at = least(
 """)
 
 
-def waiting(
+def list_due(
     tx: Connection,
     tenant_id: UUID,
     *,
@@ -136,7 +136,7 @@ def waiting(
     subject: str | None,
     thread: str | None,
     flagged: bool = False,
-) -> Waiting:
+) -> DueReviews:
     """Return the memories whose review is due by a given time; superseded memories need no review.
 
     Args:
@@ -154,8 +154,8 @@ def waiting(
         "thread": thread,
         "flagged": flagged,
     }
-    ids, due = driver(tx).execute(_WAITING, values, binary=True).fetchone() or (None, None)
-    return Waiting(ids or b"", moments(due))
+    ids, due = driver_connection(tx).execute(_WAITING, values, binary=True).fetchone() or (None, None)
+    return DueReviews(ids or b"", decode_moments(due))
 
 
 _WAITING: Final = """
@@ -174,7 +174,7 @@ FROM (
 """
 
 
-class Flagged(NamedTuple):
+class FlaggedMemory(NamedTuple):
     """A memory whose last review, or a self-test since, failed.
 
     Attributes:
@@ -186,13 +186,13 @@ class Flagged(NamedTuple):
     due_at: datetime
     review_count: int
     failed: list[str]
-    described: Described
+    described: ReviewText
 
 
-def flagged(tx: Connection, tenant_id: UUID, limit: int) -> list[Flagged]:
+def list_flagged(tx: Connection, tenant_id: UUID, limit: int) -> list[FlaggedMemory]:
     """Return flagged memories, longest overdue first, without deleted, hidden and superseded ones."""
     rows = tx.execute(_FLAGGED, {"tenant": tenant_id, "limit": limit, "kinds": list(FLAGGING)})
-    return [Flagged(key, due_at, count, failed, Described(*row)) for key, due_at, count, failed, *row in rows]
+    return [FlaggedMemory(key, due_at, count, failed, ReviewText(*row)) for key, due_at, count, failed, *row in rows]
 
 
 _FLAGGED = text("""
@@ -215,10 +215,10 @@ ORDER BY review.due_at, review.memory_id LIMIT :limit
 """)
 
 
-def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Described]:
+def read_texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, ReviewText]:
     """Return the content of these memories; deleted ones are omitted."""
     rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
-    return {memory_id: Described(*row) for memory_id, *row in rows}
+    return {memory_id: ReviewText(*row) for memory_id, *row in rows}
 
 
 _DESCRIBED = text("""

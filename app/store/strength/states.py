@@ -12,8 +12,16 @@ import numpy.typing as npt
 from sqlalchemy import Connection
 
 from app.domain.dynamics.state import Row, State, take
-from app.domain.tiers.tiers import DECAY_TIERS
-from app.store.core.packed import Doubles, Integers, Moments, Uuids, driver, moments, uuids
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.store.core.binary_arrays import (
+    Doubles,
+    Integers,
+    Timestamps,
+    Uuids,
+    decode_moments,
+    decode_uuids,
+    driver_connection,
+)
 
 # Wire format by column name: PostgreSQL's send expression and the NumPy type of its result.
 _FORMS: Final = {
@@ -42,11 +50,11 @@ _SENT: Final = {
 _RECORD: Final = np.dtype([(name, form) for name, (_, form) in _SENT.items()])
 
 RECORD: Final = " || ".join(sent for sent, _ in _SENT.values())
-"""SQL for a row of `memory_state` as bytes; `held` decodes a concatenation of such records."""
+"""SQL for a row of `memory_state` as bytes; `decode_states` decodes a concatenation of such records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredStates:
     """Memories and their stored state; every array has shape (n,) in the order of `ids`.
 
     Attributes:
@@ -69,9 +77,9 @@ class Held:
         """Return the number of memories."""
         return len(self.ids)
 
-    def only(self, places: npt.NDArray[np.intp]) -> Held:
+    def only(self, places: npt.NDArray[np.intp]) -> StoredStates:
         """Return the entries at these indexes."""
-        return Held(
+        return StoredStates(
             [self.ids[place] for place in places],
             take(self.state, places),
             self.is_scored[places],
@@ -81,13 +89,13 @@ class Held:
         )
 
 
-class Unnamed(NamedTuple):
+class StateColumns(NamedTuple):
     """The inputs of strength without a UUID object per id, for passes over very many memories.
 
     Attributes:
         ids: 16 bytes each, in ascending order.
-        state: As in `Held`.
-        versions: As in `Held`.
+        state: As in `StoredStates`.
+        versions: As in `StoredStates`.
     """
 
     ids: bytes
@@ -95,23 +103,23 @@ class Unnamed(NamedTuple):
     versions: npt.NDArray[np.int64]
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> StoredStates:
     """Read these memories; deleted and unknown ones are omitted."""
-    return fetched(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return fetch_states(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
-def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
+def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> StateColumns:
     """Read memories like `read`, given and returned as 16-byte ids."""
     rows = _records(_sent(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
-    return Unnamed(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
+    return StateColumns(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
 
 
-def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> StoredStates:
     """Read these memories like `read` and lock their rows in id order until the transaction ends."""
-    return fetched(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return fetch_states(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
-def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> Held:
+def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> StoredStates:
     """Lock and return memories whose `next_due_at` has passed, longest overdue first.
 
     Rows locked by another transaction are skipped. Rows that were used, or brought under a later policy, after `as_of`
@@ -121,53 +129,57 @@ def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit:
         as_of: Seconds since 1970.
         version: The policy version in force at that time.
     """
-    return fetched(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
+    return fetch_states(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
 
 
-def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> Held:
+def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> StoredStates:
     """Lock and return a page of memories anchored under an older policy, by id; deleted ones are omitted."""
     values = {"tenant": tenant_id, "version": version, "after": after, "limit": limit}
-    return fetched(tx, _LOCK_OLDER, values)
+    return fetch_states(tx, _LOCK_OLDER, values)
 
 
-def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
+def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> StoredStates:
     """Lock memories of this tier whose wanted tier differs, together with their rows in `memories`.
 
     Rows locked by another transaction are skipped.
     """
-    return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
+    return fetch_states(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None, one_in: int = 1) -> Held:
+def list_page(
+    tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None, one_in: int = 1
+) -> StoredStates:
     """Return a page of a tenant's memories by id, optionally of one subject; deleted ones are omitted.
 
     With `one_in` greater than 1, return a sample of one in so many memories. The sample is stable: it is drawn by a
     hash of the id.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
-    return fetched(tx, _PAGE_OF_SUBJECT if subject is not None else _PAGE if one_in == 1 else _PAGE_OF_SOME, values)
+    return fetch_states(
+        tx, _PAGE_OF_SUBJECT if subject is not None else _PAGE if one_in == 1 else _PAGE_OF_SOME, values
+    )
 
 
-def held(records: bytes) -> Held:
+def decode_states(records: bytes) -> StoredStates:
     """Decode the memories of concatenated `RECORD`s, in their order."""
     rows = _records(records)
-    return Held(
-        uuids(rows["id"].tobytes()),
+    return StoredStates(
+        decode_uuids(rows["id"].tobytes()),
         _state(rows),
         rows["is_scored"] > 0,
         rows["version"].astype(np.int64),
         rows["wanted_tier"].astype(np.int8),
-        moments(rows["next_due_at"].tobytes()),
+        decode_moments(rows["next_due_at"].tobytes()),
     )
 
 
-def fetched(tx: Connection, asked: str, values: dict[str, Any]) -> Held:
-    """Run a query built by `statement` and decode its memories."""
-    return held(_sent(tx, asked, values))
+def fetch_states(tx: Connection, asked: str, values: dict[str, Any]) -> StoredStates:
+    """Run a query built by `build_select` and decode its memories."""
+    return decode_states(_sent(tx, asked, values))
 
 
 def _sent(tx: Connection, statement: str, values: dict[str, Any]) -> bytes:
-    row = driver(tx).execute(statement, values, binary=True).fetchone()
+    row = driver_connection(tx).execute(statement, values, binary=True).fetchone()
     return (row and row[0]) or b""
 
 
@@ -178,7 +190,7 @@ def _records(sent: bytes) -> npt.NDArray[np.void]:
 def _state(rows: npt.NDArray[np.void]) -> State:
     return Row(
         **{
-            name: moments(rows[name].tobytes()) if form == _MOMENT else rows[name].astype(np.float64)
+            name: decode_moments(rows[name].tobytes()) if form == _MOMENT else rows[name].astype(np.float64)
             for name, (_, form) in _STATE.items()
         }
     )
@@ -192,7 +204,7 @@ _FREE: Final = """EXISTS (
 ALIVE: Final = "tier <> 'deleted'"
 
 
-def statement(where: str, sort: str = "") -> str:
+def build_select(where: str, sort: str = "") -> str:
     """Build SQL for the rows that match the conditions, their order and limit; `sort` orders the result."""
     return f"""
 SELECT string_agg({RECORD}, '')
@@ -202,34 +214,34 @@ FROM (
 """  # noqa: S608 - constants only
 
 
-_READ: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id")
-_LOCK: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
+_READ: Final = build_select(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id")
+_LOCK: Final = build_select(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
 DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
 NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
 # A sum, for which the planner has no statistics: expecting few rows, it would read the whole table for each page.
 OLDER: Final = "policy_version + 0 < %(version)s"
-_PAGE: Final = statement(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
-_PAGE_OF_SOME: Final = statement(
+_PAGE: Final = build_select(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_PAGE_OF_SOME: Final = build_select(
     f"memory_id > %(after)s AND {ALIVE} AND mod(uuid_hash_extended(memory_id, 0), %(one_in)s::bigint) = 0 "
     "ORDER BY memory_id LIMIT %(limit)s"
 )
-_PAGE_OF_SUBJECT: Final = statement("""memory_id > %(after)s AND EXISTS (
+_PAGE_OF_SUBJECT: Final = build_select("""memory_id > %(after)s AND EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
         AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")
-_LOCK_DUE: Final = statement(
+_LOCK_DUE: Final = build_select(
     f"{ALIVE} AND {DUE} AND {NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
     "ORDER BY memory_id",
 )
-_LOCK_UNMOVED: Final = statement(
+_LOCK_UNMOVED: Final = build_select(
     f"wanted_tier <> tier AND tier = %(tier)s AND {ALIVE} AND {_FREE} "
     "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
-_LOCK_OLDER: Final = statement(
+_LOCK_OLDER: Final = build_select(
     f"memory_id > %(after)s AND {ALIVE} AND {OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
 )
 
 
-class Looks(NamedTuple):
+class EvaluationResults(NamedTuple):
     """Results of evaluating memories, shape (n,).
 
     Attributes:
@@ -240,15 +252,15 @@ class Looks(NamedTuple):
     wanted_tiers: npt.NDArray[np.integer[Any]]
     next_due_at: npt.NDArray[np.float64]
 
-    def only(self, places: npt.NDArray[np.intp]) -> Looks:
+    def only(self, places: npt.NDArray[np.intp]) -> EvaluationResults:
         """Return the entries at these indexes."""
-        return Looks(self.wanted_tiers[places], self.next_due_at[places])
+        return EvaluationResults(self.wanted_tiers[places], self.next_due_at[places])
 
 
 def write_anchors(
     tx: Connection,
     tenant_id: UUID,
-    held: Held,
+    held: StoredStates,
     version: int,
     next_due_at: npt.NDArray[np.float64] | None = None,
     wanted_tiers: npt.NDArray[np.integer[Any]] | None = None,
@@ -265,24 +277,24 @@ def write_anchors(
         return
     values = _anchors(tenant_id, held, version) | {
         "tiers": Integers(held.wanted_tiers if wanted_tiers is None else wanted_tiers),
-        "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
+        "due": Timestamps(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
         "names": list(DECAY_TIERS),
     }
-    driver(tx).execute(_WRITE_ANCHORS, values)
+    driver_connection(tx).execute(_WRITE_ANCHORS, values)
 
 
 _LEVEL_MAX: Final = 1e9
 """The table's limit. Only rates of thousands a day reach it, after years, when strength is practically 0 anyway."""
 
 
-def _anchors(tenant_id: UUID, held: Held, version: int) -> dict[str, Any]:
+def _anchors(tenant_id: UUID, held: StoredStates, version: int) -> dict[str, Any]:
     """Return the parameters common to all writes of anchors."""
     state = held.state
     return {
         "tenant": tenant_id,
         "version": version,
         "ids": Uuids(held.ids),
-        "anchored": Moments(state.anchored_at),
+        "anchored": Timestamps(state.anchored_at),
         "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
@@ -302,7 +314,7 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 def write_uses(
     tx: Connection,
     tenant_id: UUID,
-    held: Held,
+    held: StoredStates,
     version: int,
     *,
     look_again: npt.NDArray[np.bool_],
@@ -325,11 +337,11 @@ def write_uses(
     values = _anchors(tenant_id, held, version) | {
         "uses": Integers(state.access_count),
         "multiplier": Doubles(state.multiplier),
-        "accessed": Moments(state.accessed_at),
+        "accessed": Timestamps(state.accessed_at),
         "elsewhere": Integers(np.zeros(len(held)) if elsewhere is None else elsewhere),
         "again": Integers(look_again),
     }
-    driver(tx).execute(_WRITE_USES, values)
+    driver_connection(tx).execute(_WRITE_USES, values)
 
 
 _WRITE_USES: Final = """
@@ -345,7 +357,7 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
 
 
-def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: Looks) -> None:
+def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: EvaluationResults) -> None:
     """Write a sweep's results for locked rows whose anchors don't change."""
     if not memory_ids:
         return
@@ -353,10 +365,10 @@ def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], loo
         "tenant": tenant_id,
         "ids": Uuids(memory_ids),
         "tiers": Integers(looks.wanted_tiers),
-        "due": Moments(looks.next_due_at),
+        "due": Timestamps(looks.next_due_at),
         "names": list(DECAY_TIERS),
     }
-    driver(tx).execute(_WRITE_LOOKS, values)
+    driver_connection(tx).execute(_WRITE_LOOKS, values)
 
 
 _WRITE_LOOKS: Final = """

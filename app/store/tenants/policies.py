@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.policy.policy import Policy
-from app.store.core.packed import driver
+from app.store.core.binary_arrays import driver_connection
 
 
 def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
@@ -32,10 +32,10 @@ def lock(tx: Connection, tenant_id: UUID) -> None:
 _LOCK = text("SELECT FROM tenants WHERE tenant_id = :tenant_id FOR NO KEY UPDATE")
 
 
-def current(tx: Connection, tenant_id: UUID) -> Policy:
+def read_current(tx: Connection, tenant_id: UUID) -> Policy:
     """Return the policy in force, or the default if none was set."""
     body = tx.execute(_CURRENT, {"tenant_id": tenant_id}).scalar()
-    return Policy() if body is None else Policy.stored(body)
+    return Policy() if body is None else Policy.load_stored(body)
 
 
 _CURRENT = text("""
@@ -65,7 +65,7 @@ UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version 
 """)
 
 
-def profiles(tx: Connection) -> dict[str, int]:
+def count_profiles(tx: Connection) -> dict[str, int]:
     """Return the number of tenants per forgetting model, in force or scheduled; needs a role that sees all tenants."""
     return {row.profile: row.tenants for row in tx.execute(_PROFILES)}
 
@@ -79,9 +79,9 @@ GROUP BY 1 ORDER BY 1
 """)
 
 
-def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
+def list_versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
     """Return all policy versions of a tenant: version, effective time in seconds since 1970, and JSON."""
-    return driver(tx).execute(VERSIONS, {"tenant": tenant_id}).fetchall()
+    return driver_connection(tx).execute(VERSIONS, {"tenant": tenant_id}).fetchall()
 
 
 VERSIONS: Final = """

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.policy.budget import Spent
+from app.domain.policy.budget import DaySpending
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Numbers:
     dimensions: int
     budget_tokens: int | None
     budget_cost: float | None
-    spent: Spent
+    spent: DaySpending
     enriching: int
     enriching_seconds: float | None
     night: str | None
@@ -70,7 +70,7 @@ def numbers(tx: Connection, tenant_ids: Sequence[UUID], task: str) -> list[Numbe
 
 def _read(row: Any) -> Numbers:
     plain = {name: getattr(row, name) for name in Numbers.__slots__ if name != "spent"}
-    return Numbers(**plain, spent=Spent(row.spent_tokens, row.spent_cost, row.unpriced_tokens))
+    return Numbers(**plain, spent=DaySpending(row.spent_tokens, row.spent_cost, row.unpriced_tokens))
 
 
 _NUMBERS: Final = text("""

@@ -23,7 +23,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyRecord:
     """An API key without its secret."""
 
     key_id: str
@@ -70,7 +70,7 @@ def find_behind(tx: Connection, defaults: int) -> list[UUID]:
 _FIND_BEHIND = text("SELECT tenant_id FROM tenants WHERE defaults < :defaults ORDER BY tenant_id")
 
 
-def written_under(tx: Connection, tenant_id: UUID) -> int:
+def read_defaults_version(tx: Connection, tenant_id: UUID) -> int:
     """Return the version of the defaults under which a tenant's policies were written."""
     return int(tx.execute(_WRITTEN_UNDER, {"tenant_id": tenant_id}).scalar_one())
 
@@ -86,7 +86,7 @@ def mark_written_under(tx: Connection, tenant_id: UUID, defaults: int) -> None:
 _MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant_id = :tenant_id")
 
 
-def find(tx: Connection, name: str) -> Tenant | None:
+def find_tenant(tx: Connection, name: str) -> Tenant | None:
     """Return a tenant by its name."""
     row = tx.execute(_FIND, {"name": name}).one_or_none()
     return None if row is None else Tenant(*row)
@@ -95,7 +95,7 @@ def find(tx: Connection, name: str) -> Tenant | None:
 _FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")
 
 
-def page(tx: Connection, after: str, limit: int) -> Page[Tenant]:
+def list_tenants(tx: Connection, after: str, limit: int) -> Page[Tenant]:
     """Return a page of tenants by name, without simulated ones."""
     rows = [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
     return page_of(rows, limit, lambda tenant: tenant.name)
@@ -136,7 +136,7 @@ VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_a
 _KEY_COLUMNS = "SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at FROM api_keys"
 
 
-def find_key(tx: Connection, key_id: str) -> Key | None:
+def find_key(tx: Connection, key_id: str) -> KeyRecord | None:
     """Return a key by its id and record today as its last day of use."""
     tx.execute(_USED, {"key_id": key_id})
     row = tx.execute(_FIND_KEY, {"key_id": key_id}).one_or_none()
@@ -151,7 +151,7 @@ WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
 """)
 
 
-def keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: int) -> Page[Key]:
+def list_keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: int) -> Page[KeyRecord]:
     """Return a page of the keys of one tenant or of all, newest first, starting after the key with the id `after`."""
     rows = [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id, "after": after, "limit": limit})]
     return page_of(rows, limit, lambda key: key.key_id)
@@ -175,6 +175,6 @@ def revoke_key(tx: Connection, key_id: str) -> bool:
 _REVOKE_KEY = text("UPDATE api_keys SET revoked_at = now() WHERE key_id = :key_id AND revoked_at IS NULL")
 
 
-def _key(row: Sequence[object]) -> Key:
+def _key(row: Sequence[object]) -> KeyRecord:
     key_id, tenant_id, name, digest, scopes, *times = row
-    return Key(key_id, tenant_id, name, bytes(digest), frozenset(scopes), *times)  # type: ignore[arg-type,call-overload]
+    return KeyRecord(key_id, tenant_id, name, bytes(digest), frozenset(scopes), *times)  # type: ignore[arg-type,call-overload]

@@ -12,11 +12,19 @@ import numpy.typing as npt
 from sqlalchemy import Connection
 
 from app.domain.text.windows import WINDOW_SIZE
-from app.store.core.packed import Halfvecs, Integers, Uuids, driver, numbers, uuids, vectors
+from app.store.core.binary_arrays import (
+    Halfvecs,
+    Integers,
+    Uuids,
+    decode_numbers,
+    decode_uuids,
+    decode_vectors,
+    driver_connection,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class ArchivedVectors:
     """Vectors of memories in one space; arrays are in the order of `ids`.
 
     Attributes:
@@ -29,14 +37,16 @@ class Vectors:
     matrix: npt.NDArray[np.float32]
     by_caller: npt.NDArray[np.bool_]
 
-    def only(self, places: npt.NDArray[np.intp]) -> Vectors:
+    def only(self, places: npt.NDArray[np.intp]) -> ArchivedVectors:
         """Return the entries at these indexes."""
-        return Vectors([self.ids[place] for place in places], self.matrix[places], self.by_caller[places])
+        return ArchivedVectors([self.ids[place] for place in places], self.matrix[places], self.by_caller[places])
 
 
-def among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+def filter_archived(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories that are archived, in ascending order."""
-    found = driver(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
+    found = (
+        driver_connection(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
+    )
     return [memory_id for (memory_id,) in found]
 
 
@@ -48,9 +58,13 @@ ORDER BY memory_id
 """
 
 
-def unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+def filter_unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories whose current text version isn't in the full-text index yet."""
-    found = driver(tx).execute(_UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
+    found = (
+        driver_connection(tx)
+        .execute(_UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
+        .fetchall()
+    )
     return [memory_id for (memory_id,) in found]
 
 
@@ -65,16 +79,18 @@ WHERE (
 """
 
 
-def take_vectors(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> Vectors:
+def remove_vectors(
+    tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]
+) -> ArchivedVectors:
     """Delete these memories' vectors in every space. Return those of one space that match the current text version."""
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
-    row = driver(tx).execute(_TAKE_VECTORS, values, binary=True).fetchone()
+    row = driver_connection(tx).execute(_TAKE_VECTORS, values, binary=True).fetchone()
     return _vectors(row)
 
 
-def _vectors(row: tuple[Any, ...] | None) -> Vectors:
+def _vectors(row: tuple[Any, ...] | None) -> ArchivedVectors:
     ids, matrix, by_caller = row or (None, None, None)
-    return Vectors(uuids(ids), vectors(matrix), numbers(by_caller, ">i2") > 0)
+    return ArchivedVectors(decode_uuids(ids), decode_vectors(matrix), decode_numbers(by_caller, ">i2") > 0)
 
 
 _SENT: Final = """
@@ -102,7 +118,7 @@ def add(
     memory_ids: Sequence[UUID],
     space_id: int | None,
     basis_id: int | None,
-    found: Vectors,
+    found: ArchivedVectors,
 ) -> None:
     """Insert memories into the archive with their lexemes from the full-text index.
 
@@ -121,7 +137,7 @@ def add(
         "vectors": Halfvecs(found.matrix),
         "by_caller": Integers(found.by_caller),
     }
-    driver(tx).execute(_ADD, values)
+    driver_connection(tx).execute(_ADD, values)
 
 
 _ADD: Final = """
@@ -145,13 +161,13 @@ LEFT JOIN LATERAL (
 
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove memories from the archive, because they were deleted or moved to another tier."""
-    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_REMOVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _REMOVE: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 
 
-def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> list[UUID]:
+def restore_rows(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Remove memories from the archive; full vectors of the current text version return to the index of their space.
 
     Args:
@@ -162,7 +178,7 @@ def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: 
         The memories to embed again, including long ones, because their window vectors aren't archived.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "whole": 2 * WINDOW_SIZE}
-    return [memory_id for (memory_id,) in driver(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
+    return [memory_id for (memory_id,) in driver_connection(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
 
 
 _PUT_BACK: Final = """
@@ -184,7 +200,7 @@ SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT I
 """
 
 
-class Kept(NamedTuple):
+class ArchivedGroup(NamedTuple):
     """A group of archived vectors: space, reducing basis (None for full vectors), and number."""
 
     space_id: int
@@ -192,9 +208,9 @@ class Kept(NamedTuple):
     memories: int
 
 
-def kept(tx: Connection, tenant_id: UUID) -> list[Kept]:
+def list_groups(tx: Connection, tenant_id: UUID) -> list[ArchivedGroup]:
     """Return the spaces and bases of a tenant's archived vectors."""
-    return [Kept(*row) for row in driver(tx).execute(_KEPT, {"tenant": tenant_id}).fetchall()]
+    return [ArchivedGroup(*row) for row in driver_connection(tx).execute(_KEPT, {"tenant": tenant_id}).fetchall()]
 
 
 _KEPT: Final = """
@@ -203,16 +219,16 @@ WHERE tenant_id = %(tenant)s AND space_id IS NOT NULL GROUP BY space_id, basis_i
 """
 
 
-def documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> tuple[dict[str, int], int]:
+def count_documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> tuple[dict[str, int], int]:
     """Estimate in how many archived memories each lexeme occurs, and return the total number of archived memories.
 
     Frequencies are counted in the first 2,000 memories and extrapolated, which is precise enough for rarity weights.
     """
     values = {"tenant": tenant_id, "lexemes": list(lexemes), "most": _COUNTED}
-    row = driver(tx).execute(_TOTAL, values).fetchone()
+    row = driver_connection(tx).execute(_TOTAL, values).fetchone()
     total = int(row[0]) if row else 0
     share = max(total / _COUNTED, 1.0)
-    return {lexeme: round(share * count) for lexeme, count in driver(tx).execute(_DOCUMENTS, values)}, total
+    return {lexeme: round(share * count) for lexeme, count in driver_connection(tx).execute(_DOCUMENTS, values)}, total
 
 
 _COUNTED: Final = 2000
@@ -225,10 +241,10 @@ WHERE lexeme = ANY (%(lexemes)s::text[]) GROUP BY lexeme
 """
 
 
-def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
+def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> ArchivedVectors:
     """Lock and return full vectors of a space that a basis could reduce, skipping rows locked by others."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
-    return _vectors(driver(tx).execute(_LOCK_WHOLE, values, binary=True).fetchone())
+    return _vectors(driver_connection(tx).execute(_LOCK_WHOLE, values, binary=True).fetchone())
 
 
 _LOCK_WHOLE: Final = f"""
@@ -240,10 +256,10 @@ SELECT {_SENT.format(vector="vector")} FROM (
 """  # noqa: S608 - a constant
 
 
-def write_reduced(tx: Connection, tenant_id: UUID, basis_id: int, found: Vectors) -> None:
+def write_reduced(tx: Connection, tenant_id: UUID, basis_id: int, found: ArchivedVectors) -> None:
     """Replace full vectors with reduced ones; their rows are locked."""
     values = {"tenant": tenant_id, "basis": basis_id, "ids": Uuids(found.ids), "vectors": Halfvecs(found.matrix)}
-    driver(tx).execute(_WRITE_REDUCED, values)
+    driver_connection(tx).execute(_WRITE_REDUCED, values)
 
 
 _WRITE_REDUCED: Final = """
@@ -253,10 +269,10 @@ WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
 """
 
 
-def lock_reduced(tx: Connection, tenant_id: UUID, basis_id: int, limit: int) -> Vectors:
+def lock_reduced(tx: Connection, tenant_id: UUID, basis_id: int, limit: int) -> ArchivedVectors:
     """Lock and return vectors reduced by a basis."""
     values = {"tenant": tenant_id, "basis": basis_id, "limit": limit}
-    return _vectors(driver(tx).execute(_LOCK_REDUCED, values, binary=True).fetchone())
+    return _vectors(driver_connection(tx).execute(_LOCK_REDUCED, values, binary=True).fetchone())
 
 
 _LOCK_REDUCED: Final = f"""
@@ -269,7 +285,7 @@ SELECT {_SENT.format(vector="vector")} FROM (
 
 def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Delete archived vectors; their memories are found only by their words."""
-    driver(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _FORGET_VECTORS: Final = """

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.packed import driver
+from app.store.core.binary_arrays import driver_connection
 from app.store.core.paging import Page, page_of
 
 Move = Literal["archived", "cold", "deleted", "hidden", "expired", "merged", "restored"]
@@ -22,7 +22,7 @@ Counted = Mapping[tuple[Move, str], int]
 """Number of memories by move and rule, a fixed word."""
 
 
-class Day(NamedTuple):
+class DailyMoves(NamedTuple):
     """Number of memories moved by a rule on a UTC day."""
 
     day: date
@@ -34,7 +34,7 @@ class Day(NamedTuple):
 def add(tx: Connection, tenant_id: UUID, counted: Counted) -> None:
     """Add a transaction's moves to the counters."""
     if values := ordered(counted):
-        driver(tx).execute(ADD, {"tenant": tenant_id, **values})
+        driver_connection(tx).execute(ADD, {"tenant": tenant_id, **values})
 
 
 def ordered(counted: Counted) -> dict[str, list[str] | list[int]]:
@@ -55,9 +55,9 @@ ON CONFLICT (tenant_id, day, move, rule) DO UPDATE SET memories = known.memories
 """
 
 
-def since(tx: Connection, tenant_id: UUID, first: date) -> list[Day]:
+def list_since(tx: Connection, tenant_id: UUID, first: date) -> list[DailyMoves]:
     """Return the moves since this day, by day, move and rule."""
-    return [Day(*row) for row in driver(tx).execute(_SINCE, {"tenant": tenant_id, "first": first})]
+    return [DailyMoves(*row) for row in driver_connection(tx).execute(_SINCE, {"tenant": tenant_id, "first": first})]
 
 
 _SINCE: Final = """
@@ -66,7 +66,7 @@ WHERE tenant_id = %(tenant)s AND day >= %(first)s ORDER BY day, move, rule
 """
 
 
-class Moved(NamedTuple):
+class TierMove(NamedTuple):
     """A tier move of a memory that still exists.
 
     Attributes:
@@ -88,11 +88,11 @@ class Moved(NamedTuple):
     merge_id: UUID | None
 
 
-def latest(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[Moved]:
+def list_latest(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[TierMove]:
     """Return the latest moves, newest first, starting after the given time and place."""
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "at": at, "place": place, "limit": limit}
-    rows = [Moved(*row) for row in driver(tx).execute(_LATEST, values)]
+    rows = [TierMove(*row) for row in driver_connection(tx).execute(_LATEST, values)]
     return page_of(rows, limit, lambda row: (row.at, row.place))
 
 
@@ -118,9 +118,9 @@ ORDER BY moved.at DESC, moved.event_id DESC
 """
 
 
-def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+def purge_counters(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete up to `limit` counters of days before this time. Return the number; repeat until it is below the limit."""
-    return driver(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
+    return driver_connection(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 
 _PURGE: Final = """

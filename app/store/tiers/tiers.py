@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.packed import Uuids, driver
+from app.store.core.binary_arrays import Uuids, driver_connection
 
 
 def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:
@@ -16,7 +16,7 @@ def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str
 
     Archived turns of a thread become due for evaluation at once, because they don't stay archived forever.
     """
-    driver(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
+    driver_connection(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
 
 
 _WRITE: Final = """
@@ -35,7 +35,7 @@ def restore(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: flo
     Args:
         at: Time of the restore in seconds since 1970; None to leave the time of their last restore.
     """
-    driver(tx).execute(_RESTORE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
+    driver_connection(tx).execute(_RESTORE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
 
 
 _RESTORE: Final = """
@@ -45,9 +45,9 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
-def look_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def mark_due(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Make memories due for the next sweep because a fact that affects them changed; their rows are locked."""
-    driver(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    driver_connection(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _LOOK_AGAIN: Final = """

@@ -18,7 +18,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from app.cli.service.processes import BACKLOG, CONNECTIONS
-from app.deathwatch import die_with_parent
+from app.parent_death import die_with_parent
 from app.settings import settings
 
 _START = {

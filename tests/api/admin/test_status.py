@@ -221,7 +221,7 @@ def test_an_unexpected_failure_is_a_problem_without_its_message(api: Api, monkey
 
     [memory_id] = api.remember("x")
     monkeypatch.setattr("app.services.storage.lookup.get", fail)
-    monkeypatch.setattr("app.clients.redis.stream.Door.accept", fail)
+    monkeypatch.setattr("app.clients.redis.stream.StreamWriter.append", fail)
     for answer in (api.get(f"/v1/memories/{memory_id}"), api.post("/v1/memories", json={"text": "x"})):
         assert answer.status_code == 500
         assert "canary-4711" not in answer.text

@@ -29,8 +29,8 @@ def limited(api: Api) -> Api:
         budget_total_tokens=10_000,
         budget_total_cost=100,
     )
-    budget.spend(api.tenant.tenant_id, "score", "m", CALL, memories=7, cache_hits=3)
-    budget.spend(api.admin.tenant_id, "embed", "m", Usage(1, 4000))
+    budget.spend_tokens(api.tenant.tenant_id, "score", "m", CALL, memories=7, cache_hits=3)
+    budget.spend_tokens(api.admin.tenant_id, "embed", "m", Usage(1, 4000))
     return api
 
 
@@ -115,7 +115,7 @@ def test_what_all_spend_is_felt_only_where_it_stops(limited: Api) -> None:
 
 def test_a_model_without_a_price_makes_the_cost_null(api: Api) -> None:
     api.service.configure(budget_cost=1)
-    budget.spend(api.tenant.tenant_id, "score", "m", CALL)
+    budget.spend_tokens(api.tenant.tenant_id, "score", "m", CALL)
     found = used(api)
     assert [row["cost"] for row in found["usage"]] == [None]
     assert (found["today"]["cost"], found["today"]["left"]["cost"]) == (None, None)

@@ -23,7 +23,7 @@ from schemathesis.engine import events, from_schema
 from schemathesis.python import asgi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.domain.policy.keys import SCOPES
+from app.domain.policy.api_keys import SCOPES
 from app.main import build
 from tests.api.caller import Api, fields
 from tests.api.http.test_routes import TABLE, described, path_of

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, event
 
 from app import metrics, queues
 from app.clients.redis import stream
-from app.clients.redis.redis import POOLS
-from app.domain.policy.keys import SCOPES
+from app.clients.redis.connection import POOLS
+from app.domain.policy.api_keys import SCOPES
 from app.services.ingest import ingest
 from app.services.monitoring import fleet_gauges, pool_usage
 from app.settings import settings
@@ -78,7 +78,7 @@ def test_a_short_token_is_refused_and_an_empty_one_is_none(service: Service) -> 
 
 def test_the_time_from_accepted_to_stored_is_told_by_memory(api: Api) -> None:
     api.remember("one", "two", work=False)
-    until(ingest.drain, "the memories are drained")
+    until(ingest.drain_streams, "the memories are drained")
     found = families(api)
     assert found["ebbing_event_store_seconds_count"] == {(): 2}
     assert found["ebbing_event_store_seconds_bucket"]["+Inf",] == 2
@@ -130,16 +130,16 @@ def test_a_task_is_counted_when_it_begins_and_when_it_ends(api: Api) -> None:
 
 def test_what_is_counted_within_is_written_in_one_go_also_after_a_failure(service: Service) -> None:
     def work() -> None:
-        with metrics.gathering():
+        with metrics.buffer_counts():
             metrics.count("stored_memories", 2)
-            with metrics.gathering():
+            with metrics.buffer_counts():
                 metrics.count("stored_memories", 3)
-            assert metrics.counts()["stored_memories"] == 0
+            assert metrics.read_counters()["stored_memories"] == 0
             raise LookupError
 
     with pytest.raises(LookupError):
         work()
-    assert metrics.counts()["stored_memories"] == 5
+    assert metrics.read_counters()["stored_memories"] == 5
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_counting_never_fails_for_want_of_redis(service: Service) -> None:
     service.configure(redis_url="redis://127.0.0.1:1/0")
     stream.close()
     metrics.count("stored_memories")
-    metrics.job_ended("sweep", 1.0, well=True)
-    metrics.note_audit("x", broken=True)
+    metrics.record_job("sweep", 1.0, well=True)
+    metrics.record_audit("x", broken=True)
     pool_usage.publish_pool_usage(pool_usage.API)
 
 

@@ -11,19 +11,19 @@ import pytest
 from fastapi.openapi.models import OpenAPI
 
 from app.clients.llm.responses import Usage
-from app.domain.consolidation.supersession import Pair
+from app.domain.consolidation.supersession import SupersessionPair
 from app.domain.jobs import Step
-from app.domain.policy import keys
-from app.domain.policy.keys import SCOPES
+from app.domain.policy import api_keys
+from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.export import NewExport
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import NewRequest
-from app.services.consolidation import supersede
+from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import ingest
-from app.services.jobs import jobs, runner, schedule
-from app.services.privacy import exports, holds, privacy_requests
+from app.services.jobs import queue, runner, schedule
+from app.services.privacy import export_requests, legal_holds, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
@@ -175,7 +175,7 @@ def name_two(api: Api) -> None:
 
 
 def a_key(api: Api) -> str:
-    read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
+    read = api_keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
     assert read is not None
     return read.key_id
 
@@ -183,17 +183,17 @@ def a_key(api: Api) -> str:
 def a_job(api: Api) -> UUID:
     with pytest.MonkeyPatch.context() as patched:
         set_kind(patched, "test", lambda job: Step(0, job.state, finished=True))
-        return jobs.create(api.tenant.tenant_id, "test", {})
+        return queue.create(api.tenant.tenant_id, "test", {})
 
 
 def a_schedule(_: Api) -> str:
-    schedule.tick(["night"])
+    schedule.insert_due_runs(["night"])
     return "night"
 
 
 def a_letter(api: Api) -> UUID:
     api.service.post(api.tenant.tenant_id, b"no JSON")
-    ingest.drain()
+    ingest.drain_streams()
     letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
     return letter_id
 
@@ -201,17 +201,17 @@ def a_letter(api: Api) -> UUID:
 def a_proposal(api: Api) -> UUID:
     newer, older = map(UUID, api.remember("newer", "older"))
     with database.tenant(api.tenant.tenant_id) as tx:
-        supersede.propose(tx, api.tenant.tenant_id, [Pair(newer, older)], approved=[])
-    [proposed] = supersede.page(api.tenant.tenant_id, "proposed", newer, None, 1)
+        supersession.propose_pairs(tx, api.tenant.tenant_id, [SupersessionPair(newer, older)], approved=[])
+    [proposed] = supersession.list_supersessions(api.tenant.tenant_id, "proposed", newer, None, 1)
     return proposed.supersession_id
 
 
 def a_hold(api: Api) -> UUID:
-    return holds.place(api.tenant.tenant_id, Meant(subject="ann"), "x", "y").hold_id
+    return legal_holds.place_hold(api.tenant.tenant_id, Scope(subject="ann"), "x", "y").hold_id
 
 
 def an_erasure(api: Api) -> UUID:
-    made = requests.request(api.tenant.tenant_id, ErasureOptions(Meant(subject="ann")), "y").erasure_id
+    made = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject="ann")), "y").erasure_id
     api.service.rows("UPDATE erasures SET report = '{}'")  # mark it as finished, so that its report can be fetched
     return made
 
@@ -235,14 +235,14 @@ def a_merge(api: Api, status: str) -> UUID:
 
 
 def an_export(api: Api) -> UUID:
-    made = exports.request(api.tenant.tenant_id, NewExport("ann"), "y")
+    made = export_requests.request_export(api.tenant.tenant_id, NewExport("ann"), "y")
     api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
     runner.run_slice(made.job_id)
     return made.export_id
 
 
 def a_request(api: Api) -> UUID:
-    return privacy_requests.create(api.tenant.tenant_id, NewRequest("correction")).request_id
+    return request_log.create(api.tenant.tenant_id, NewRequest("correction")).request_id
 
 
 def key_with(api: Api, *scopes: str) -> str:
@@ -308,7 +308,7 @@ def check_refusals(api: Api, method: str, path: str) -> None:
     scope, given, _ = GUARDED[method, path]
     path = path_of(api, path)
     own = api.tenant.key
-    wrong_secret = keys.make(b"123456789", b"x" * 32)
+    wrong_secret = api_keys.make_key(b"123456789", b"x" * 32)
     as_basic = {"headers": {"authorization": f"Basic {own}"}}
     refused = {
         "none": (None, {}),
@@ -376,7 +376,7 @@ def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
     stats = api.get("/v1/stats", key=other.key).json()
     assert (stats["dead_letters"], stats["lanes"]["maintain"]["depth"]) == (0, 0)
     assert set(stats["memories"].values()) == {0}
-    budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    budget.spend_tokens(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert api.get("/v1/usage").json()["usage"]
     assert api.get("/v1/usage", key=other.key).json()["usage"] == []
     cursor = api.get("/v1/memories", params={"limit": 1}).json()["next_cursor"]

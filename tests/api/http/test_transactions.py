@@ -18,7 +18,7 @@ from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.responses import Usage
 from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
-from app.services.jobs import jobs, runner, schedule
+from app.services.jobs import queue, runner, schedule
 from app.services.tenants import budget
 from app.store.core import database
 from app.store.ingest import dead_letters
@@ -120,8 +120,8 @@ def everything(api: Api) -> None:
     api.post("/v1/search", json={"query": "cat", "review_blend": 0.5})
     api.post("/v1/recall", json={"messages": ["the cat"]})
     api.post("/v1/forecast", json={"policy": {"forgetting": {"profile": "cmm"}}})
-    budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
-    assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # the count is in Redis
+    budget.spend_tokens(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    assert budget.budget_state(api.tenant.tenant_id) is budget.BudgetState.HARD  # the count is in Redis
     for path in ("/v1/stats", "/v1/usage", "/v1/privacy/audit/verify", "/readyz", "/metrics"):
         assert api.get(path).status_code == 200
     for dry_run in (True, False):
@@ -155,8 +155,8 @@ def long_work(api: Api) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         set_kind(patched, "test", step)
-        done = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
-        cancelled = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
+        done = queue.create(api.tenant.tenant_id, "test", {}, lone=False)
+        cancelled = queue.create(api.tenant.tenant_id, "test", {}, lone=False)
         assert api.post(f"/v1/jobs/{cancelled}/cancel").status_code == 202
         with pytest.raises(ConnectionError):
             runner.run_slice(done)
@@ -168,11 +168,11 @@ def long_work(api: Api) -> None:
 
 def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) -> None:
     everything(api)
-    schedule.tick(["night"])
+    schedule.insert_due_runs(["night"])
     for path in ("/v1/schedule/night/pause", "/v1/schedule/night/resume", "/v1/schedule/night/run"):
         assert api.post(path).is_success
     api.service.rows("UPDATE schedules SET next_run_at = now()")
-    schedule.tick(["night"])
+    schedule.insert_due_runs(["night"])
     for (job_id,) in api.service.rows("SELECT job_id FROM runs"):
         runner.run_slice(job_id)
     for path in ("/v1/schedule", "/v1/schedule/night/runs"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.caller import Api
-from tests.services.alike import LIKE, Alike
+from tests.services.mergeable import LIKE, Alike
 
 
 @pytest.fixture

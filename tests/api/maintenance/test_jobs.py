@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.jobs import Job, Step
-from app.services.jobs import jobs, runner
+from app.services.jobs import queue, runner
 from tests.api.caller import Api, fields
 from tests.services.job_kinds import set_kind
 
@@ -28,7 +28,7 @@ def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(api: Api, kind: str = "test") -> UUID:
-    return jobs.create(api.tenant.tenant_id, kind, {"model": "m"}, lone=False)
+    return queue.create(api.tenant.tenant_id, kind, {"model": "m"}, lone=False)
 
 
 def test_a_job_is_shown_from_its_start_to_its_end(api: Api) -> None:

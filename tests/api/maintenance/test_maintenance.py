@@ -9,17 +9,17 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.services.embedding import reembed
-from app.services.jobs import jobs
+from app.services.jobs import queue
 from tests.api.caller import Api, fields
 from tests.provider.server import provider
 from tests.service import Tenant
-from tests.services.movers import REMOTE, forget
+from tests.services.embedder_move import REMOTE, forget
 
 PATH = "/v1/maintenance/reembed"
 
 
 class Jobs:
-    """Stub of `jobs` that records the jobs created."""
+    """Stub of `queue` that records the jobs created."""
 
     def __init__(self) -> None:
         self.made: list[tuple[UUID, str, dict[str, Any], bool]] = []
@@ -36,7 +36,7 @@ class Jobs:
 def made(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     """Three memories of the caller and one of another tenant, in an embedding space that is no longer configured."""
     stand_in = Jobs()
-    monkeypatch.setattr(jobs, "create", stand_in.create)
+    monkeypatch.setattr(queue, "create", stand_in.create)
     api.remember("one", "two", "three")
     api.remember("four", key=other(api).key)
     with provider() as fake:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.domain.policy.amendment import whole
 from app.domain.policy.policy import Policy
+from app.domain.policy.policy_diff import as_full_json
 from app.domain.policy.presets import PRESETS
 from tests.api.caller import Api, fields
-from tests.services.faded import fill
+from tests.services.strength_rows import fill
 
 PATH = "/v1/policy"
 
@@ -31,7 +31,7 @@ def test_the_policy_in_force_is_shown_with_all_of_its_values(api: Api) -> None:
     found = api.get(PATH).json()
     assert found.keys() == {"version", "effective_at", "status", "latest_version", "next", "policy"}
     assert (found["version"], found["status"], found["latest_version"], found["next"]) == (1, "in force", 1, None)
-    assert found["policy"] == whole(Policy())
+    assert found["policy"] == as_full_json(Policy())
     assert found["policy"]["forgetting"]["parameters"]["base_per_day"] == 0.1
     assert found["policy"]["importance"]["weights"]["salience"] == 0.35
 
@@ -44,7 +44,7 @@ def test_what_is_shown_can_be_edited_and_sent_back(api: Api) -> None:
     assert changed["changes"] == [{"field": "forgetting.parameters.law", "from": "quadratic", "to": "product"}]
     assert (changed["version"], changed["latest_version"], changed["policy"]) == (2, 2, shown)
     assert api.get(PATH).json()["policy"] == shown
-    assert api.get(PATH, params={"version": 1}).json()["policy"] == whole(Policy())
+    assert api.get(PATH, params={"version": 1}).json()["policy"] == as_full_json(Policy())
 
 
 def test_a_change_for_later_is_shown_as_next(api: Api) -> None:
@@ -121,7 +121,7 @@ def test_parameters_are_not_carried_over_to_another_profile(api: Api) -> None:
         ("forgetting.parameters.law", "linear", None),
     ]
     back = put(api, policy={"forgetting": None})
-    assert back["policy"]["forgetting"] == whole(Policy())["forgetting"]
+    assert back["policy"]["forgetting"] == as_full_json(Policy())["forgetting"]
 
 
 BAD: list[tuple[dict[str, Any], str, Any, Any]] = [

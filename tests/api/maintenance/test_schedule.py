@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.policy.night import Night
+from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
 from app.services.jobs import runner, schedule
 from app.services.monitoring import fleet_gauges
@@ -22,7 +22,7 @@ RUN = {
 @pytest.fixture
 def tenant(api: Api) -> Tenant:
     made = api.service.tenant(Policy(time_zone="Europe/Berlin", night=Night(starts_at="03:30")))
-    schedule.tick(["night"])
+    schedule.insert_due_runs(["night"])
     return made
 
 

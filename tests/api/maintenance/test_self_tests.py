@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.evaluation.self_tests import SelfTests
+from app.domain.evaluation.self_test_rules import SelfTests
 from app.domain.policy.policy import Policy
 from app.services.jobs import runner
 from tests.api.caller import Api, fields
-from tests.services.past import age
+from tests.services.backdated import age
 
 PATH = "/v1/maintenance/selftest"
 

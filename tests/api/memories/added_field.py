@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from app.domain.privacy.export import schema
-from app.domain.privacy.hold import Meant
-from app.services.privacy import anonymising, holds
+from app.domain.privacy.export import line_schema
+from app.domain.privacy.legal_hold import Scope
+from app.services.privacy import anonymisation, legal_holds
 from app.services.tiers import cold_restore
 from app.store.core import database
-from app.store.tiers import cold
+from app.store.tiers import cold_segments
 from tests.api.caller import Api
-from tests.services.chilled import LONG, Chilled, aged, chilled
-from tests.services.vault import Vault, vault
+from tests.services.cold_due import LONG, Chilled, aged, chilled
+from tests.services.export_store import Vault, vault
 
 __all__ = ["aged", "chilled", "vault"]
 
@@ -70,7 +70,7 @@ def test_an_upsert_of_it_alone_updates_the_memory(api: Api) -> None:
 
 def test_an_upsert_of_it_alone_leaves_a_memory_under_hold_unchanged(api: Api) -> None:
     [memory_id] = api.remember(GIVEN | {"external_id": "k"})
-    holds.place(api.tenant.tenant_id, Meant(subject="ann"), "a lawsuit", "key")
+    legal_holds.place_hold(api.tenant.tenant_id, Scope(subject="ann"), "a lawsuit", "key")
     [repeated] = api.remember(GIVEN | {"external_id": "k", "place": "Faro"})
     assert [added(shown(api, each))["place"] for each in (memory_id, repeated)] == ["Porto", "Faro"]
 
@@ -83,7 +83,7 @@ def test_an_edit_changes_and_clears_it(api: Api) -> None:
 
 def test_it_is_described(api: Api) -> None:
     schemas = api.get("/openapi.json").json()["components"]["schemas"]
-    for shape in (schemas["MemoryIn"], schemas["MemoryPatch"], schema()):
+    for shape in (schemas["MemoryIn"], schemas["MemoryPatch"], line_schema()):
         assert ADDED.keys() <= shape["properties"].keys()
 
 
@@ -123,12 +123,12 @@ def test_a_record_of_before_the_field_leaves_the_row_as_it_is(chilled: Chilled) 
     chilled.service.rows("UPDATE memories SET aliases = '{Annie}'")
     record = msgspec.json.encode({"text": "whole", "entities": ["Ann"], "metadata": None, "links": []}).decode()
     with database.tenant(chilled.tenant_id) as tx:
-        cold.refill(tx, chilled.tenant_id, {memory_id: record})
+        cold_segments.refill_rows(tx, chilled.tenant_id, {memory_id: record})
     found = chilled.service.rows("SELECT text, entities, metadata, aliases FROM memories")
     assert found == [("whole", ["Ann"], None, ["Annie"])]
 
 
 def test_it_is_cleared_with_the_identifying_fields(vault: Vault) -> None:
     [memory_id] = vault.remember(GIVEN)
-    anonymising.anonymise(vault.tenant_id, memory_id, "key")
+    anonymisation.anonymise(vault.tenant_id, memory_id, "key")
     assert vault.service.rows("SELECT place, aliases FROM memories") == [(None, [])]

@@ -21,7 +21,7 @@ ALIASES = "    aliases: Annotated[Labels, Column(is_cold=True)] = ()\n"
 MIGRATION = f"""
 from alembic import op
 
-revision, down_revision = "9999", "{migrate.head()}"
+revision, down_revision = "9999", "{migrate.newest_revision()}"
 
 
 def upgrade() -> None:

@@ -14,7 +14,7 @@ from app.services.search.search import search
 from app.services.uses import reviews
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
-from tests.services.past import age
+from tests.services.backdated import age
 from tests.services.search.test_rerank import Judge
 
 IN_DANGER_DAYS = 24
@@ -79,7 +79,7 @@ def test_what_was_reviewed_and_is_due_again_wants_review_too(service: Service) -
     tenant = service.tenant()
     [reviewed, _] = send(service, tenant, 2, 3)
     assert marked(find(tenant, blend=0.5)) == [False, False], "memories that were never reviewed aren't marked"
-    reviews.record(tenant.tenant_id, reviewed, "passed")
+    reviews.record_review(tenant.tenant_id, reviewed, "passed")
     assert marked(find(tenant, blend=0.5)) == [False, False], "the reviewed memory isn't due yet"
     service.rows("UPDATE reviews SET due_at = now() - interval '1 hour'")
     assert {result.id for result in find(tenant, blend=0.5) if result.for_review} == {reviewed}

@@ -9,16 +9,16 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.services.jobs import retention
-from app.services.strength import promotion, strengths
+from app.services.jobs import housekeeping
+from app.services.strength import memory_strength, promotion
 from app.store.core import database
-from app.store.memories import events
-from app.store.memories.events import Change
+from app.store.memories import history as events
+from app.store.memories.history import EventChange
 from app.store.strength import states
 from tests.api.caller import Api, fields
 from tests.service import Service
+from tests.services.backdated import age
 from tests.services.nights import purged
-from tests.services.past import age
 
 
 def history(api: Api, memory_id: str, **query: Any) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def enter(service: Service, memory_id: str, *days_ago: float) -> None:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
         for days in days_ago:
-            events.add(tx, tenant_id, "use", [UUID(memory_id)], Change(now - days * 86_400, 0.2, 0.3, 0.3))
+            events.add(tx, tenant_id, "use", [UUID(memory_id)], EventChange(now - days * 86_400, 0.2, 0.3, 0.3))
 
 
 def test_it_begins_with_the_acceptance(api: Api) -> None:
@@ -70,10 +70,12 @@ def test_tiers_and_promotions_have_names(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
-        events.add(tx, tenant_id, "wanted_tier", [UUID(memory_id)], Change(now, 0, 1, 0.29))
+        events.add(tx, tenant_id, "wanted_tier", [UUID(memory_id)], EventChange(now, 0, 1, 0.29))
         service_held = states.lock(tx, tenant_id, [UUID(memory_id)])
         service_held.state.access_count[:] = 5
-        assert promotion.flag(tx, tenant_id, service_held, strengths.timeline(tx, tenant_id).at(now), now)
+        assert promotion.flag_promoted(
+            tx, tenant_id, service_held, memory_strength.load_timeline(tx, tenant_id).at(now), now
+        )
     promoted, tier, _ = history(api, memory_id)
     assert (promoted["kind"], promoted["before"], promoted["after"]) == ("promoted", None, "uses")
     assert (tier["before"], tier["after"], tier["strength"]) == ("active", "archived", 0.29)
@@ -141,7 +143,7 @@ def test_a_cursor_of_somebody_else_is_refused_or_leads_to_the_end(api: Api, curs
 
 
 def test_it_is_kept_for_as_long_as_the_policy_says(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "SLICE_ROWS", 2)
+    monkeypatch.setattr(housekeeping, "SLICE_ROWS", 2)
     api.tenant = api.service.tenant(Policy(history_days=30))
     others = api.service.tenant()
     [memory_id] = api.remember("the cat")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.clients.embedding.embedder import embedder
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -240,7 +240,7 @@ def test_a_full_backlog_of_one_tenant_is_429(service: Service) -> None:
         assert int(answer.headers["retry-after"]) > 0
         fields(answer)
         assert api.post("/v1/memories", json={"text": "x"}, key=service.tenant().key).status_code == 202
-        ingest.drain()
+        ingest.drain_streams()
         assert api.post("/v1/memories", json={"text": "x"}).status_code == 202
 
 
@@ -282,11 +282,11 @@ def test_a_memory_is_pending_then_stored_indexed_embedded(api: Api) -> None:
         return answer
 
     pending = shown()
-    ingest.drain()
+    ingest.drain_streams()
     stored = shown()
-    enrichment.index()
+    stage_runner.run_index_stage()
     indexed = shown()
-    enrichment.embed()
+    stage_runner.embed()
     embedded = shown()
     seen = [pending, stored, indexed, embedded]
     assert [memory["status"] for memory in seen] == ["pending", "stored", "indexed", "embedded"]

@@ -11,21 +11,21 @@ import pytest
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
-from app.services.memories import live, memories
-from app.services.memories.live import Live
+from app.services.memories import live_numbers, memories
+from app.services.memories.live_numbers import LiveMemory
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
-from tests.services.past import age
+from tests.services.backdated import age
 
 PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
 
-def seen(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> Live:
+def seen(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> LiveMemory:
     found = lookup.get(tenant.tenant_id, memory_id)
     assert not isinstance(found, Pending)
-    return live.live_numbers(tenant.tenant_id, [found], as_of)[memory_id]
+    return live_numbers.live_numbers(tenant.tenant_id, [found], as_of)[memory_id]
 
 
 def strength(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> float:
@@ -86,7 +86,7 @@ def test_the_score_is_the_models_own_number(service: Service) -> None:
 def test_before_its_last_change_a_memory_is_as_it_was_then(service: Service) -> None:
     tenant = service.tenant()
     memory_id, _ = known(service, tenant, days=20)
-    memories.edit(tenant.tenant_id, memory_id, MemoryPatch(salience=0.9))
+    memories.edit_memory(tenant.tenant_id, memory_id, MemoryPatch(salience=0.9))
     anchored = service.one("SELECT anchored_at FROM memory_state")
     then = strength(tenant, memory_id, anchored)
     assert then < 0.5
@@ -103,7 +103,7 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     new, _ = known(service, tenant, days=2)
     service.rows("UPDATE memory_state SET policy_version = 2 WHERE memory_id = %s", new)
     rows = [found for one in (old, new) if not isinstance(found := lookup.get(tenant.tenant_id, one), Pending)]
-    looked = live.live_numbers(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
+    looked = live_numbers.live_numbers(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
     assert looked[new].numbers.strength == 1
     assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
     left = math.exp(-5e-7 * 5 * 86_400)  # fraction of the strength at the policy change that remains under cmm

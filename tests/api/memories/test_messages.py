@@ -10,7 +10,7 @@ import pytest
 from msgspec import json
 
 from app.domain.ingest.memory import MemoryIn
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.errors import Invalid
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
@@ -62,7 +62,7 @@ def test_each_message_with_text_is_stored_under_its_id(api: Api) -> None:
         assert {(each["thread"], each["subject"], each["status"]) for each in memories} == {
             ("support-1", "ann", status)
         }
-        ingest.drain()
+        ingest.drain_streams()
     assert len({UUID(memory_id) for memory_id in ids}) == 4
     assert api.service.texts(api.tenant.tenant_id) == [text for text, _, _ in STORED]
 
@@ -198,14 +198,14 @@ def test_messages_that_could_not_be_stored_are_replayed_under_their_ids(api: Api
     refuse(api.service, "Done.")
     ids = api.post("/v1/memories", json=CHAT).json()["ids"]
     try:
-        ingest.drain()
+        ingest.drain_streams()
     finally:
         api.service.rows("ALTER TABLE memories DROP CONSTRAINT trouble")
     assert api.service.texts(api.tenant.tenant_id) == []
     [(letter_id, memories)] = api.service.rows("SELECT letter_id, memories FROM dead_letters")
     assert memories == 4
-    dead_letters.replay(api.tenant.tenant_id, letter_id)
-    ingest.drain()
+    dead_letters.replay_letter(api.tenant.tenant_id, letter_id)
+    ingest.drain_streams()
     assert said(shown(api, ids)) == STORED
 
 
@@ -225,19 +225,19 @@ def test_a_worker_of_the_version_before_sets_messages_aside_for_a_replay(
 
     with monkeypatch.context() as older:
         older.setattr("app.services.ingest.ingest.decode", decode)
-        ingest.drain()
+        ingest.drain_streams()
     assert api.service.letters(api.tenant.tenant_id) == [("drain", "Invalid", 1)]
     assert api.service.texts(api.tenant.tenant_id) == []
     [[letter_id]] = api.service.rows("SELECT letter_id FROM dead_letters")
-    dead_letters.replay(api.tenant.tenant_id, letter_id)
-    ingest.drain()
+    dead_letters.replay_letter(api.tenant.tenant_id, letter_id)
+    ingest.drain_streams()
     assert said(shown(api, ids)) == STORED
 
 
 def test_messages_of_an_erased_subject_are_neither_shown_nor_stored(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     ids = api.post("/v1/memories", json=CHAT).json()["ids"]
-    requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key")
+    requests.request(tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key")
     assert {api.get(f"/v1/memories/{memory_id}").status_code for memory_id in ids} == {404}
     api.service.work()
     assert {api.get(f"/v1/memories/{memory_id}").status_code for memory_id in ids} == {404}

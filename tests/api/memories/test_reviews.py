@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.policy.policy import Forgetting, Policy, Reinforcement
-from app.domain.strength.importance import Importance, Weights
-from app.domain.strength.review import Review
+from app.domain.strength.importance import Importance, ImportanceWeights
+from app.domain.strength.review import ReviewParameters
 from tests.api.caller import Api, fields
-from tests.services.past import age
+from tests.services.backdated import age
 
-SALIENCE_ALONE = Importance(weights=Weights(recency=0, frequency=0, salience=1, relevance=0))
+SALIENCE_ALONE = Importance(weights=ImportanceWeights(recency=0, frequency=0, salience=1, relevance=0))
 """Importance that equals salience, regardless of uses and their times."""
 PLAIN = Policy(importance=SALIENCE_ALONE, reinforcement=Reinforcement(refractory_seconds=0))
 
@@ -89,7 +89,7 @@ def test_the_most_important_and_most_overdue_come_first(api: Api) -> None:
 
 
 def test_a_session_has_an_end(api: Api) -> None:
-    api.tenant = api.service.tenant(PLAIN.model_copy(update={"review": Review(session_limit=2)}))
+    api.tenant = api.service.tenant(PLAIN.model_copy(update={"review": ReviewParameters(session_limit=2)}))
     remember(api, *[0.5] * 5, days=2)
     for query in ({}, {"limit": 1000}):
         found = session(api, **query)
@@ -134,7 +134,7 @@ def test_the_danger_zone_has_a_queue_of_its_own(api: Api) -> None:
 
 def test_who_is_last_in_a_session_may_be_more_important_than_those_before(api: Api) -> None:
     """The query preselects candidates: it may leave out only memories that can't make the session."""
-    api.tenant = api.service.tenant(PLAIN.model_copy(update={"review": Review(session_limit=1)}))
+    api.tenant = api.service.tenant(PLAIN.model_copy(update={"review": ReviewParameters(session_limit=1)}))
     remember(api, 0.0, days=3.4)
     [dear] = remember(api, 1.0, days=2)
     remember(api, 1.0, days=1.5)

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from app.store.core import database
-from app.store.search import searches
-from app.store.tiers import removal
+from app.store.search import recorded_searches
+from app.store.tiers import row_deletion
 from tests.api.caller import Api, fields
 from tests.privacy import traces
 from tests.service import Service
@@ -30,9 +30,9 @@ def search(api: Api, query: str, **more: Any) -> list[str]:
     return [result["id"] for result in answer.json()["results"]]
 
 
-def recorded(api: Api) -> list[searches.Search]:
+def recorded(api: Api) -> list[recorded_searches.RecordedSearch]:
     with database.tenant(api.tenant.tenant_id) as tx:
-        found, _ = searches.newest(tx, api.tenant.tenant_id, 100)
+        found, _ = recorded_searches.list_newest(tx, api.tenant.tenant_id, 100)
     return found
 
 
@@ -150,7 +150,7 @@ def test_a_search_that_read_the_policy_before_consent_was_withdrawn_is_not_recor
     api: Api, talk: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consent(api)
-    add = searches.add
+    add = recorded_searches.add
 
     def withdraw(*given: Any) -> bool:
         with_lock = api.service.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'")
@@ -164,7 +164,7 @@ def test_a_search_that_read_the_policy_before_consent_was_withdrawn_is_not_recor
         )
         return add(*given)
 
-    monkeypatch.setattr(searches, "add", withdraw)
+    monkeypatch.setattr(recorded_searches, "add", withdraw)
     search(api, "sage tea")
     assert api.service.one(COUNT) == 0
 
@@ -196,8 +196,8 @@ def test_the_oldest_records_go_where_there_are_too_many(api: Api, talk: list[str
     for query in ("sage", "mint", "kettle", "train"):
         search(api, query)
     with database.tenant(api.tenant.tenant_id) as tx:
-        assert searches.trim(tx, api.tenant.tenant_id, 4) == 0
-        assert searches.trim(tx, api.tenant.tenant_id, 3) == 1
+        assert recorded_searches.trim_records(tx, api.tenant.tenant_id, 4) == 0
+        assert recorded_searches.trim_records(tx, api.tenant.tenant_id, 3) == 1
     assert [found.terms for found in recorded(api)] == [["mint"], ["kettl"], ["train"]]
 
 
@@ -211,8 +211,11 @@ def test_foreign_tenants_see_and_delete_nothing(api: Api, talk: list[str]) -> No
     assert (found["searches"], found["examples"]) == (0, [])
     with database.tenant(other.tenant_id) as tx:
         assert tx.exec_driver_sql(COUNT).scalar_one() == 0, "row-level security hides other tenants' records"
-        assert searches.newest(tx, api.tenant.tenant_id, 10) == ([], {"other_layout": 0, "hidden_memories": 0})
-        assert searches.delete_with(tx, api.tenant.tenant_id, [UUID(each) for each in ids]) == 0
+        assert recorded_searches.list_newest(tx, api.tenant.tenant_id, 10) == (
+            [],
+            {"other_layout": 0, "hidden_memories": 0},
+        )
+        assert recorded_searches.delete_with(tx, api.tenant.tenant_id, [UUID(each) for each in ids]) == 0
     assert api.service.one(COUNT) == 1
 
 
@@ -222,7 +225,7 @@ def test_a_removed_memory_takes_the_whole_record_along(api: Api, service: Servic
     search(api, "train to Lisbon", subject="bob")
     gone = UUID(talk[0])
     with database.tenant(api.tenant.tenant_id) as tx:
-        removal.remove(tx, api.tenant.tenant_id, [gone])
+        row_deletion.remove(tx, api.tenant.tenant_id, [gone])
     [left] = recorded(api)
     assert left.subject == "bob"
     assert gone not in left.candidates.memory_ids
@@ -231,7 +234,7 @@ def test_a_removed_memory_takes_the_whole_record_along(api: Api, service: Servic
 def test_a_search_during_a_removal_is_not_recorded(api: Api, talk: list[str]) -> None:
     consent(api)
     with database.tenant(api.tenant.tenant_id) as tx:
-        searches.lock(tx, api.tenant.tenant_id)
+        recorded_searches.lock(tx, api.tenant.tenant_id)
         assert search(api, "sage tea"), "the search is still answered"
     assert api.service.one(COUNT) == 0
     search(api, "sage tea")
@@ -242,13 +245,13 @@ def test_a_record_is_not_added_once_a_candidate_is_hidden(
     api: Api, talk: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consent(api)
-    add = searches.add
+    add = recorded_searches.add
 
     def hide(*given: Any) -> bool:
         assert api.delete(f"/v1/memories/{talk[0]}").is_success
         return add(*given)
 
-    monkeypatch.setattr(searches, "add", hide)
+    monkeypatch.setattr(recorded_searches, "add", hide)
     search(api, "sage tea")
     assert api.service.one(COUNT) == 0
 

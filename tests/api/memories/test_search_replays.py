@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.search import fitting
+from app.domain.search import weight_fitting
 from tests.api.caller import Api, fields
 
 REPLAY, FIT = "/v1/policy/replay", "/v1/policy/fit"
@@ -110,14 +110,14 @@ def test_a_fit_of_few_uses_says_so(api: Api, recorded: list[str]) -> None:
     found = api.post(FIT, json={}).json()
     assert found.keys() == {"searches", "pairs", "reciprocal_rank", "policy", "reason"}
     assert (found["policy"], found["searches"]) == (None, 0)
-    assert str(fitting.USES_MIN) in found["reason"]
+    assert str(weight_fitting.USES_MIN) in found["reason"]
 
 
 def test_a_preference_of_callers_is_proposed_and_can_be_set_as_it_is(
     api: Api, recorded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Callers always use the assistant's statement, whatever ranks above it."""
-    monkeypatch.setattr(fitting, "USES_MIN", 20)
+    monkeypatch.setattr(weight_fitting, "USES_MIN", 20)
     said = {memory["id"]: memory["role"] for memory in api.get("/v1/memories").json()["memories"]}
     for place in range(24):
         query = ("sage tea", "office kettle", "tea with honey", "the office tea")[place % 4]

@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution
 from app.services.erasure.requests import ERASE
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from tests.api.caller import Api
 
 EVIL = "<script>alert('ann')</script>"
@@ -64,7 +64,7 @@ def test_a_report_tells_every_store_and_no_name(api: Api) -> None:
 @pytest.mark.acceptance(14)
 def test_what_a_hold_keeps_is_in_the_report_with_its_ground(api: Api) -> None:
     kept, _ = api.remember({"text": "kept", "subject": "ann"}, {"text": "gone", "subject": "ann"})
-    hold = holds.place(api.tenant.tenant_id, Meant(memory_ids=[UUID(kept)]), "court", "key")
+    hold = legal_holds.place_hold(api.tenant.tenant_id, Scope(memory_ids=[UUID(kept)]), "court", "key")
     asked = api.delete("/v1/subjects/ann?grace_days=0").json()
     erased(api, asked["erasure_id"])
     found = api.get(f"/v1/privacy/erasures/{asked['erasure_id']}/report").json()

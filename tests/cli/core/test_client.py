@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cli.core.client import Api, Refused, pages
-from app.cli.core.failures import Code, Failure
-from app.cli.core.place import Place
+from app.cli.core.client import Api, ApiRefusal, pages
+from app.cli.core.connection import ApiConnection
+from app.cli.core.errors import Code, CommandFailure
 from tests.cli.stub import Asked, Reply, Stub, problem
 
 FULL = Reply(429, problem(429, "backlog-full"), {"Retry-After": "2"})
@@ -23,7 +23,7 @@ def client(stub: Stub, pauses: list[float]) -> Client:
     """Factory for clients of the stub that record waits instead of performing them."""
 
     def make(patience_seconds: float = 0) -> Api:
-        return Api(Place(stub.url, "k"), patience_seconds=patience_seconds)
+        return Api(ApiConnection(stub.url, "k"), patience_seconds=patience_seconds)
 
     return make
 
@@ -51,7 +51,7 @@ def test_a_broken_connection_is_tried_again_where_that_is_safe(stub: Stub, clien
     stub.replies["POST /v1/admin/tenants"] = Reply(None)
     with client(60) as api:
         assert api.add(b"{}\n", "key").status == 202
-        with pytest.raises(Failure, match="can't be reached") as raised:
+        with pytest.raises(CommandFailure, match="can't be reached") as raised:
             api.call("POST", "/v1/admin/tenants", json={"name": "acme"})
     assert raised.value.code == Code.UNREACHABLE
     assert [asked.path for asked in stub.asked] == ["/v1/memories"] * 2 + ["/v1/admin/tenants"]
@@ -61,7 +61,7 @@ def test_patience_ends(stub: Stub, client: Client) -> None:
     stub.replies["GET /v1/stats"] = Reply(
         503, problem(503, "unavailable", detail="Redis is away"), {"Retry-After": "9"}
     )
-    with client(5) as api, pytest.raises(Refused, match="Redis is away") as raised:
+    with client(5) as api, pytest.raises(ApiRefusal, match="Redis is away") as raised:
         api.stats()
     assert raised.value.code == Code.UNREACHABLE
     assert len(stub.asked) == 1  # nine seconds exceed its budget
@@ -70,7 +70,7 @@ def test_patience_ends(stub: Stub, client: Client) -> None:
 def test_what_another_try_cannot_help_is_not_tried_again(stub: Stub, client: Client) -> None:
     wrong = {"field": "query", "message": "is too long", "value": 9000, "limit": 8192}
     stub.replies["POST /v1/search"] = Reply(422, problem(422, "invalid", wrong))
-    with client(60) as api, pytest.raises(Refused, match=r"query: is too long \(value 9000, limit 8192\)"):
+    with client(60) as api, pytest.raises(ApiRefusal, match=r"query: is too long \(value 9000, limit 8192\)"):
         api.search("x")
     assert len(stub.asked) == 1
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app.cli.demo.judged import Cost, Judged, Salience, less
+from app.cli.demo.client import AskedQuestion, Hit, TourReport
 from app.cli.demo.report import show_month, show_report
-from app.cli.demo.tour import Asked, Hit, Report
-from app.cli.service.run import banner, moved_on, tell
+from app.cli.demo.scores import Cost, JudgedMemory, Salience, subtract_cost
+from app.cli.service.run import banner, print_event, reembed_hint
 from app.domain.simulation.measures import Measures
-from app.services.evaluation.simulation import Outcome
+from app.services.evaluation.simulation import SimulationOutcome
 from app.settings import Settings
-from app.supervisor import Event, Service, What
+from app.supervisor import ChildEvent, EventKind, Service
 from tests.cli.stub import Reply, Stub
 
 HITS = tuple(Hit(f"m{n}", f"text {n}", 1.0 / n, expected=n == 4) for n in range(1, 6))
-REPORT = Report(
+REPORT = TourReport(
     memories=3,
     requests=1,
     accepted_p50_ms=1.5,
@@ -30,11 +30,11 @@ REPORT = Report(
     kinds={"semantic": 2, "episodic": 1},
     tiers={"active": 3},
     questions=(
-        Asked("Which tea?", ("m4",), "", 5.0, HITS, found=True),
-        Asked("Why?", ("m9",), "", 5.0, (), found=False),
+        AskedQuestion("Which tea?", ("m4",), "", 5.0, HITS, found=True),
+        AskedQuestion("Why?", ("m9",), "", 5.0, (), found=False),
     ),
     search_p50_ms=5.0,
-    salience=Salience({"heuristic": 3}, (Judged("We moved to Kiel", 0.7, "heuristic", {"emotional": 6.0}),)),
+    salience=Salience({"heuristic": 3}, (JudgedMemory("We moved to Kiel", 0.7, "heuristic", {"emotional": 6.0}),)),
     edit_is_found=True,
     delete_is_gone=True,
     repeat_gives_same_ids=True,
@@ -56,7 +56,9 @@ def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.
 
 def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
     measured = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
-    show_month([Outcome("spec", None, measured, (1, 2), 2.0), Outcome("lru", "spec", measured, (), 0.5)])
+    show_month(
+        [SimulationOutcome("spec", None, measured, (1, 2), 2.0), SimulationOutcome("lru", "spec", measured, (), 0.5)]
+    )
     shown = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
     assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%", "2.0"], ["lru", "12", "75.0%", "50.0%", "4.0%", "0.5"]]
@@ -75,7 +77,7 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
 ) -> None:
     cost = Cost("m-1", "127.0.0.1", calls=11, tokens=12_345, cache_hits=2, cost=0.0123)
     later = replace(cost, cache_hits=12)
-    salience = Salience({"llm": 3}, (), cost, less(later, cost))
+    salience = Salience({"llm": 3}, (), cost, subtract_cost(later, cost))
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
     assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
@@ -98,7 +100,7 @@ def test_a_demo_that_went_well_has_nothing_wrong() -> None:
         (replace(REPORT, repeat_gives_same_ids=False), "a repeated request"),
     ],
 )
-def test_what_went_wrong_is_said(report: Report, said: str) -> None:
+def test_what_went_wrong_is_said(report: TourReport, said: str) -> None:
     [sentence] = report.wrong
     assert said in sentence
 
@@ -136,31 +138,34 @@ def test_the_start_says_that_the_embedding_model_has_changed(
     (tmp_path / "api-key").write_text("a-key")
     space = {"model": "m-1", "dimensions": 64, "is_settings": is_settings}
     api.replies["GET /v1/stats"] = Reply(200, {"embedding_space": space})
-    remark = moved_on(replace(SERVICE, api_url=api.url), tmp_path)
+    remark = reembed_hint(replace(SERVICE, api_url=api.url), tmp_path)
     assert (remark or "").find(said or "") >= 0
     assert (remark is None) is is_settings
 
 
 def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
-    assert moved_on(replace(SERVICE, api_url="http://127.0.0.1:9"), tmp_path) is None
+    assert reembed_hint(replace(SERVICE, api_url="http://127.0.0.1:9"), tmp_path) is None
 
 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (Event(What.DIED, "redis", message="redis ended with signal SIGKILL."), "redis ended with signal SIGKILL."),
-        (Event(What.RESTARTED, "redis", pid=7), "redis restarted (process 7)."),
-        (Event(What.KILLED, "api"), "api didn't stop in time and was killed."),
-        (Event(What.UP), "the banner"),
-        (Event(What.DOWN, seconds=1.94), "Stopped in 1.9 s."),
-        (Event(What.STARTED, "api"), ""),
+        (
+            ChildEvent(EventKind.DIED, "redis", message="redis ended with signal SIGKILL."),
+            "redis ended with signal SIGKILL.",
+        ),
+        (ChildEvent(EventKind.RESTARTED, "redis", pid=7), "redis restarted (process 7)."),
+        (ChildEvent(EventKind.KILLED, "api"), "api didn't stop in time and was killed."),
+        (ChildEvent(EventKind.UP), "the banner"),
+        (ChildEvent(EventKind.DOWN, seconds=1.94), "Stopped in 1.9 s."),
+        (ChildEvent(EventKind.STARTED, "api"), ""),
     ],
 )
-def test_events_are_lines(capsys: pytest.CaptureFixture[str], event: Event, said: str) -> None:
-    tell(event, lambda: "the banner")
+def test_events_are_lines(capsys: pytest.CaptureFixture[str], event: ChildEvent, said: str) -> None:
+    print_event(event, lambda: "the banner")
     assert capsys.readouterr().out.strip() == said
 
 
 def test_a_failure_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(Event(What.FAILED, message="api isn't ready after 30 s"), str)
+    print_event(ChildEvent(EventKind.FAILED, message="api isn't ready after 30 s"), str)
     assert capsys.readouterr().err == "ebbing: api isn't ready after 30 s\n"

@@ -12,8 +12,8 @@ import pytest
 
 from app.domain.simulation.measures import Measures
 from app.services.evaluation import simulation
-from app.services.evaluation.simulation import KEEP_ALL, Outcome
-from app.supervisor import alone
+from app.services.evaluation.simulation import KEEP_ALL, SimulationOutcome
+from app.supervisor import standalone
 from tests.cli.conftest import Cli
 
 MEASURES = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
@@ -26,11 +26,11 @@ class Told:
 
     def __init__(self, year: Any, _say: Any, given: dict[str, Any]) -> None:
         Told.given = {"memories": len(year.said), "days": year.days, "seed": year.seed} | given
-        self.keep_all = Outcome(KEEP_ALL, None, MEASURES, (), 1.0)
+        self.keep_all = SimulationOutcome(KEEP_ALL, None, MEASURES, (), 1.0)
 
-    def outcomes(self, profile: str) -> Iterator[Outcome]:
-        yield Outcome(profile, None, MEASURES, (1, 2, 3), 2.0)
-        yield Outcome("lru", profile, MEASURES, (), 3.0)
+    def outcomes(self, profile: str) -> Iterator[SimulationOutcome]:
+        yield SimulationOutcome(profile, None, MEASURES, (1, 2, 3), 2.0)
+        yield SimulationOutcome("lru", profile, MEASURES, (), 3.0)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_servers(_home: Path) -> Iterator[None]:
         yield
 
-    monkeypatch.setattr(alone, "alone", no_servers)
+    monkeypatch.setattr(standalone, "standalone_servers", no_servers)
     monkeypatch.setattr(simulation, "Simulation", Told)
 
 

@@ -16,7 +16,7 @@ from app.clients.redis import stream
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
-from tests.cli.core.test_place import NUMBERS
+from tests.cli.core.test_connection import NUMBERS
 from tests.cli.stub import Reply, Stub, problem
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}

@@ -11,7 +11,7 @@ import pytest
 
 from app.clients.embedding.embedder import embedder, embedder_of
 from app.clients.embedding.static_embedder import FormerStaticEmbedder, StaticEmbedder, WordVectors, word_vectors
-from app.domain.text.embedding import MemoryText, unit
+from app.domain.text.embedding_input import MemoryText, normalise_rows
 from tests.waiting import PATIENCE_SECONDS
 
 ODD = ["", "   ", "the and of", "🙂", "日本語", "\x00", "?!", "a" * 30_000, "x\u0301" * 99]
@@ -74,7 +74,7 @@ def test_a_long_memory_is_pulled_along_less() -> None:
     alone, dog = vectors(long, "a dog")
     [pulled] = embedder().embed_memories([MemoryText(long, context=("a dog",))])
     [short] = embedder().embed_memories([MemoryText("ledger invoice", context=("a dog",))])
-    assert pulled == pytest.approx(unit(alone + 0.2 * 25 / 150 * dog), abs=1e-5)
+    assert pulled == pytest.approx(normalise_rows(alone + 0.2 * 25 / 150 * dog), abs=1e-5)
     assert short @ dog > pulled @ dog
 
 
@@ -92,7 +92,7 @@ def test_a_space_of_the_former_composition_is_still_served() -> None:
     own, first, second = vectors("tax", "dog", "piano")
     former = embedder_of("local", FormerStaticEmbedder.model, 256)
     [mixed] = former.embed_memories([MemoryText("tax", context=("dog", "piano"), after=("rain",))])
-    assert mixed == pytest.approx(unit(own + 0.3 * first + 0.2 * second), abs=1e-5)
+    assert mixed == pytest.approx(normalise_rows(own + 0.3 * first + 0.2 * second), abs=1e-5)
     assert former.embed_query("dog tax", {"dog": 5.0, "tax": 0.5}) @ first > 0.9
     assert former.model != embedder().model
 

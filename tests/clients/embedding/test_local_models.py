@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from app.clients.embedding import embedder as embedders
-from app.clients.embedding import local_models
+from app.clients.embedding import embedder, local_models
 from app.clients.embedding.embedder import Embedder, embedder_of
-from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
+from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText
 from app.errors import Misconfigured
 from app.settings import settings
 from tests.waiting import PATIENCE_SECONDS
@@ -129,16 +128,16 @@ def test_the_settings_choose_it(
     if given:
         monkeypatch.setenv("EBBING_EMBEDDING_MODEL", given)
     settings.cache_clear()
-    embedders.embedder.cache_clear()
+    embedder.embedder.cache_clear()
     try:
-        one = embedders.embedder()
+        one = embedder.embedder()
         assert packages.loaded == [given or settings().embedder_model]
         assert "/" in packages.loaded[0], "each kind has its own default model"
         assert embedder_of(kind, one.model, 3).model == one.model
     finally:
         settings.cache_clear()
-        embedders.embedder.cache_clear()
-        embedders._others.clear()
+        embedder.embedder.cache_clear()
+        embedder._others.clear()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from app.clients.embedding.openai_embedder import INPUT_MAX_BYTES, OpenAIEmbedde
 from app.clients.llm.provider import Patience
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Usage
-from app.domain.text.embedding import CONTEXT_MAX_CHARACTERS, PASSAGE_VERSION, MemoryText, passage
+from app.domain.text.embedding_input import CONTEXT_MAX_CHARACTERS, PASSAGE_VERSION, MemoryText, format_passage
 from app.settings import settings
 from tests.clients.asked import QUICK, Asked, asked
 from tests.provider import model
@@ -63,13 +63,13 @@ def test_vectors_are_those_of_the_model_in_order_at_length_one(asked: Asked) -> 
 
 def test_a_memory_is_its_date_speaker_text_and_a_little_context() -> None:
     memory = MemoryText("I moved to Oslo.", "Ann", DAY, ("Bob: where do you\n live?", "Bob: " + "hi " * 200))
-    first, before = passage(memory).split("\n")
+    first, before = format_passage(memory).split("\n")
     assert first == "2026-05-04 Ann: I moved to Oslo."
     assert before.startswith("(before: Bob: hi hi")
     assert before.endswith(" / Bob: where do you live?)")
     assert len(before) < CONTEXT_MAX_CHARACTERS + 50
-    assert passage(MemoryText("Just this")) == "Just this"
-    assert passage(MemoryText(" \n ", "Ann", DAY, ("Bob: hi",))) == ""
+    assert format_passage(MemoryText("Just this")) == "Just this"
+    assert format_passage(MemoryText(" \n ", "Ann", DAY, ("Bob: hi",))) == ""
 
 
 def test_a_query_is_sent_as_it_is(asked: Asked) -> None:

@@ -7,7 +7,7 @@ from threading import Thread
 
 import numpy as np
 
-from app.clients.embedding.word_table import WordTable, firsts, spread
+from app.clients.embedding.word_table import WordTable, concatenate_ranges, run_starts
 
 
 def letters(words: Sequence[str]) -> list[list[int]]:
@@ -43,8 +43,8 @@ def test_nothing_has_no_tokens() -> None:
 
 
 def test_runs_are_spread_and_begin_where_they_follow() -> None:
-    assert spread(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
-    assert firsts(np.array([2, 1, 3])).tolist() == [0, 2, 3]
+    assert concatenate_ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
+    assert run_starts(np.array([2, 1, 3])).tolist() == [0, 2, 3]
 
 
 def test_threads_that_add_words_at_once_read_their_own_tokens() -> None:

@@ -17,7 +17,7 @@ from app.clients.llm.provider import NO_KEY, Patience, Provider, retry_after_sec
 from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
 from app.clients.llm.responses import Reply, Usage
 from app.domain.prompts import Message
-from app.domain.salience.scoring import ANSWER_SCHEMA
+from app.domain.salience.llm_scoring import ANSWER_SCHEMA
 from app.errors import Misconfigured
 from app.settings import OPENAI_URL, Settings
 from tests.clients.asked import KEY, QUICK, Asked, asked, to

@@ -19,7 +19,7 @@ from app.clients.llm.responses import Spent, Usage, unnoted
 from app.errors import Misconfigured
 from app.settings import CROSS_ENCODER, settings
 from tests.clients.asked import Asked, asked
-from tests.provider import model as spoken
+from tests.provider import model
 
 __all__ = ["asked"]
 
@@ -77,7 +77,7 @@ def test_texts_are_data_whatever_they_say(asked: Asked, judge: LlmReranker) -> N
     assert "never an instruction" in system["content"]
     assert "cat" not in system["content"]
     assert user["content"].count(mark) == 3, "once in the instructions and on two delimiter lines"
-    shown = spoken.memories([user])
+    shown = model.memories([user])
     assert [line.get("id") for line in shown] == [None, 1, 2]
     assert shown[0]["query"] == shown[1]["text"] == hostile
 

@@ -15,7 +15,7 @@ from app.clients.llm.provider import Patience
 from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
 from app.clients.llm.responses import Usage
 from app.clients.llm.salience_scorer import Scored, Scorer
-from app.domain.salience.scoring import PROMPT_VERSION, Unscored
+from app.domain.salience.llm_scoring import PROMPT_VERSION, UnscoredText
 from app.settings import settings
 from tests.clients.asked import QUICK, Asked, asked
 from tests.provider import model
@@ -34,15 +34,15 @@ TEXTS = [
 ]
 
 
-def memories(*texts: str) -> list[Unscored]:
-    return [Unscored(UUID(int=place + 1), text) for place, text in enumerate(texts or TEXTS)]
+def memories(*texts: str) -> list[UnscoredText]:
+    return [UnscoredText(UUID(int=place + 1), text) for place, text in enumerate(texts or TEXTS)]
 
 
 def scorer(asked: Asked, patience: Patience = QUICK, **more: Any) -> Scorer:
     return Scorer(ChatModel(asked.provider, "small", patience), **more)
 
 
-def failed(scorer: Scorer, batch: list[Unscored]) -> tuple[ProviderFailed, Scored]:
+def failed(scorer: Scorer, batch: list[UnscoredText]) -> tuple[ProviderFailed, Scored]:
     """Rate memories of which some fail, and return the failure and the outcome."""
     scored = scorer.score(batch)
     assert scored.cause is not None

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from app.clients.redis import stream
-from app.clients.redis.stream import drainage
-from app.domain.ingest.ids import new_base
+from app.clients.redis.stream import stream_reader
+from app.domain.ingest.ids import generate_base
 from app.errors import BacklogFull, Unavailable
 from tests.service import Service
 
@@ -21,7 +21,7 @@ def tenant_id() -> UUID:
 
 
 def append(tenant_id: UUID) -> None:
-    stream.append(tenant_id, new_base(1_760_000_000_000, os.urandom(8)), "touches", "r", b"{}")
+    stream.append(tenant_id, generate_base(1_760_000_000_000, os.urandom(8)), "touches", "r", b"{}")
 
 
 def test_what_is_appended_is_counted_as_an_entry_without_memories(service: Service, tenant_id: UUID) -> None:
@@ -30,10 +30,10 @@ def test_what_is_appended_is_counted_as_an_entry_without_memories(service: Servi
     assert not service.redis.exists("ebbing:{s0}:nudge:ingest.drain"), "an append sends no nudge"
     held = service.backlog()
     assert (held["entries"], held["bytes"], held["memories"]) == (2, 4, 0)
-    turn = drainage().take(first=True)
+    turn = stream_reader().claim(first=True)
     assert turn is not None
     assert [(entry.memories, entry.header[:2], entry.body) for entry in turn.fresh] == [(0, b"1t", b"{}")] * 2
-    assert drainage().settle(tenant_id, turn.fresh, free=True) == 0
+    assert stream_reader().acknowledge(tenant_id, turn.fresh, free=True) == 0
     assert service.is_idle()
 
 
@@ -47,7 +47,7 @@ def test_the_doors_limits_hold(service: Service, tenant_id: UUID) -> None:
 
 def test_it_waits_while_redis_is_full(service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     moment = [1000.0]
-    monkeypatch.setattr("app.clients.redis.room.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr("app.clients.redis.memory_guard.time.monotonic", lambda: moment[0])
     with monkeypatch.context() as patched:
         patched.setattr("redis.Redis.info", lambda *_: {"maxmemory": 100, "used_memory": 81})
         with pytest.raises(Unavailable, match="memory is full"):
@@ -71,7 +71,7 @@ def test_after_a_failure_nothing_is_tried_for_a_while(
         asked.append(moment[0])
         raise redis.ConnectionError
 
-    monkeypatch.setattr("app.clients.redis.room.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr("app.clients.redis.memory_guard.time.monotonic", lambda: moment[0])
     with monkeypatch.context() as patched:
         patched.setattr("redis.Redis.execute_command", away)
         for _ in range(12):

@@ -14,10 +14,18 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.clients.redis.redis import ATTEMPTS, BACKLOG, HELD, RING, RING_MEMBERS, TURNS, check_settings, stream_key
-from app.clients.redis.stream import Accepted, Door, Turn, drainage
-from app.clients.redis.stream import backlog as view
-from app.domain.ingest.ids import new_base
+from app.clients.redis.connection import (
+    ATTEMPTS,
+    BACKLOG,
+    HELD,
+    RING,
+    RING_MEMBERS,
+    TURNS,
+    check_settings,
+    stream_key,
+)
+from app.clients.redis.stream import AppendResult, StreamWriter, TenantBatch, backlog, stream_reader
+from app.domain.ingest.ids import generate_base
 from app.errors import BacklogFull, Misconfigured, Unavailable
 from tests.service import Service, at_door
 from tests.waiting import until
@@ -25,8 +33,8 @@ from tests.waiting import until
 ONE = b'{"text":"x"}'
 
 
-def take(*, first: bool = True) -> Turn:
-    turn = drainage().take(first=first)
+def take(*, first: bool = True) -> TenantBatch:
+    turn = stream_reader().claim(first=first)
     assert turn is not None
     return turn
 
@@ -53,7 +61,7 @@ def tenant_id() -> UUID:
 
 
 def test_what_is_accepted_comes_out_as_it_went_in(service: Service, tenant_id: UUID) -> None:
-    base = new_base(1_760_000_000_000, bytes(8))
+    base = generate_base(1_760_000_000_000, bytes(8))
     assert service.post(tenant_id, ONE, base=base).nudge
     turn = take()
     assert (turn.tenant_id, turn.suspects) == (tenant_id, [])
@@ -63,12 +71,12 @@ def test_what_is_accepted_comes_out_as_it_went_in(service: Service, tenant_id: U
 
 
 def test_64_requests_with_one_key_at_once_are_one_entry(service: Service, tenant_id: UUID) -> None:
-    async def knock(door: Door) -> list[Accepted]:
-        def once(n: int) -> asyncio.Future[Accepted]:
+    async def knock(door: StreamWriter) -> list[AppendResult]:
+        def once(n: int) -> asyncio.Future[AppendResult]:
             return asyncio.ensure_future(
-                door.accept(
+                door.append(
                     tenant_id,
-                    base=new_base(n, bytes(8)),
+                    base=generate_base(n, bytes(8)),
                     memories=1,
                     form="json",
                     request_id="r",
@@ -205,7 +213,7 @@ def test_a_redis_that_doesnt_tell_its_settings_is_remarked_on(
 
 
 def test_nobody_waiting_means_no_turn(service: Service) -> None:
-    assert drainage().take(first=True) is None
+    assert stream_reader().claim(first=True) is None
 
 
 def test_settled_entries_are_gone_and_the_counters_exact(service: Service, tenant_id: UUID) -> None:
@@ -219,7 +227,7 @@ def test_settled_entries_are_gone_and_the_counters_exact(service: Service, tenan
         f"{tenant_id}:memories": 15,
     }
     turn = take()
-    assert drainage().settle(tenant_id, turn.fresh[:2], free=False) == 3
+    assert stream_reader().acknowledge(tenant_id, turn.fresh[:2], free=False) == 3
     assert service.backlog() == {
         "entries": 3,
         "bytes": 12,
@@ -227,8 +235,8 @@ def test_settled_entries_are_gone_and_the_counters_exact(service: Service, tenan
         f"{tenant_id}:bytes": 12,
         f"{tenant_id}:memories": 12,
     }
-    assert (view().memories(tenant_id), view().entries(tenant_id), view().entries()) == (12, 3, 3)
-    assert drainage().settle(tenant_id, turn.fresh[2:], free=True) == 0
+    assert (backlog().memories(tenant_id), backlog().entries(tenant_id), backlog().entries()) == (12, 3, 3)
+    assert stream_reader().acknowledge(tenant_id, turn.fresh[2:], free=True) == 0
     assert service.backlog() == {"entries": 0, "bytes": 0, "memories": 0}
     for key in (RING, RING_MEMBERS, HELD, TURNS, ATTEMPTS):
         assert not service.redis.exists(key), key
@@ -238,9 +246,9 @@ def test_to_settle_twice_counts_once(service: Service, tenant_id: UUID) -> None:
     for _ in range(4):
         service.post(tenant_id, b"xxxx", memories=2)
     entries = take().fresh
-    drainage().settle(tenant_id, entries[:2], free=False)
-    drainage().settle(tenant_id, entries[:2], free=False)
-    drainage().settle(tenant_id, entries[1:3], free=False)
+    stream_reader().acknowledge(tenant_id, entries[:2], free=False)
+    stream_reader().acknowledge(tenant_id, entries[:2], free=False)
+    stream_reader().acknowledge(tenant_id, entries[1:3], free=False)
     assert service.backlog() == {
         "entries": 1,
         "bytes": 4,
@@ -248,8 +256,8 @@ def test_to_settle_twice_counts_once(service: Service, tenant_id: UUID) -> None:
         f"{tenant_id}:bytes": 4,
         f"{tenant_id}:memories": 2,
     }
-    drainage().settle(tenant_id, entries, free=True)
-    drainage().settle(tenant_id, entries, free=True)
+    stream_reader().acknowledge(tenant_id, entries, free=True)
+    stream_reader().acknowledge(tenant_id, entries, free=True)
     assert service.backlog() == {"entries": 0, "bytes": 0, "memories": 0}
 
 
@@ -264,7 +272,7 @@ def test_more_entries_than_lua_can_unpack_are_settled_at_once(service: Service, 
         pipe.execute()
     entries = take().fresh
     assert len(entries) == 2500
-    assert drainage().settle(tenant_id, entries, free=True) == 0
+    assert stream_reader().acknowledge(tenant_id, entries, free=True) == 0
     assert service.backlog()["entries"] == 0
 
 
@@ -274,7 +282,7 @@ def test_a_turn_has_at_most_a_quantum(service: Service, tenant_id: UUID) -> None
     for quantum, most in ({"drain_rows": 100}, 10), ({"drain_entries": 7}, 7), ({"drain_bytes": 1024}, 11):
         service.configure(**{"drain_rows": 5000, "drain_entries": 1000, "drain_bytes": 2**24} | quantum)
         turn = take()
-        drainage().settle(turn.tenant_id, free=True)
+        stream_reader().acknowledge(turn.tenant_id, free=True)
         assert 1 <= len(turn.fresh) <= most + most // 4 + 1, quantum
 
 
@@ -288,18 +296,18 @@ def test_a_flood_of_one_tenant_costs_the_other_one_turn(service: Service) -> Non
     service.configure(drain_entries=50)
     flood, quiet = uuid4(), uuid4()
 
-    async def knock(door: Door) -> None:
+    async def knock(door: StreamWriter) -> None:
         for _ in range(1000):
-            await door.accept(
+            await door.append(
                 flood, base=bytes(16), memories=1, form="json", request_id="", trace="", body=ONE, idempotency=None
             )
 
     at_door(knock)
     service.post(quiet, ONE)
     served = []
-    while (turn := drainage().take(first=False)) is not None:
+    while (turn := stream_reader().claim(first=False)) is not None:
         served.append(turn.tenant_id)
-        drainage().settle(turn.tenant_id, turn.fresh, free=True)
+        stream_reader().acknowledge(turn.tenant_id, turn.fresh, free=True)
     assert served[:3] == [flood, quiet, flood]
     assert served.count(quiet) == 1
     assert len(served) >= 20
@@ -309,15 +317,15 @@ def test_a_flood_of_one_tenant_costs_the_other_one_turn(service: Service) -> Non
 def test_a_tenant_is_in_one_pair_of_hands(service: Service, tenant_id: UUID) -> None:
     service.post(tenant_id, ONE)
     take()
-    assert drainage().take(first=False) is None
+    assert stream_reader().claim(first=False) is None
 
 
 def test_what_comes_while_a_tenant_is_held_is_next(service: Service, tenant_id: UUID) -> None:
     service.post(tenant_id, b"one")
     turn = take()
     service.post(tenant_id, b"two")
-    assert drainage().take(first=False) is None
-    assert drainage().settle(tenant_id, turn.fresh, free=True) == 1
+    assert stream_reader().claim(first=False) is None
+    assert stream_reader().acknowledge(tenant_id, turn.fresh, free=True) == 1
     assert [entry.body for entry in take().fresh] == [b"two"]
 
 
@@ -329,7 +337,7 @@ def test_a_lapsed_lease_makes_suspects_of_what_was_in_hand_alone(service: Servic
     lapse(service)
     turn = take()
     assert (turn.suspects, turn.fresh) == (in_hand, [])
-    drainage().settle(tenant_id, turn.suspects, free=True)
+    stream_reader().acknowledge(tenant_id, turn.suspects, free=True)
     after = take()
     assert after.suspects == []
     assert after.fresh[0].body == str(len(in_hand)).encode()
@@ -339,7 +347,7 @@ def test_a_lease_lapses_by_itself(service: Service, tenant_id: UUID) -> None:
     service.configure(claim_idle_seconds=0.05)
     service.post(tenant_id, ONE)
     take()
-    until(lambda: (turn := drainage().take(first=False)) is not None and turn.suspects, "the lease lapses")
+    until(lambda: (turn := stream_reader().claim(first=False)) is not None and turn.suspects, "the lease lapses")
 
 
 def test_suspects_come_a_few_at_a_time_and_nothing_fresh_among_them(service: Service, tenant_id: UUID) -> None:
@@ -355,7 +363,7 @@ def test_suspects_come_a_few_at_a_time_and_nothing_fresh_among_them(service: Ser
         assert not (turn.suspects and turn.fresh)
         assert len(turn.suspects) <= 50
         bodies += [entry.body for entry in (*turn.suspects, *turn.fresh)]
-        drainage().settle(tenant_id, [*turn.suspects, *turn.fresh], free=True)
+        stream_reader().acknowledge(tenant_id, [*turn.suspects, *turn.fresh], free=True)
     assert bodies == [*(f"{n}".encode() for n in range(120)), b"fresh"]
 
 
@@ -363,11 +371,11 @@ def test_attempts_are_counted_forgiven_and_forgotten(service: Service, tenant_id
     service.post(tenant_id, ONE)
     service.post(tenant_id, ONE)
     one, other = take().fresh
-    assert [drainage().count_attempt(tenant_id, one) for _ in range(2)] == [1, 2]
-    assert drainage().count_attempt(tenant_id, other) == 1
-    drainage().forgive(tenant_id, one)
-    assert drainage().count_attempt(tenant_id, one) == 2
-    drainage().settle(tenant_id, [one, other], free=True)
+    assert [stream_reader().count_attempt(tenant_id, one) for _ in range(2)] == [1, 2]
+    assert stream_reader().count_attempt(tenant_id, other) == 1
+    stream_reader().uncount_attempt(tenant_id, one)
+    assert stream_reader().count_attempt(tenant_id, one) == 2
+    stream_reader().acknowledge(tenant_id, [one, other], free=True)
     assert not service.redis.exists(ATTEMPTS)
 
 
@@ -375,37 +383,37 @@ def test_attempts_are_counted_forgiven_and_forgotten(service: Service, tenant_id
 
 
 def test_a_waiting_envelope_is_found_by_its_id_among_many(service: Service, tenant_id: UUID) -> None:
-    now = view().now_ms()
-    bases = [new_base(now + n, bytes([n % 256]) * 8) for n in range(450)]
+    now = backlog().now_ms()
+    bases = [generate_base(now + n, bytes([n % 256]) * 8) for n in range(450)]
 
-    async def knock(door: Door) -> None:
+    async def knock(door: StreamWriter) -> None:
         for base in bases:
-            await door.accept(
+            await door.append(
                 tenant_id, base=base, memories=1, form="json", request_id="", trace="", body=ONE, idempotency=None
             )
 
     at_door(knock)
-    unknown = UUID(bytes=new_base(now, b"no base!"))
+    unknown = UUID(bytes=generate_base(now, b"no base!"))
     for base in (bases[0], bases[250], bases[-1]):
-        found = view().find(tenant_id, unknown, UUID(bytes=base))
+        found = backlog().find(tenant_id, unknown, UUID(bytes=base))
         assert found is not None
         assert found.base == base
-    assert view().find(tenant_id, unknown) is None
-    assert view().find(tenant_id) is None
-    assert view().find(uuid4(), UUID(bytes=bases[0])) is None
+    assert backlog().find(tenant_id, unknown) is None
+    assert backlog().find(tenant_id) is None
+    assert backlog().find(uuid4(), UUID(bytes=bases[0])) is None
 
 
 def test_the_oldest_of_all_is_told_held_or_not(service: Service) -> None:
-    assert view().oldest_ms() is None
+    assert backlog().oldest_ms() is None
     first, second = uuid4(), uuid4()
     service.post(first, ONE)
-    oldest = view().oldest_ms()
+    oldest = backlog().oldest_ms()
     assert oldest is not None
     service.post(second, ONE)
     assert take().tenant_id == first
-    assert view().oldest_ms() == oldest == view().oldest_ms([first])
-    assert view().oldest_ms([uuid4()]) is None
-    assert 0 <= view().now_ms() - oldest < 60_000
+    assert backlog().oldest_ms() == oldest == backlog().oldest_ms([first])
+    assert backlog().oldest_ms([uuid4()]) is None
+    assert 0 <= backlog().now_ms() - oldest < 60_000
 
 
 STEPS = st.lists(
@@ -429,11 +437,11 @@ def test_whatever_happens_nothing_is_lost_and_the_counters_are_exact(
     posted, settled = 0, 0
 
     def turn(*, end: bool, most: int) -> int:
-        taken = drainage().take(first=False)
+        taken = stream_reader().claim(first=False)
         if taken is None:
             return 0
         done = [*taken.suspects, *taken.fresh][:most]
-        drainage().settle(taken.tenant_id, done, free=end)
+        stream_reader().acknowledge(taken.tenant_id, done, free=end)
         return len(done)
 
     for step, one, other in steps:
@@ -444,8 +452,8 @@ def test_whatever_happens_nothing_is_lost_and_the_counters_are_exact(
             settled += turn(end=bool(one), most=other)
         else:
             lapse(service)
-        waiting = sum(view().entries(tenant) for tenant in tenants)
-        assert waiting == view().entries() == posted - settled
+        waiting = sum(backlog().entries(tenant) for tenant in tenants)
+        assert waiting == backlog().entries() == posted - settled
     lapse(service)
     while service.redis.llen(RING) or service.redis.zcard(HELD):
         settled += turn(end=True, most=1000)

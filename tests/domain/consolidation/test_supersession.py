@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.consolidation.supersession import End, Pair, judge
+from app.domain.consolidation.supersession import SupersessionEnd, SupersessionPair, judge_pairs
 
 FIRST = datetime(2026, 3, 7, tzinfo=UTC)
 IDS = [UUID(int=number) for number in range(1, 8)]
-ENDS = {memory_id: End(memory_id, None, FIRST + timedelta(days=day)) for day, memory_id in enumerate(IDS)}
+ENDS = {memory_id: SupersessionEnd(memory_id, None, FIRST + timedelta(days=day)) for day, memory_id in enumerate(IDS)}
 
 
 def test_whatever_is_said_nothing_supersedes_itself() -> None:
@@ -22,10 +22,10 @@ def test_whatever_is_said_nothing_supersedes_itself() -> None:
 
 def check_for_cycles(seed: int) -> None:
     chance = random.Random(seed)
-    pairs = [Pair(*chance.choices(IDS, k=2)) for _ in range(30)]
+    pairs = [SupersessionPair(*chance.choices(IDS, k=2)) for _ in range(30)]
     known, new = pairs[:3], pairs[3:]
-    above = {each.pair for each in judge(known, ENDS, ()) if each.reason is None}
-    judged = judge(new, ENDS, above)
+    above = {each.pair for each in judge_pairs(known, ENDS, ()) if each.reason is None}
+    judged = judge_pairs(new, ENDS, above)
     assert [each.pair for each in judged] == [pair for pair in dict.fromkeys(new) if len(set(pair)) == 2], seed
     held = above | {each.pair for each in judged if each.reason is None}
     left = set(IDS)
@@ -38,8 +38,8 @@ def check_for_cycles(seed: int) -> None:
 
 
 def test_the_older_one_is_current_until_both_are_there() -> None:
-    [forth] = judge([Pair(IDS[3], IDS[1])], ENDS, ())
-    [back] = judge([Pair(IDS[1], IDS[3])], ENDS, ())
+    [forth] = judge_pairs([SupersessionPair(IDS[3], IDS[1])], ENDS, ())
+    [back] = judge_pairs([SupersessionPair(IDS[1], IDS[3])], ENDS, ())
     assert forth.since == back.since == ENDS[IDS[3]].created_at
 
 
@@ -47,6 +47,6 @@ def test_the_older_one_is_current_until_both_are_there() -> None:
     ("one", "other", "reason"), [("ann", "ann", None), ("ann", "bo", "subject"), ("ann", None, "subject")]
 )
 def test_both_are_about_the_same(one: str, other: str | None, reason: str | None) -> None:
-    ends = {IDS[0]: End(IDS[0], one, FIRST), IDS[1]: End(IDS[1], other, FIRST)}
-    [judged] = judge([Pair(IDS[0], IDS[1])], ends, ())
+    ends = {IDS[0]: SupersessionEnd(IDS[0], one, FIRST), IDS[1]: SupersessionEnd(IDS[1], other, FIRST)}
+    [judged] = judge_pairs([SupersessionPair(IDS[0], IDS[1])], ends, ())
     assert judged.reason == reason

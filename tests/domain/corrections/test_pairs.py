@@ -9,7 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.corrections import Correction, Earlier, decide, may_correct, rarity, read
+from app.domain.corrections import (
+    Correction,
+    EarlierStatement,
+    find_corrections,
+    may_correct,
+    parse_statement,
+    rarity,
+)
 
 PAIRS = tomllib.loads(Path(__file__).with_name("pairs.toml").read_text("utf8"))
 FOUND_MIN = 0.7
@@ -19,12 +26,12 @@ OLD = UUID(int=1)
 
 def corrections(old: str, new: str, memories: int = 2, documents: int = 2) -> list[Correction]:
     """Return the corrections in a tenant of `memories` memories, `documents` of which contain each shared word."""
-    earlier, later = read(old), read(new)
+    earlier, later = parse_statement(old), parse_statement(new)
     stems = Counter(
         word for one in (earlier, later) for word in {word.stem for each in one.clauses for word in each.words}
     )
     rarities = {word: rarity(count if count == 1 else documents, memories) for word, count in stems.items()}
-    return decide(later, [Earlier(OLD, earlier)], rarities)
+    return find_corrections(later, [EarlierStatement(OLD, earlier)], rarities)
 
 
 @pytest.mark.parametrize(("memories", "documents"), [(2, 2), (200, 4), (10_000, 20)])
@@ -75,12 +82,12 @@ def test_what_only_looks_like_one_is_none(old: str, new: str) -> None:
 
 
 def test_of_several_the_closest_counts_and_of_equals_the_latest() -> None:
-    new = read("The flight to Oslo has been moved to the 17th.")
+    new = parse_statement("The flight to Oslo has been moved to the 17th.")
     said = ["My flight is on the 2nd.", "My flight to Oslo is on the 14th.", "My flight to Oslo is on the 15th."]
-    earlier = [Earlier(UUID(int=place), read(text)) for place, text in enumerate(said)]
+    earlier = [EarlierStatement(UUID(int=place), parse_statement(text)) for place, text in enumerate(said)]
     rarities = dict.fromkeys(("flight", "oslo"), 0.9)
-    assert [one.corrected_id.int for one in decide(new, earlier[::-1], rarities)] == [2]
-    assert [one.corrected_id.int for one in decide(new, earlier[:2][::-1], rarities)] == [1]
+    assert [one.corrected_id.int for one in find_corrections(new, earlier[::-1], rarities)] == [2]
+    assert [one.corrected_id.int for one in find_corrections(new, earlier[:2][::-1], rarities)] == [1]
 
 
 def test_a_common_word_alone_says_nothing() -> None:

@@ -15,7 +15,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Row, State, new
-from app.domain.strength.importance import Importance, Weights
+from app.domain.strength.importance import Importance, ImportanceWeights
 
 START = 1_760_000_000.0
 YEAR_SECONDS = 365 * DAY_SECONDS
@@ -29,8 +29,8 @@ _SPEC: dict[str, dict[str, Any]] = {
     "spec subtractive product": {"forgetting": "subtractive", "law": "product"},
     "spec neutral": {"importance": Importance(background_relevance="neutral")},
     "spec hasty": {"base_per_day": 100.0, "importance": Importance(recency_lambda_per_day=5)},
-    "spec without recency": {"importance": Importance(Weights(0, 0.5, 0.5, 0))},
-    "spec all recency": {"law": "product", "importance": Importance(Weights(1, 0, 0, 0), 0.001)},
+    "spec without recency": {"importance": Importance(ImportanceWeights(0, 0.5, 0.5, 0))},
+    "spec all recency": {"law": "product", "importance": Importance(ImportanceWeights(1, 0, 0, 0), 0.001)},
 }
 _MNEMEX: dict[str, dict[str, Any]] = {
     "mnemex": {},

@@ -14,7 +14,7 @@ import pytest
 from app.domain.dynamics.spec import LAWS, KindModifiers, Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
 from app.domain.ingest.memory import KINDS
-from app.domain.strength.importance import Importance, Weights
+from app.domain.strength.importance import Importance, ImportanceWeights
 from tests.domain.dynamics.batches import START
 
 
@@ -146,7 +146,7 @@ def test_a_kind_that_never_fades_is_never_due() -> None:
 
 
 def test_what_is_as_important_as_can_be_is_never_due_by_the_square() -> None:
-    important = Importance(Weights(0, 0.5, 0.5, 0))
+    important = Importance(ImportanceWeights(0, 0.5, 0.5, 0))
     state = memory(salience=1, uses=100)
     assert spec(importance=important).due_at(state, 0.3)[0] == math.inf
     assert math.isfinite(spec(importance=important, law="linear").due_at(state, 0.3)[0])

@@ -13,7 +13,7 @@ import pytest
 from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V, literal
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, SQL_NOW, Row, State, new, sql_columns
-from app.domain.strength.importance import Importance, lasting
+from app.domain.strength.importance import Importance, lasting_importance
 from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, many
 from tests.servers import Servers
 
@@ -127,8 +127,8 @@ def test_importance_is_the_same_in_sql(table: Table) -> None:
     state = many(ALL["spec"], ROWS)
     table.fill(state)
     ops = Sql()
-    found = table.ask(ops.text(lasting(ops, Importance(), sql_columns("s"))))
-    np.testing.assert_allclose(found, lasting(NUMPY, Importance(), state), rtol=0, atol=1e-12)
+    found = table.ask(ops.text(lasting_importance(ops, Importance(), sql_columns("s"))))
+    np.testing.assert_allclose(found, lasting_importance(NUMPY, Importance(), state), rtol=0, atol=1e-12)
 
 
 def everything(ops: Ops[V], row: Row[V]) -> V:

@@ -106,7 +106,7 @@ def test_it_is_what_stepping_from_policy_to_policy_by_hand_gives(names: list[str
     by_hand = rebase(state, START + gaps[0], first, second)
     by_hand = rebase(by_hand, START + gaps[0] + gaps[1], second, third)
     now = START + sum(gaps)
-    brought = times.brought(state, np.ones(60, np.int64), now)
+    brought = times.advance_to(state, np.ones(60, np.int64), now)
     for field in fields(Row):
         np.testing.assert_array_equal(getattr(brought, field.name), getattr(by_hand, field.name))
 
@@ -119,7 +119,7 @@ def test_strength_is_the_same_on_both_sides_of_a_change(names: list[str], gaps: 
     state, ones = some(), np.ones(60, np.int64)
     known = (state.anchored_at < change) & (state.multiplier > 0)  # mnemex has no strength for a multiplier of 0
     before = POLICIES[names[0]].model.strength(state, change)
-    after = POLICIES[names[1]].model.strength(times.brought(state, ones, change), change)
+    after = POLICIES[names[1]].model.strength(times.advance_to(state, ones, change), change)
     np.testing.assert_allclose(after[known], before[known], rtol=1e-8, atol=1e-9)
 
 
@@ -129,12 +129,12 @@ def test_it_does_not_matter_how_often_they_are_brought(names: list[str], gaps: l
     times = eras_of(names, gaps)
     state, versions = some(), np.ones(60, np.int64)
     end = START + sum(gaps) + 5 * DAY_SECONDS
-    at_once = times.brought(state, versions, end)
+    at_once = times.advance_to(state, versions, end)
     for stop in START + np.array([0.2, 0.5, 0.9]) * sum(gaps):
-        state = times.brought(state, versions, stop)
+        state = times.advance_to(state, versions, stop)
         versions = np.maximum(versions, times.at(stop).version)
-    assert_alike(times, times.brought(state, versions, end), at_once, end)
-    again = times.brought(at_once, np.full(60, times.at(end).version), end)
+    assert_alike(times, times.advance_to(state, versions, end), at_once, end)
+    again = times.advance_to(at_once, np.full(60, times.at(end).version), end)
     for field in fields(Row):
         np.testing.assert_array_equal(getattr(again, field.name), getattr(at_once, field.name))
 
@@ -145,10 +145,10 @@ def test_memories_of_several_versions_are_brought_as_each_alone(names: list[str]
     times = eras_of(names, gaps)
     state, now = some(), START + sum(gaps)
     versions = np.arange(60) % 4
-    together = times.brought(state, versions, now)
+    together = times.advance_to(state, versions, now)
     for version in range(4):
         rows = np.flatnonzero(versions == version)
-        alone = times.brought(take(state, rows), versions[rows], now)
+        alone = times.advance_to(take(state, rows), versions[rows], now)
         for field in fields(Row):
             np.testing.assert_array_equal(getattr(alone, field.name), getattr(take(together, rows), field.name))
 
@@ -162,9 +162,9 @@ def test_a_use_in_between_counts_under_the_policy_of_its_day(names: list[str], g
     second = times.at(used_at)
     model = second.dynamics
     event = Event(at=used_at, now=used_at)
-    used = model.reinforce(times.brought(state, ones, used_at), event)
+    used = model.reinforce(times.advance_to(state, ones, used_at), event)
     end = START + sum(gaps) + 30 * DAY_SECONDS
-    found = times.brought(used, np.full(60, second.version), end)
+    found = times.advance_to(used, np.full(60, second.version), end)
     np.testing.assert_array_equal(found.access_count, state.access_count + 1)
     expected: Any = used
     for era in [each for version in (2, 3) if (each := _era(times, version, names, gaps)).version > second.version]:
@@ -192,14 +192,14 @@ def test_a_version_that_never_held_counts_as_the_one_before() -> None:
     state, now = some(), START + 20 * DAY_SECONDS
     ones = np.ones(60, np.int64)
     for field in fields(Row):
-        found = getattr(times.brought(state, 2 * ones, now), field.name)
-        np.testing.assert_array_equal(found, getattr(times.brought(state, ones, now), field.name))
+        found = getattr(times.advance_to(state, 2 * ones, now), field.name)
+        np.testing.assert_array_equal(found, getattr(times.advance_to(state, ones, now), field.name))
 
 
 def test_what_was_left_under_a_later_policy_stays_as_it_is() -> None:
     """Evaluating at an earlier moment doesn't undo later changes."""
     times = eras_of(["spec", "cmm", "mnemex"], [DAY_SECONDS, DAY_SECONDS, DAY_SECONDS])
     state = some()
-    found = times.brought(state, np.full(60, 3), START)
+    found = times.advance_to(state, np.full(60, 3), START)
     for field in fields(Row):
         np.testing.assert_array_equal(getattr(found, field.name), getattr(state, field.name))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ingest.bodies import SHARED_MAX_BYTES, TEXT_PARTS, Body, LeftOut, Skipped, decode, read
-from app.domain.ingest.decoding import UNKNOWN_FIELD
+from app.domain.ingest.json_input import UNKNOWN_FIELD
 from app.domain.ingest.memory import TEXT_MAX_BYTES
 from app.domain.ingest.roles import ROLES
 from app.errors import FieldError, Invalid

@@ -11,12 +11,12 @@ from app.domain.ingest.ids import (
     BATCH_MAX,
     RANDOM_BYTES,
     array_literal,
-    base_of,
+    extract_base,
+    extract_index,
+    extract_unix_ms,
     first_seq,
+    generate_base,
     memory_uuids,
-    new_base,
-    place_of,
-    unix_ms_of,
 )
 
 MILLISECONDS = st.integers(0, 2**48 - 1)
@@ -28,20 +28,20 @@ ENTRIES = st.tuples(st.integers(1_704_067_200_000, 2_700_000_000_000), st.intege
 
 @given(MILLISECONDS, CHANCE)
 def test_ids_are_uuids_of_version_7_that_tell_their_moment(unix_ms: int, chance: bytes) -> None:
-    base = UUID(bytes=new_base(unix_ms, chance))
+    base = UUID(bytes=generate_base(unix_ms, chance))
     assert (base.version, base.variant) == (7, RFC_4122)
-    assert unix_ms_of(base) == unix_ms
+    assert extract_unix_ms(base) == unix_ms
 
 
 @given(MILLISECONDS, CHANCE, PLACES)
 def test_an_id_leads_back_to_its_request_and_place(unix_ms: int, chance: bytes, place: int) -> None:
-    base = new_base(unix_ms, chance)
+    base = generate_base(unix_ms, chance)
     memory_id = UUID(memory_uuids(base, place + 1)[place])
-    assert (base_of(memory_id), place_of(memory_id)) == (base, place)
+    assert (extract_base(memory_id), extract_index(memory_id)) == (base, place)
 
 
 def test_the_ids_of_a_request_are_unique_and_in_order() -> None:
-    ids = memory_uuids(new_base(1_760_000_000_000, bytes(8)), BATCH_MAX)
+    ids = memory_uuids(generate_base(1_760_000_000_000, bytes(8)), BATCH_MAX)
     assert len(set(ids)) == BATCH_MAX
     assert ids == sorted(ids)
     assert all(str(UUID(memory_id)) == memory_id for memory_id in ids)
@@ -51,8 +51,8 @@ def test_the_ids_of_a_request_are_unique_and_in_order() -> None:
 def test_ids_of_a_later_millisecond_sort_later(
     one_ms: int, other_ms: int, one: bytes, other: bytes, place: int, other_place: int
 ) -> None:
-    first = memory_uuids(new_base(one_ms, one), place + 1)[place]
-    second = memory_uuids(new_base(other_ms, other), other_place + 1)[other_place]
+    first = memory_uuids(generate_base(one_ms, one), place + 1)[place]
+    second = memory_uuids(generate_base(other_ms, other), other_place + 1)[other_place]
     if one_ms != other_ms:
         assert (first < second) == (one_ms < other_ms)
 
@@ -61,7 +61,7 @@ def test_ids_of_a_later_millisecond_sort_later(
 def test_requests_of_one_millisecond_share_an_id_only_by_58_bits_of_chance(chances: set[bytes]) -> None:
     one, other = chances
     used = [int.from_bytes(chance, "big") & 0x0FFF_3FFF_FFFF_FFFF for chance in (one, other)]
-    assert (new_base(7, one) == new_base(7, other)) == (used[0] == used[1])
+    assert (generate_base(7, one) == generate_base(7, other)) == (used[0] == used[1])
 
 
 @given(ENTRIES, ENTRIES, PLACES, PLACES)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ingest.bodies import decode
-from app.domain.ingest.decoding import UNKNOWN_FIELD
+from app.domain.ingest.json_input import UNKNOWN_FIELD
 from app.domain.ingest.memory import (
     EMBEDDING_MAX_DIMENSIONS,
     KINDS,

@@ -7,33 +7,33 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.privacy.clocks import Law, clocks
-from app.domain.privacy.requests import Request
-from app.domain.privacy.urgency import deadline, worst_first
+from app.domain.privacy.legal_deadlines import Law, legal_deadlines
+from app.domain.privacy.requests import PrivacyRequest
+from app.domain.privacy.urgency import next_deadline, sort_by_urgency
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
 
-def request(law: Law, days_ago: float, *, confirmed: bool = False) -> Request:
+def request(law: Law, days_ago: float, *, confirmed: bool = False) -> PrivacyRequest:
     received = NOW - timedelta(days=days_ago)
-    times = clocks(law, received)
+    times = legal_deadlines(law, received)
     confirmed_at = received if confirmed else None
-    return Request(uuid4(), "access", law, "mail", received, times.confirm_by, times.due_at, confirmed_at)
+    return PrivacyRequest(uuid4(), "access", law, "mail", received, times.confirm_by, times.due_at, confirmed_at)
 
 
 def test_what_is_due_next_is_the_confirmation_until_that_is_entered() -> None:
-    open_one, confirmed = (deadline(request("ccpa", 0, confirmed=each), NOW) for each in (False, True))
+    open_one, confirmed = (next_deadline(request("ccpa", 0, confirmed=each), NOW) for each in (False, True))
     assert (open_one.what, open_one.days_left) == ("confirm", 14)  # ten business days
     assert (confirmed.what, confirmed.days_left) == ("answer", 45)
 
 
 def test_a_month_under_the_gdpr() -> None:
-    found = deadline(request("gdpr", 0), NOW)
+    found = next_deadline(request("gdpr", 0), NOW)
     assert (found.what, found.at, found.days_left) == ("answer", datetime(2026, 4, 20, 12, tzinfo=UTC), 31)
 
 
 def test_a_wish_under_no_law_is_due_never() -> None:
-    found = deadline(request("user", 400), NOW)
+    found = next_deadline(request("user", 400), NOW)
     assert (found.what, found.at, found.days_left, found.severity) == (None, None, None, None)
 
 
@@ -41,11 +41,11 @@ def test_a_wish_under_no_law_is_due_never() -> None:
     ("days_ago", "severity"), [(20, None), (24, None), (24.5, "attention"), (30, "attention"), (30.5, "trouble")]
 )
 def test_how_urgent_it_is(days_ago: float, severity: str | None) -> None:
-    assert deadline(request("ccpa", days_ago + 14, confirmed=True), NOW).severity == severity
+    assert next_deadline(request("ccpa", days_ago + 14, confirmed=True), NOW).severity == severity
 
 
 def test_the_worst_come_first_and_those_without_a_day_last() -> None:
     old_wish, new_wish = request("user", 300), request("user", 1)
     over, soon, later = request("gdpr", 50), request("ccpa", 13), request("gdpr", 2)
-    found = worst_first([new_wish, later, old_wish, soon, over], NOW)
+    found = sort_by_urgency([new_wish, later, old_wish, soon, over], NOW)
     assert [each.request for each in found] == [over, soon, later, old_wish, new_wish]

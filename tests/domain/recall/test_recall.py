@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from app.domain.recall.context import context, distinct, unsaid
+from app.domain.recall.context import build_context, find_distinct, find_unsaid
 from app.domain.recall.request import FADE, WINDOW_TOKENS, Message, Recalled, RecallRequest, emphasis, spoken_by_user
 from app.domain.text import tokens
 from app.errors import Invalid
@@ -107,11 +107,11 @@ def test_bad_requests_are_refused_by_field_limit_and_value(body: Any, field: str
     ],
 )
 def test_what_the_conversation_says_already_is_not_new(memory: str, line: str, is_new: bool) -> None:
-    assert unsaid([memory], ["other", line]) == [is_new]
+    assert find_unsaid([memory], ["other", line]) == [is_new]
 
 
 def test_equal_texts_count_once_whatever_their_case_and_spacing() -> None:
-    assert distinct(["I like tea", "Tea", "i like\n TEA", "tea", "teas"]) == [True, True, False, False, True]
+    assert find_distinct(["I like tea", "Tea", "i like\n TEA", "tea", "teas"]) == [True, True, False, False, True]
 
 
 # --- Context ---
@@ -124,7 +124,7 @@ def memory(number: int, text: str, day: int = 1, **more: Any) -> Recalled:
 
 
 def shown_of(memories: list[Recalled], budget: int, zone: str) -> tuple[str, list[Recalled]]:
-    return context(memories, [each.text for each in memories], budget, zone)
+    return build_context(memories, [each.text for each in memories], budget, zone)
 
 
 def test_the_context_tells_day_and_speaker_the_oldest_first() -> None:
@@ -179,7 +179,7 @@ def test_code_keeps_its_lines_each_of_them_indented() -> None:
 
 
 def test_the_part_that_is_shown_stands_for_the_memory() -> None:
-    shown, within = context([memory(1, "All of a long text")], ["a long text"], 1_000, "UTC")
+    shown, within = build_context([memory(1, "All of a long text")], ["a long text"], 1_000, "UTC")
     assert shown.splitlines()[2] == f"[{UUID(int=1)}] 2026-03-01 a long text"
     assert [each.text for each in within] == ["All of a long text"]
 
@@ -220,8 +220,8 @@ def test_tokens_are_estimated_from_above(text: str, expected: int) -> None:
 
 
 def test_a_text_is_cut_at_a_sentence_or_else_at_a_word() -> None:
-    assert tokens.head("One two. Three fourteen times.", 7) == "One two.…"
-    assert tokens.head("One two three four five six", 7) == "One two three…"
-    assert tokens.head("One two", 2) == "One two"
-    assert tokens.head("One two", 1) == ""
-    assert tokens.tail("One two three", 3) == "two three"
+    assert tokens.truncate_to_head("One two. Three fourteen times.", 7) == "One two.…"
+    assert tokens.truncate_to_head("One two three four five six", 7) == "One two three…"
+    assert tokens.truncate_to_head("One two", 2) == "One two"
+    assert tokens.truncate_to_head("One two", 1) == ""
+    assert tokens.truncate_to_tail("One two three", 3) == "two three"

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from app.domain.recall import bridges, gate
+from app.domain.recall.conversation_features import (
+    ConversationFeatures,
+    find_names,
+    find_persons,
+    is_question,
+    read_form,
+)
 from app.domain.recall.english import english
-from app.domain.recall.form import Form, asks, names_in, persons_in, read_form
 from app.domain.search.request import QUERY_MAX_CHARACTERS
 from app.domain.text.inflection import base_forms
 
 
-def form(*said: str, known: frozenset[str] = frozenset()) -> Form:
+def form(*said: str, known: frozenset[str] = frozenset()) -> ConversationFeatures:
     return read_form(said, known)
 
 
@@ -124,20 +130,20 @@ def test_the_newest_message_alone_decides_whether_something_is_asked() -> None:
     ],
 )
 def test_a_person_asked_about_stands_behind_the_verb_or_owns_something(message: str, expected: set[str]) -> None:
-    assert persons_in(message) == expected
+    assert find_persons(message) == expected
 
 
 def test_a_name_is_capitalised_inside_a_sentence_of_a_memory_or_labels_one() -> None:
     said = ["was orla at the harbour with ben on monday"]
-    assert names_in(said, ["We met Orla. Harbour fees rose on Monday"], []) == {"orla"}
-    assert names_in(said, [], ["Ben", "at sea"]) == {"ben"}
-    assert names_in(said, ["orla went there"], []) == frozenset()
+    assert find_names(said, ["We met Orla. Harbour fees rose on Monday"], []) == {"orla"}
+    assert find_names(said, [], ["Ben", "at sea"]) == {"ben"}
+    assert find_names(said, ["orla went there"], []) == frozenset()
 
 
 def test_a_person_asked_about_may_begin_the_memory() -> None:
-    assert names_in(["what does Ann drink?"], ["Ann likes her tea green"], []) == {"ann"}
-    assert names_in(["what does ann drink?"], ["Ann likes her tea green"], []) == frozenset()
-    assert names_in(["what does Ann drink?"], ["An answer", "she drinks tea"], []) == frozenset()
+    assert find_names(["what does Ann drink?"], ["Ann likes her tea green"], []) == {"ann"}
+    assert find_names(["what does ann drink?"], ["Ann likes her tea green"], []) == frozenset()
+    assert find_names(["what does Ann drink?"], ["An answer", "she drinks tea"], []) == frozenset()
 
 
 def test_a_question_about_a_known_person_counts_as_one_about_oneself() -> None:
@@ -150,8 +156,8 @@ def test_a_question_about_a_known_person_counts_as_one_about_oneself() -> None:
 
 
 def test_a_question_ends_with_its_mark_in_any_script() -> None:
-    assert all(map(asks, ["Tea?", "Tea? ", '"Tea?"', "茶\uff1f", "شاي؟"]))
-    assert not any(map(asks, ["Tea", "Tea? No.", ""]))
+    assert all(map(is_question, ["Tea?", "Tea? ", '"Tea?"', "茶\uff1f", "شاي؟"]))
+    assert not any(map(is_question, ["Tea", "Tea? No.", ""]))
 
 
 # --- Gate ---
@@ -214,7 +220,7 @@ def test_a_memory_holds_the_flags_of_its_text(text: str, names: list[str]) -> No
     ],
 )
 def test_a_conversation_asks_for_flags_in_any_form_of_a_word(messages: list[str], names: list[str]) -> None:
-    assert bridges.asked_flags(messages) == flags(*names)
+    assert bridges.find_asked_flags(messages) == flags(*names)
 
 
 def test_every_flag_fits_an_integer_of_the_database_and_days_begin_behind_the_bridges() -> None:

@@ -8,52 +8,57 @@ import numpy as np
 import pytest
 
 from app.domain.recall import worth
-from app.domain.recall.kin import Usual, kinship
 from app.domain.recall.relevance import (
     SAID_BEFORE,
     UNKNOWN,
-    Evidence,
+    StoredEvidence,
     closeness,
     rarity,
     shared_words,
     weigh_words,
 )
 from app.domain.recall.request import FADE
-from app.domain.search.terms import Term
+from app.domain.recall.word_kinship import CommonWordMoments, compute_kinship
+from app.domain.search.terms import QueryTerm
 
 
-def evidence(lexemes: list[str], own: list[str], near: list[str]) -> Evidence:
+def evidence(lexemes: list[str], own: list[str], near: list[str]) -> StoredEvidence:
     """Return evidence for memories with these own words and these words of their neighbours."""
     has, has_near = (
         np.array([[word in each.split() for word in lexemes] for each in many], np.bool_) for many in (own, near)
     )
     n = len(own)
     flags, cues = np.zeros(n, np.int64), np.zeros((n, 0), np.bool_)
-    return Evidence(lexemes, has, has | has_near, np.zeros(n), np.zeros(n), np.zeros(n), flags, cues)
+    return StoredEvidence(lexemes, has, has | has_near, np.zeros(n), np.zeros(n), np.zeros(n), flags, cues)
 
 
-def features(**given: float) -> worth.Features:
+def features(**given: float) -> worth.WorthFeatures:
     blank: dict[str, Any] = {name: np.array([given.get(name, 0.0)]) for name in worth.WEIGHTS}
-    return worth.Features(**blank)
+    return worth.WorthFeatures(**blank)
 
 
 # --- Words ---
 
 
 def test_a_word_weighs_its_rarity_faded_by_the_messages_since() -> None:
-    asked = [Term("tea", 5, "tea"), Term("mint", 1, "mint"), Term("zebra", 0, "zebra"), Term("tea", 5, None)]
+    asked = [
+        QueryTerm("tea", 5, "tea"),
+        QueryTerm("mint", 1, "mint"),
+        QueryTerm("zebra", 0, "zebra"),
+        QueryTerm("tea", 5, None),
+    ]
     words = weigh_words(["mint tea", "zebra tea"], asked, 100, {})
     assert [(word.spelling, word.is_held) for word in words] == [("mint", True), ("tea", True), ("zebra", False)]
     assert [word.weight for word in words] == pytest.approx([1.0, rarity(5, 100), FADE])
 
 
 def test_words_that_the_index_passes_over_are_left_out() -> None:
-    assert weigh_words(["hence tea"], [Term("tea", 1, "tea")], 10, {})[0].spelling == "tea"
+    assert weigh_words(["hence tea"], [QueryTerm("tea", 1, "tea")], 10, {})[0].spelling == "tea"
     assert weigh_words(["!"], [], 0, {}) == []
 
 
 def test_the_share_is_by_weight_and_words_of_the_neighbours_count_for_less() -> None:
-    asked = [Term("mint", 1, "mint"), Term("tea", 20, "tea"), Term("zebra", 0, "zebra")]
+    asked = [QueryTerm("mint", 1, "mint"), QueryTerm("tea", 20, "tea"), QueryTerm("zebra", 0, "zebra")]
     words = weigh_words(["mint tea zebra"], asked, 100, {})
     shares = shared_words(words, evidence(["mint", "tea"], ["mint tea", "mint", "tea", ""], ["", "tea", "", ""]))
     common = rarity(20, 100)
@@ -63,7 +68,12 @@ def test_the_share_is_by_weight_and_words_of_the_neighbours_count_for_less() -> 
 
 
 def test_spellings_of_one_lexeme_count_once_and_irregular_forms_are_found() -> None:
-    asked = [Term("tea", 2, "tea"), Term("tea", 2, "teas"), Term("drink", 0, "drink"), Term("drank", 1, "drank")]
+    asked = [
+        QueryTerm("tea", 2, "tea"),
+        QueryTerm("tea", 2, "teas"),
+        QueryTerm("drink", 0, "drink"),
+        QueryTerm("drank", 1, "drank"),
+    ]
     words = weigh_words(["tea teas drink"], asked, 100, {"drink": ("drank",)})
     assert [(word.spelling, sorted(word.lexemes), word.is_held) for word in words] == [
         ("tea", ["tea"], True),
@@ -106,7 +116,7 @@ def vectors(*angles: float) -> Any:
     return np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
 
 
-COMMON = Usual.from_vectors(vectors(*range(60, 300)))
+COMMON = CommonWordMoments.from_vectors(vectors(*range(60, 300)))
 
 
 def test_the_usual_cosines_are_those_with_the_common_words() -> None:
@@ -118,8 +128,8 @@ def test_the_usual_cosines_are_those_with_the_common_words() -> None:
 
 def kin(asked: Any, windows: list[list[list[int]]], held: Any, same: list[list[bool]], **more: Any) -> list[float]:
     weights = np.array(more.get("weights", [1.0] * len(asked)))
-    spread = Usual(COMMON.mean, COMMON.second * 0 + np.outer(COMMON.mean, COMMON.mean) + np.eye(2) * 0.01)
-    found: list[float] = kinship(asked, weights, spread, windows, held, np.array(same, np.bool_)).tolist()
+    spread = CommonWordMoments(COMMON.mean, COMMON.second * 0 + np.outer(COMMON.mean, COMMON.mean) + np.eye(2) * 0.01)
+    found: list[float] = compute_kinship(asked, weights, spread, windows, held, np.array(same, np.bool_)).tolist()
     return found
 
 
@@ -171,14 +181,14 @@ def test_the_rarest_flag_that_both_have_counts_and_the_assistants_for_less() -> 
 
 
 def test_each_feature_makes_a_memory_worth_more() -> None:
-    [blank] = worth.worth(features())
+    [blank] = worth.compute_worth(features())
     assert 0 < blank < 0.01
     for name in worth.WEIGHTS:
-        [more] = worth.worth(features(**{name: 0.5}))
+        [more] = worth.compute_worth(features(**{name: 0.5}))
         assert more > blank, name
 
 
 def test_a_bridge_makes_what_a_user_told_of_themselves_worth_it() -> None:
-    [told] = worth.worth(features(user=1, personal=0.5, bridge=0.8))
-    [by_assistant] = worth.worth(features(user=0, personal=0.5, bridge=0.4))
+    [told] = worth.compute_worth(features(user=1, personal=0.5, bridge=0.8))
+    [by_assistant] = worth.compute_worth(features(user=0, personal=0.5, bridge=0.4))
     assert told > 0.1 > by_assistant

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from app.domain import prompts
 from app.domain.recall import worth
-from app.domain.recall.relevance import WeighedWord, cue_values, fades, rarity
-from app.domain.salience import scoring
+from app.domain.recall.relevance import WeighedWord, cue_values, decay_by_age, rarity
+from app.domain.salience import llm_scoring
 from app.domain.salience.cues import CUE_MAX_CHARACTERS, CUE_MAX_WORDS, CUES_MAX, Cues, read_cues
-from app.domain.salience.scoring import Score, Unscored
-from app.domain.text.wording import words
+from app.domain.salience.llm_scoring import Score, UnscoredText
+from app.domain.text.words import split_words
 from tests.provider.answers import ODD_CUES
 
 TEXT = "I am allergic to shellfish"
@@ -93,10 +93,10 @@ JSON = st.recursive(
 
 def rated(**changed: Any) -> Score:
     """Return the score parsed from a one-memory answer with these fields."""
-    memory = Unscored(UUID(int=1), TEXT)
-    fields = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
+    memory = UnscoredText(UUID(int=1), TEXT)
+    fields = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(llm_scoring.CRITERIA, 5)}
     fields |= {"kind": "episodic", "entities": [], "topics": [], "categories": [], "sensitivity": 5, **changed}
-    [score] = scoring.read(json.dumps({"memories": [fields]}), [memory], MARK, cues=True)
+    [score] = llm_scoring.read(json.dumps({"memories": [fields]}), [memory], MARK, cues=True)
     return score
 
 
@@ -107,7 +107,7 @@ def test_no_cue_spoils_a_rating_and_each_is_within_bounds(given: Any) -> None:
     assert len(score.cues) == len(set(score.cues)) <= CUES_MAX
     for cue in score.cues:
         assert 0 < len(cue) <= CUE_MAX_CHARACTERS
-        assert 1 <= len(words(cue)) <= CUE_MAX_WORDS
+        assert 1 <= len(split_words(cue)) <= CUE_MAX_WORDS
         assert cue == " ".join(cue.split())
 
 
@@ -117,19 +117,19 @@ def test_a_rating_without_cues_is_a_rating() -> None:
 
 
 def test_cues_are_asked_for_by_a_prompt_of_its_own_and_read_only_where_they_were() -> None:
-    memory = Unscored(UUID(int=1), TEXT)
-    without, with_cues = (scoring.messages([memory], MARK, cues=asked) for asked in (False, True))
+    memory = UnscoredText(UUID(int=1), TEXT)
+    without, with_cues = (llm_scoring.build_messages([memory], MARK, cues=asked) for asked in (False, True))
     assert "cues" not in without[0]["content"]
     assert "cues: at most 5" in with_cues[0]["content"]
     assert without[1] == with_cues[1]
-    assert scoring.version("m", cues=False) != scoring.version("m", cues=True)
-    fields = scoring.CUES_SCHEMA["properties"]["memories"]["items"]
-    assert set(fields["required"]) - set(scoring.ANSWER_SCHEMA["properties"]["memories"]["items"]["required"]) == {
+    assert llm_scoring.scorer_version("m", cues=False) != llm_scoring.scorer_version("m", cues=True)
+    fields = llm_scoring.CUES_SCHEMA["properties"]["memories"]["items"]
+    assert set(fields["required"]) - set(llm_scoring.ANSWER_SCHEMA["properties"]["memories"]["items"]["required"]) == {
         "cues"
     }
-    item = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(scoring.CRITERIA, 5)}
+    item = {"position": 1, "id": prompts.handle(memory.memory_id, MARK), **dict.fromkeys(llm_scoring.CRITERIA, 5)}
     item |= {"kind": "episodic", "entities": [], "topics": [], "categories": [], "sensitivity": 5, "cues": ["prawns"]}
-    [unasked] = scoring.read(json.dumps({"memories": [item]}), [memory], MARK)
+    [unasked] = llm_scoring.read(json.dumps({"memories": [item]}), [memory], MARK)
     assert unasked.cues == ()
 
 
@@ -142,7 +142,7 @@ def test_a_cue_is_worth_its_rarity_faded_as_its_oldest_word() -> None:
         WeighedWord("eating", frozenset({"eat"}), 0.1, is_held=True),
         WeighedWord("prawns", frozenset({"prawn"}), 1.0, is_held=False),
     ]
-    faded = fades(said, {"ate": 0.5, "eating": 0.85, "prawns": 1.0})
+    faded = decay_by_age(said, {"ate": 0.5, "eating": 0.85, "prawns": 1.0})
     assert faded == {"ate": 0.5, "eat": 0.85, "prawn": 1.0}
     values = cue_values({"prawn": 1, "eat prawn": 1, "ate prawn": 40}, faded, 100)
     assert values == pytest.approx([1.0, 0.85, 0.5 * rarity(40, 100)])
@@ -150,8 +150,8 @@ def test_a_cue_is_worth_its_rarity_faded_as_its_oldest_word() -> None:
 
 
 def worths(**given: float) -> float:
-    features = worth.Features(**{name: np.array([given.get(name, 0.0)]) for name in worth.WEIGHTS})
-    return float(worth.worth(features)[0])
+    features = worth.WorthFeatures(**{name: np.array([given.get(name, 0.0)]) for name in worth.WEIGHTS})
+    return float(worth.compute_worth(features)[0])
 
 
 def test_of_a_cue_and_a_bridge_the_larger_counts() -> None:

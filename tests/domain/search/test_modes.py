@@ -16,12 +16,12 @@ from msgspec import structs
 
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
-from app.domain.search.candidates import Candidate, Vitals
+from app.domain.search.candidates import Candidate, CandidateStrength
 from app.domain.search.modes import selection_weights
-from app.domain.search.rank import rank, uses
-from app.domain.search.ranking import Mode, Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.spread import Near, Reached, spread_scores, spreading
+from app.domain.search.result_ranking import list_uses, rank_candidates
+from app.domain.search.spreading_activation import Neighbour, ReachedMemory, spread_scores, spreading_settings
+from app.domain.search.weights import Mode, Ranking
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 MODES = get_args(Mode)
@@ -46,14 +46,14 @@ def candidate(number: int, words: float, cosine: float, speaker: str | None = No
     )
 
 
-def vitals(strength: Sequence[float], **others: Sequence[float]) -> Vitals:
+def vitals(strength: Sequence[float], **others: Sequence[float]) -> CandidateStrength:
     columns = dict.fromkeys(("recency", "importance", "salience", "retrieval"), strength) | others
-    return Vitals(np.array(strength), **{name: np.array(column) for name, column in columns.items()})
+    return CandidateStrength(np.array(strength), **{name: np.array(column) for name, column in columns.items()})
 
 
 def ranked(
     candidates: Sequence[Candidate],
-    alive: Vitals,
+    alive: CandidateStrength,
     mode: Mode = "hybrid",
     priming: Sequence[float] | None = None,
     parameters: object = None,
@@ -61,7 +61,9 @@ def ranked(
 ) -> list[SearchResult]:
     ranking = Ranking(mode=mode, **weights)
     primed = None if priming is None else np.array(priming)
-    return rank(candidates, alive, SearchRequest("Bo", explain=True), ranking, priming=primed, parameters=parameters)
+    return rank_candidates(
+        candidates, alive, SearchRequest("Bo", explain=True), ranking, priming=primed, parameters=parameters
+    )
 
 
 def ids(results: Sequence[SearchResult]) -> list[int]:
@@ -142,7 +144,7 @@ def test_memory_decay_drops_what_is_too_weak_and_weighs_in_words() -> None:
 )
 def test_what_is_explained_adds_up(mode: Mode, rows: list[tuple[float, ...]], primed: float) -> None:
     given = [candidate(n, words, cosine) for n, (words, cosine, *_) in enumerate(rows)]
-    alive = Vitals(*np.array([row[2:] for row in rows]).T)
+    alive = CandidateStrength(*np.array([row[2:] for row in rows]).T)
     for result in ranked(given, alive, mode, priming=[primed] * len(given)):
         assert result.explain is not None
         factors: dict[str, float] = result.explain.pop("factors")
@@ -173,19 +175,27 @@ A, B, C, D = (UUID(int=number) for number in range(1, 5))
 
 
 def test_a_neighbour_gets_a_share_of_its_best_parents_score_if_it_has_less() -> None:
-    near = [Near(A, C, "vector", 1), Near(B, C, "entity", 1), Near(A, D, "link", 0.5), Near(A, B, "link", 1)]
-    assert spread_scores({A: 0.8, B: 0.6}, near, 0.5) == {C: Reached(0.4, A, "vector"), D: Reached(0.2, A, "link")}
-    assert spread_scores({A: 0.8, B: 0.3}, near, 0.5)[B] == Reached(0.4, A, "link")
+    near = [
+        Neighbour(A, C, "vector", 1),
+        Neighbour(B, C, "entity", 1),
+        Neighbour(A, D, "link", 0.5),
+        Neighbour(A, B, "link", 1),
+    ]
+    assert spread_scores({A: 0.8, B: 0.6}, near, 0.5) == {
+        C: ReachedMemory(0.4, A, "vector"),
+        D: ReachedMemory(0.2, A, "link"),
+    }
+    assert spread_scores({A: 0.8, B: 0.3}, near, 0.5)[B] == ReachedMemory(0.4, A, "link")
 
 
 def test_how_a_mode_spreads() -> None:
-    assert spreading("hybrid", CmmParameters()) is None
-    own = spreading("cmm", CmmParameters(spread_factor=0.25, spread_hops=2))
+    assert spreading_settings("hybrid", CmmParameters()) is None
+    own = spreading_settings("cmm", CmmParameters(spread_factor=0.25, spread_hops=2))
     assert own is not None
     assert (own.ways, own.factor, own.hops) == (("vector", "entity", "link"), 0.25, 2)
-    assert spreading("cmm", CmmParameters(spread_hops=0)) is None
-    assert spreading("memory_decay", MemoryDecayParameters(spread_factor=0)) is None
-    default = spreading("memory_decay", CmmParameters())
+    assert spreading_settings("cmm", CmmParameters(spread_hops=0)) is None
+    assert spreading_settings("memory_decay", MemoryDecayParameters(spread_factor=0)) is None
+    default = spreading_settings("memory_decay", CmmParameters())
     assert default is not None
     assert (default.ways, default.factor, default.strength_min) == (("link",), 0.5, 0.05)
 
@@ -193,5 +203,5 @@ def test_how_a_mode_spreads() -> None:
 def test_what_a_search_has_spread_to_is_a_use_without_words_or_margin() -> None:
     found = [candidate(1, 1, 0.8)]
     results = ranked(found, vitals([1.0]))
-    told = uses([*results, structs.replace(results[0], id=D)], found)
+    told = list_uses([*results, structs.replace(results[0], id=D)], found)
     assert [(use.id, use.place, use.lexical, use.margin) for use in told] == [(A, 0, True, 0.8), (D, 1, False, 0)]

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.search.request import SearchResult
-from app.domain.search.reranking import LIFT, PASSAGE_MAX_BYTES, SCORE_MAX, apply_scores, text_of
+from app.domain.search.reranking import LIFT, PASSAGE_MAX_BYTES, SCORE_MAX, apply_scores, reranked_text
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -51,5 +51,5 @@ def test_none_can_win_more_than_the_lift() -> None:
 
 
 def test_a_reranker_sees_day_and_text_in_short() -> None:
-    assert text_of(result(1, 1, "hi", NOON)) == "2026-03-07 hi"
-    assert len(text_of(result(1, 1, "ü" * 5000)).encode()) <= PASSAGE_MAX_BYTES
+    assert reranked_text(result(1, 1, "hi", NOON)) == "2026-03-07 hi"
+    assert len(reranked_text(result(1, 1, "ü" * 5000)).encode()) <= PASSAGE_MAX_BYTES

@@ -15,23 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.policy.policy import Policy
-from app.domain.search.candidates import Candidate, Vitals
-from app.domain.search.rank import rank, uses
-from app.domain.search.ranking import Ranking
+from app.domain.search.candidates import Candidate, CandidateStrength
 from app.domain.search.request import SearchRequest, Weights
+from app.domain.search.result_ranking import list_uses, rank_candidates
 from app.domain.search.signals import SIGNALS
-from app.domain.search.terms import TERMS_MAX, Term, idf, weigh
-from app.domain.text.embedding import MemoryText, unit
+from app.domain.search.terms import TERMS_MAX, QueryTerm, inverse_document_frequency, weigh_query
+from app.domain.search.weights import Ranking
+from app.domain.text.embedding_input import MemoryText, normalise_rows
 from app.domain.text.inflection import other_forms
-from app.domain.text.wording import (
-    asks_when,
+from app.domain.text.words import (
+    asks_for_time,
     content_words,
+    find_speaker,
+    format_line,
     is_named,
-    names,
-    speaker_of,
-    spoken,
-    tells_when,
-    words,
+    query_names,
+    split_words,
+    states_time,
 )
 from app.errors import Invalid
 
@@ -58,21 +58,21 @@ def candidate(number: int, words: float, relevance: float, speaker: str | None =
     )
 
 
-def alive(count: int) -> Vitals:
+def alive(count: int) -> CandidateStrength:
     full = np.ones(count)
-    return Vitals(full, full, full, full, full)
+    return CandidateStrength(full, full, full, full, full)
 
 
 def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
     return [
         result.id.int
-        for result in rank(candidates, alive(len(candidates)), SearchRequest(query, limit=limit), Ranking())
+        for result in rank_candidates(candidates, alive(len(candidates)), SearchRequest(query, limit=limit), Ranking())
     ]
 
 
 def test_the_score_is_words_and_relevance_by_weight() -> None:
     weights = Ranking(words=2, relevance=4, **PLAIN)
-    [result] = rank([candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), weights)
+    [result] = rank_candidates([candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), weights)
     assert result.score == pytest.approx(2)
     parts = {"words": 1.0, "soft_words": 0.0, "relevance": 1.0}
     assert result.explain == {**parts, **dict.fromkeys(SIGNALS, 0.0), "factors": {}}
@@ -81,7 +81,7 @@ def test_the_score_is_words_and_relevance_by_weight() -> None:
 def test_priming_multiplies_the_score() -> None:
     found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
     request = SearchRequest("x", explain=True)
-    results = rank(found, alive(3), request, Ranking(words=1, **PLAIN), priming=np.array([1, 1.3, 1.3]))
+    results = rank_candidates(found, alive(3), request, Ranking(words=1, **PLAIN), priming=np.array([1, 1.3, 1.3]))
     assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
     assert results[0].explain == {
         "words": 0.45,
@@ -101,9 +101,11 @@ def test_a_turn_needs_a_session() -> None:
 
 def test_soft_words_count_by_the_best_of_them() -> None:
     found = [candidate(1, 1, 1), candidate(2, 1, 1)]
-    results = rank(found, alive(2), SearchRequest("x"), Ranking(), soft_words=np.array([3.0, 6.0]))
+    results = rank_candidates(found, alive(2), SearchRequest("x"), Ranking(), soft_words=np.array([3.0, 6.0]))
     assert [result.id.int for result in results] == [2, 1]
-    explained = rank(found, alive(2), SearchRequest("x", explain=True), Ranking(), soft_words=np.array([3.0, 6.0]))
+    explained = rank_candidates(
+        found, alive(2), SearchRequest("x", explain=True), Ranking(), soft_words=np.array([3.0, 6.0])
+    )
     assert [result.explain["soft_words"] for result in explained if result.explain] == pytest.approx([0.6, 0.3])
 
 
@@ -130,40 +132,47 @@ def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
 
 def test_results_are_uses_with_their_margin_over_all_that_come_after() -> None:
     given = [candidate(1, 1, 1), candidate(2, 1, 0.4), candidate(3, 0, 0.75), candidate(4, 0, 0.3)]
-    found = uses(rank(given, alive(len(given)), SearchRequest("x", limit=3), Ranking()), given)
+    found = list_uses(rank_candidates(given, alive(len(given)), SearchRequest("x", limit=3), Ranking()), given)
     assert [(use.id.int, use.place, use.lexical) for use in found] == [(1, 0, True), (2, 1, True), (3, 2, False)]
     assert [use.margin for use in found] == [0.25, pytest.approx(-0.35), pytest.approx(0.45)]
-    assert uses([], given) == []
-    [alone] = uses(rank(given[:1], alive(1), SearchRequest("x"), Ranking()), given[:1])
+    assert list_uses([], given) == []
+    [alone] = list_uses(rank_candidates(given[:1], alive(1), SearchRequest("x"), Ranking()), given[:1])
     assert alone.margin == 1
 
 
 def test_idf_as_worked_out_by_hand() -> None:
-    assert idf(0, 10) == pytest.approx(math.log(1 + 10.5 / 0.5))
-    assert idf(10, 10) == pytest.approx(math.log(1 + 0.5 / 10.5))
+    assert inverse_document_frequency(0, 10) == pytest.approx(math.log(1 + 10.5 / 0.5))
+    assert inverse_document_frequency(10, 10) == pytest.approx(math.log(1 + 0.5 / 10.5))
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_idf_is_above_zero_and_falls(documents: int, total: int) -> None:
-    assert 0 < idf(documents + 1, total) <= idf(documents, total)
+    assert 0 < inverse_document_frequency(documents + 1, total) <= inverse_document_frequency(documents, total)
 
 
 def test_unknown_lexemes_are_left_out_and_unknown_spellings_are_rarest() -> None:
-    query = weigh([Term("appl", 3, None), Term("zebra", 0, None), Term("zebra", 0, "zebras")], 10)
-    assert query.lexemes == {"appl": idf(3, 10)}
-    assert query.spellings == {"zebras": idf(0, 10)}
+    query = weigh_query([QueryTerm("appl", 3, None), QueryTerm("zebra", 0, None), QueryTerm("zebra", 0, "zebras")], 10)
+    assert query.lexemes == {"appl": inverse_document_frequency(3, 10)}
+    assert query.spellings == {"zebras": inverse_document_frequency(0, 10)}
 
 
 def test_a_spelling_of_several_lexemes_is_as_rare_as_the_rarest() -> None:
-    query = weigh([Term("well", 9, "well-known"), Term("known", 1, "well-known")], 10)
-    assert query.spellings == {"well-known": idf(1, 10)}
+    query = weigh_query([QueryTerm("well", 9, "well-known"), QueryTerm("known", 1, "well-known")], 10)
+    assert query.spellings == {"well-known": inverse_document_frequency(1, 10)}
 
 
 def test_all_forms_of_a_word_are_as_rare_as_one_word() -> None:
-    terms = [Term("go", 3, None), Term("go", 3, "going"), Term("went", 2, "went"), Term("gone", 0, "gone")]
-    query = weigh(terms, 10, {"going": ("went", "gone")})
-    assert query.lexemes == {"go": idf(5, 10), "went": idf(5, 10)}
-    assert query.spellings == {"going": idf(3, 10)}, "spellings that the query lacks add no meaning"
+    terms = [
+        QueryTerm("go", 3, None),
+        QueryTerm("go", 3, "going"),
+        QueryTerm("went", 2, "went"),
+        QueryTerm("gone", 0, "gone"),
+    ]
+    query = weigh_query(terms, 10, {"going": ("went", "gone")})
+    assert query.lexemes == {"go": inverse_document_frequency(5, 10), "went": inverse_document_frequency(5, 10)}
+    assert query.spellings == {"going": inverse_document_frequency(3, 10)}, (
+        "spellings that the query lacks add no meaning"
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,13 +195,13 @@ def test_forms_that_no_stemmer_brings_together(word: str, expected: tuple[str, .
 
 
 def test_soft_words_of_a_long_query_are_its_rarest_known_ones() -> None:
-    words = [Term(f"w{n}", n, f"w{n}") for n in range(100)]
-    assert list(weigh(words, 100).soft) == [f"w{n}" for n in range(1, TERMS_MAX + 1)]
-    assert list(weigh(words[:3], 100).soft) == ["w0", "w1", "w2"]
+    words = [QueryTerm(f"w{n}", n, f"w{n}") for n in range(100)]
+    assert list(weigh_query(words, 100).soft) == [f"w{n}" for n in range(1, TERMS_MAX + 1)]
+    assert list(weigh_query(words[:3], 100).soft) == ["w0", "w1", "w2"]
 
 
 def test_of_many_lexemes_the_rarest_stay() -> None:
-    query = weigh([Term(f"w{n}", n, None) for n in range(1, 100)], 100)
+    query = weigh_query([QueryTerm(f"w{n}", n, None) for n in range(1, 100)], 100)
     assert list(query.lexemes) == [f"w{n}" for n in range(1, TERMS_MAX + 1)]
 
 
@@ -227,13 +236,13 @@ def test_content_words(text: str, expected: list[str]) -> None:
     ],
 )
 def test_who_speaks(text: str, speaker: str | None, expected: str | None) -> None:
-    assert speaker_of(text, speaker) == expected
+    assert find_speaker(text, speaker) == expected
 
 
 def test_a_line_has_its_speaker_once() -> None:
-    assert spoken("hello", None) == "hello"
-    assert spoken("hello", "Ann") == "Ann: hello"
-    assert spoken("ann: hello", "Ann") == "ann: hello"
+    assert format_line("hello", None) == "hello"
+    assert format_line("hello", "Ann") == "Ann: hello"
+    assert format_line("ann: hello", "Ann") == "ann: hello"
     assert MemoryText("hello", "Ann").line == "Ann: hello"
 
 
@@ -252,7 +261,7 @@ def test_a_line_has_its_speaker_once() -> None:
     ],
 )
 def test_who_is_named(query: str, speaker: str | None, expected: bool) -> None:
-    assert is_named(speaker, names(query)) is expected
+    assert is_named(speaker, query_names(query)) is expected
 
 
 @pytest.mark.parametrize(
@@ -266,7 +275,7 @@ def test_who_is_named(query: str, speaker: str | None, expected: bool) -> None:
     ],
 )
 def test_what_asks_for_a_time(query: str, expected: bool) -> None:
-    assert asks_when(query) is expected
+    assert asks_for_time(query) is expected
 
 
 @pytest.mark.parametrize(
@@ -274,18 +283,18 @@ def test_what_asks_for_a_time(query: str, expected: bool) -> None:
     [("two weeks ago", True), ("on Tuesday", True), ("in 2024", True), ("12 eggs", False), ("lastly", False)],
 )
 def test_what_tells_a_time(text: str, expected: bool) -> None:
-    assert tells_when(text) is expected
+    assert states_time(text) is expected
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert set(content_words(text)) <= set(words(text))
-    assert all(name == name.lower() for name in names(text))
-    speaker_of(text, None)
+    assert set(content_words(text)) <= set(split_words(text))
+    assert all(name == name.lower() for name in query_names(text))
+    find_speaker(text, None)
 
 
 def test_unit_vectors_are_never_nan() -> None:
-    vectors = unit(np.array([[3, 4], [0, 0], [1e-20, 0]], dtype=np.float32))
+    vectors = normalise_rows(np.array([[3, 4], [0, 0], [1e-20, 0]], dtype=np.float32))
     assert vectors.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0], [0, 0]]
     assert vectors.dtype == np.float32
 

@@ -11,9 +11,9 @@ import pytest
 
 from app.domain.ingest.roles import Role
 from app.domain.search.candidates import Candidate
-from app.domain.search.ranking import Ranking
-from app.domain.search.signals import NEAR_DAYS, SIGNALS, parts
-from app.domain.text.wording import asks, asks_assistant, is_in_first_person
+from app.domain.search.signals import NEAR_DAYS, SIGNALS, compute_parts
+from app.domain.search.weights import Ranking
+from app.domain.text.words import asks_assistant, contains_question, is_in_first_person
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def turns(*fits: float) -> list[Candidate]:
 def seen(name: str, query: str, *memories: Candidate, now: datetime | None = NOON) -> list[float]:
     """Return one part of each memory, unweighted, with the fit computed from words only."""
     weights = Ranking.model_validate({"soft_words": 0, "relevance": 0, name: 1})
-    return [round(float(part), 3) for part in parts(memories, query, weights, now).by_name[name]]
+    return [round(float(part), 3) for part in compute_parts(memories, query, weights, now).by_name[name]]
 
 
 def test_every_part_has_a_weight_and_is_zero_to_one() -> None:
@@ -46,14 +46,16 @@ def test_every_part_has_a_weight_and_is_zero_to_one() -> None:
 
 
 def test_what_was_not_found_by_words_or_meaning_has_no_part() -> None:
-    found = parts([memory("I am Ann", "Ann", thread="a", fit=0)], "When did Ann come in March 2026?", Ranking(), NOON)
+    found = compute_parts(
+        [memory("I am Ann", "Ann", thread="a", fit=0)], "When did Ann come in March 2026?", Ranking(), NOON
+    )
     assert found.total.tolist() == [0]
-    assert parts([], "x", Ranking(), NOON).total.tolist() == []
+    assert compute_parts([], "x", Ranking(), NOON).total.tolist() == []
 
 
 def test_without_a_weight_a_part_is_nothing() -> None:
     assert seen("first_person", "x", memory("I do.")) == [1]
-    none = parts([memory("I do.")], "x", Ranking(first_person=0), NOON)
+    none = compute_parts([memory("I do.")], "x", Ranking(first_person=0), NOON)
     assert none.by_name["first_person"].tolist() == [0]
 
 
@@ -129,7 +131,7 @@ def test_the_first_person(text: str, expected: bool) -> None:
     ],
 )
 def test_a_question(text: str, expected: bool) -> None:
-    assert asks(text) is expected
+    assert contains_question(text) is expected
 
 
 def test_a_time_that_is_named_counts_less_by_the_day_around_it() -> None:
@@ -163,7 +165,7 @@ def test_without_a_thread_or_with_its_rest_forgotten_a_memory_is_as_good_as_its_
 
 def test_words_stand_in_for_the_meaning_of_what_has_no_vector_yet() -> None:
     edited = replace(memory("x", fit=1.0), is_embedded=False)
-    found = parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
+    found = compute_parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
     assert found.by_name["relevance"].tolist() == [0.5, 0.0]
-    alone = parts([edited], "x", Ranking(), NOON, np.array([2.0]))
+    alone = compute_parts([edited], "x", Ranking(), NOON, np.array([2.0]))
     assert alone.by_name["relevance"].tolist() == [0.0], "without vectors, meaning counts for nothing"

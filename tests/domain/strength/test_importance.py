@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.domain.dynamics.spec import Spec
 from app.domain.dynamics.state import DAY_SECONDS, State, new
-from app.domain.strength.importance import PRESETS, Importance, Weights, due_at, importance, relevance
+from app.domain.strength.importance import PRESETS, Importance, ImportanceWeights, due_at, importance, relevance
 from tests.domain.dynamics.batches import BATCHES, GAPS, START, batch, many
 
 DAY = START + DAY_SECONDS
@@ -34,13 +34,13 @@ def test_the_factors_with_a_context() -> None:
 
 def test_recency_halves_in_about_fourteen_days() -> None:
     """Seed 004 §1.1."""
-    only = Importance(Weights(1, 0, 0, 0))
+    only = Importance(ImportanceWeights(1, 0, 0, 0))
     assert importance(only, memory(), START + 14 * DAY_SECONDS)[0] == pytest.approx(0.5, abs=0.004)
 
 
 def test_frequency_is_a_logarithm_that_ends_at_a_hundred_uses() -> None:
     """Seed 004 §1.2."""
-    only = Importance(Weights(0, 1, 0, 0))
+    only = Importance(ImportanceWeights(0, 1, 0, 0))
     uses = [importance(only, memory(uses=count), DAY)[0] for count in (0, 9, 100, 5_000)]
     assert uses == pytest.approx([0, math.log(10) / math.log(101), 1, 1])
 
@@ -71,7 +71,7 @@ def test_presets_weigh_what_their_name_says() -> None:
 
 
 def test_weights_are_divided_by_their_sum() -> None:
-    doubled = Importance(Weights(0.5, 0.4, 0.7, 0.4))
+    doubled = Importance(ImportanceWeights(0.5, 0.4, 0.7, 0.4))
     near = np.array([0.9])
     assert importance(doubled, memory(), DAY, near)[0] == pytest.approx(
         importance(Importance(), memory(), DAY, near)[0]

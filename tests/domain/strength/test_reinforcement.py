@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.state import Row, State, new
-from app.domain.strength.reinforcement import Moments, Uses, reinforced, rested
+from app.domain.strength.reinforcement import OrderedUses, UseTimes, apply_uses, effective_uses
 
 NOW = 1_760_000_000.0
 DAY = 86_400.0
@@ -22,10 +22,10 @@ REFRACTORY = 60.0
 TOLD = st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 400).map(lambda n: n * 20.0), st.booleans())
 
 
-def uses_of(told: list[tuple[int, int, float, bool]]) -> Uses:
+def uses_of(told: list[tuple[int, int, float, bool]]) -> OrderedUses:
     rows, sessions, ages, boost = ([one[n] for one in told] for n in range(4))
     numbers = np.arange(len(told), dtype=np.float64)
-    return Uses(
+    return OrderedUses(
         rows=np.array(rows, np.intp),
         sessions=np.array(sessions, np.int64),
         at=NOW - np.array(ages, np.float64),
@@ -41,16 +41,16 @@ def shelf() -> State:
     return replace(state, accessed_at=state.created_at + 600, access_count=np.array([1.0, 0.0, 4.0]))
 
 
-def apply(name: str, state: State, uses: Uses, known: Moments) -> tuple[State, Moments]:
+def apply(name: str, state: State, uses: OrderedUses, known: UseTimes) -> tuple[State, UseTimes]:
     """Apply the uses of a batch that count; return the state and the known uses."""
-    counting = uses.only(rested(uses, known, REFRACTORY))
-    done = reinforced(profile(name), state, counting, NOW)
-    joined = (np.concatenate([getattr(known, one.name), getattr(counting, one.name)]) for one in fields(Moments))
-    return done.state, Moments(*joined)
+    counting = uses.only(effective_uses(uses, known, REFRACTORY))
+    done = apply_uses(profile(name), state, counting, NOW)
+    joined = (np.concatenate([getattr(known, one.name), getattr(counting, one.name)]) for one in fields(UseTimes))
+    return done.state, UseTimes(*joined)
 
 
-def nothing() -> Moments:
-    return Moments(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0))
+def nothing() -> UseTimes:
+    return UseTimes(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0))
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -73,7 +73,7 @@ def test_any_split_into_batches_gives_the_same(
 def test_strengths_before_and_after_are_of_the_moment_of_use(name: str) -> None:
     dynamics, state = profile(name), shelf()
     uses = uses_of([(0, 0, 2 * DAY, False), (1, 0, 5.0, False), (0, 0, DAY, False), (0, 0, 9 * DAY, False)])
-    done = reinforced(dynamics, state, uses, NOW)
+    done = apply_uses(dynamics, state, uses, NOW)
     assert done.late.tolist() == [False, False, False, True]
     assert done.before[0] == dynamics.strength(state, uses.at[0])[0]
     assert done.before[1] == dynamics.strength(state, uses.at[1])[1]
@@ -83,9 +83,9 @@ def test_strengths_before_and_after_are_of_the_moment_of_use(name: str) -> None:
 
 
 def test_without_uses_nothing_changes() -> None:
-    done = reinforced(profile("spec"), shelf(), uses_of([]), NOW)
+    done = apply_uses(profile("spec"), shelf(), uses_of([]), NOW)
     np.testing.assert_array_equal(done.state.level, shelf().level)
-    assert rested(uses_of([]), nothing(), REFRACTORY).size == 0
+    assert effective_uses(uses_of([]), nothing(), REFRACTORY).size == 0
 
 
 def test_who_was_told_first_counts_and_the_others_nearby_do_not() -> None:
@@ -97,7 +97,7 @@ def test_who_was_told_first_counts_and_the_others_nearby_do_not() -> None:
         (1, 0, 1000.0, False),
     ]
     uses = uses_of([*told, (0, 0, 1059.0, False), (0, 0, 1060.0, False)])
-    assert rested(uses, nothing(), REFRACTORY).tolist() == [0, 2, 3, 4, 6]
-    known = Moments(np.array([0]), np.array([0]), np.array([NOW - 970.0]))
-    assert rested(uses, known, REFRACTORY).tolist() == [3, 4, 5]
-    assert rested(uses, known, 0).tolist() == list(range(7))
+    assert effective_uses(uses, nothing(), REFRACTORY).tolist() == [0, 2, 3, 4, 6]
+    known = UseTimes(np.array([0]), np.array([0]), np.array([NOW - 970.0]))
+    assert effective_uses(uses, known, REFRACTORY).tolist() == [3, 4, 5]
+    assert effective_uses(uses, known, 0).tolist() == list(range(7))

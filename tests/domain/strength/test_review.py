@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.strength.review import (
-    Review,
+    ReviewParameters,
     blend_share,
     danger_priority,
     easiness,
-    foremost,
     interleave,
     next_interval_days,
-    queue,
+    preselect_queue,
+    review_queue,
 )
 
 
@@ -29,24 +29,27 @@ def test_intervals_grow_by_the_easiness(importance: float, intervals: list[int])
     """Seed 004 §4.1, interval progression example."""
     interval, found = np.array([0.0]), []
     for _ in intervals:
-        interval = next_interval_days(Review(), interval, np.array([importance]))
+        interval = next_interval_days(ReviewParameters(), interval, np.array([importance]))
         found.append(int(interval[0]))
     assert found == intervals
 
 
 def test_easiness_goes_from_1_3_to_3() -> None:
     """Seed 004 §4.1."""
-    np.testing.assert_allclose(easiness(Review(), np.array([0, 0.5, 0.9, 1])), [1.3, 2.15, 2.83, 3.0])
+    np.testing.assert_allclose(easiness(ReviewParameters(), np.array([0, 0.5, 0.9, 1])), [1.3, 2.15, 2.83, 3.0])
 
 
 def test_halves_are_rounded_up() -> None:
-    assert next_interval_days(Review(easiness_min=2.5, easiness_max=2.5), np.array([7.0]), np.array([0.5]))[0] == 18
+    assert (
+        next_interval_days(ReviewParameters(easiness_min=2.5, easiness_max=2.5), np.array([7.0]), np.array([0.5]))[0]
+        == 18
+    )
 
 
 @settings(deadline=None)
 @given(interval=st.floats(0, 36_500), importance=st.floats(0, 1))
 def test_a_success_never_brings_the_next_review_nearer(interval: float, importance: float) -> None:
-    following = next_interval_days(Review(), np.array([interval]), np.array([importance]))[0]
+    following = next_interval_days(ReviewParameters(), np.array([interval]), np.array([importance]))[0]
     assert min(math.floor(interval), 36_500) <= following <= 36_500
     assert following >= 1
 
@@ -54,8 +57,8 @@ def test_a_success_never_brings_the_next_review_nearer(interval: float, importan
 def test_the_queue_is_by_importance_and_days_overdue() -> None:
     """Seed 004 §4.2: .6 · importance + .4 · days overdue, due memories only, at most 20."""
     importance, overdue = np.array([0.9, 0.1, 0.5, 1.0]), np.array([0.0, 2.0, 0.5, -0.1])
-    assert queue(Review(), importance, overdue).tolist() == [1, 0, 2]
-    assert queue(Review(), np.zeros(100), np.arange(100.0)).tolist() == list(range(99, 79, -1))
+    assert review_queue(ReviewParameters(), importance, overdue).tolist() == [1, 0, 2]
+    assert review_queue(ReviewParameters(), np.zeros(100), np.arange(100.0)).tolist() == list(range(99, 79, -1))
 
 
 @settings(deadline=None)
@@ -67,16 +70,16 @@ def test_the_queue_is_by_importance_and_days_overdue() -> None:
 def test_only_those_that_cannot_make_it_into_the_session_are_passed_over(
     rows: list[tuple[float, float]], limit: int, weight: float
 ) -> None:
-    parameters = Review(session_limit=limit, overdue_weight=weight)
+    parameters = ReviewParameters(session_limit=limit, overdue_weight=weight)
     importance, overdue = (np.array([row[column] for row in rows], np.float64) for column in (0, 1))
-    places = foremost(parameters, overdue)
-    found = places[queue(parameters, importance[places], overdue[places])]
-    assert found.tolist() == queue(parameters, importance, overdue).tolist()
+    places = preselect_queue(parameters, overdue)
+    found = places[review_queue(parameters, importance[places], overdue[places])]
+    assert found.tolist() == review_queue(parameters, importance, overdue).tolist()
 
 
 def test_the_danger_zone_is_an_inverted_parabola() -> None:
     """Seed 001, review priority: 1 in the middle, 0 at .15 and .35 and outside."""
-    found = danger_priority(Review(), np.array([0.0, 0.15, 0.20, 0.25, 0.30, 0.35, 1.0, 3.2]))
+    found = danger_priority(ReviewParameters(), np.array([0.0, 0.15, 0.20, 0.25, 0.30, 0.35, 1.0, 3.2]))
     np.testing.assert_allclose(found, [0, 0, 0.75, 1, 0.75, 0, 0, 0], atol=1e-12)
 
 
@@ -131,4 +134,4 @@ def test_what_is_asked_for_goes_before_what_the_profile_does() -> None:
 )
 def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Review(**wrong)
+        ReviewParameters(**wrong)

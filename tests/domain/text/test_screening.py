@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.domain.corrections import english, may_correct, read
-from app.domain.privacy.detection import detect, may_be
+from app.domain.corrections import english_patterns, may_correct, parse_statement
+from app.domain.privacy.pii_detection import detect_pii, may_be
 from app.domain.recall import bridges
-from app.domain.recall.english import english as recall_english
+from app.domain.recall.english import english
 from app.domain.text.markers import Markers, Signs
-from app.domain.text.screening import screen
+from app.domain.text.screening import screen_texts
 
 PAIRS = tomllib.loads((Path(__file__).parents[1] / "corrections" / "pairs.toml").read_text("utf8"))
 SENTENCES = [text for pairs in PAIRS.values() for pair in pairs for text in pair]
@@ -31,10 +31,10 @@ PERSONAL = [
 EDGES = ["", " ", ".", "\n", "’", "“", "é", "_", "3", "`x`", '"', "\u017f", "\u0130", "\u0131", "x"]
 SPOKEN = sorted(
     {word for text in SENTENCES for word in text.split()}
-    | english.ENDS_WORDS
-    | english.CHANGES_WORDS
-    | english.VALUES_WORDS
-    | english.NEGATIONS
+    | english_patterns.ENDS_WORDS
+    | english_patterns.CHANGES_WORDS
+    | english_patterns.VALUES_WORDS
+    | english_patterns.NEGATIONS
     | {
         "anyone",
         "no`x`longer",
@@ -58,12 +58,12 @@ AROUND = st.sampled_from(EDGES)
 
 def among_others(text: str, before: str = PLAIN, after: str = PLAIN) -> tuple[bool, bool, bool]:
     """Return the screening result of a text between two others."""
-    personal, reminders, corrections = screen([before, text, after])
+    personal, reminders, corrections = screen_texts([before, text, after])
     return bool(personal[1]), bool(reminders[1]), bool(corrections[1])
 
 
 def check_corrections(text: str) -> None:
-    if read(text).says_change:
+    if parse_statement(text).says_change:
         assert may_correct(text)
         assert among_others(text)[2]
 
@@ -75,8 +75,8 @@ def test_a_text_without_markers_is_named_for_nothing_whatever_is_beside_it() -> 
         False,
     )
     assert not may_correct(PLAIN)
-    assert [list(each) for each in screen([])] == [[], [], []]
-    assert [list(each) for each in screen([""])] == [[False], [False], [False]]
+    assert [list(each) for each in screen_texts([])] == [[], [], []]
+    assert [list(each) for each in screen_texts([""])] == [[False], [False], [False]]
 
 
 def test_most_sentences_that_correct_nothing_are_not_read() -> None:
@@ -106,8 +106,14 @@ def test_no_text_that_says_a_change_is_missed(text: str) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        *(english.CHANGED, english.SHIFTED, english.NEW_ATTRIBUTE, english.ENDED_BEFORE, english.ENDED_AFTER),
-        *(english.ANY_MORE, english.CONTRAST, english.NAMED_NO_MORE),
+        *(
+            english_patterns.CHANGED,
+            english_patterns.SHIFTED,
+            english_patterns.NEW_ATTRIBUTE,
+            english_patterns.ENDED_BEFORE,
+            english_patterns.ENDED_AFTER,
+        ),
+        *(english_patterns.ANY_MORE, english_patterns.CONTRAST, english_patterns.NAMED_NO_MORE),
     ],
     ids=lambda pattern: pattern.pattern[:16],
 )
@@ -121,7 +127,7 @@ def test_whatever_a_pattern_of_changes_matches_is_read(pattern: re.Pattern[str],
 
 @pytest.mark.parametrize(
     "pattern",
-    [*(each.held for each in recall_english().bridges.values()), recall_english().days],
+    [*(each.held for each in english().bridges.values()), english().days],
     ids=[0, 1, 2, "days"],
 )
 @given(st.data())
@@ -136,12 +142,12 @@ def test_every_text_with_a_reminder_is_named(pattern: re.Pattern[str], data: st.
 @settings(max_examples=150, deadline=None)
 def test_every_text_with_something_personal_is_named_in_any_batch(texts: Sequence[str]) -> None:
     texts = [*texts, "".join(texts)]
-    named = screen(texts).personal
+    named = screen_texts(texts).personal
     for place, text in enumerate(texts):
         if may_be(text):
             assert named[place], text
         else:
-            assert not detect(text)
+            assert not detect_pii(text)
 
 
 def test_a_marker_is_a_word_or_a_part_of_one_in_any_case() -> None:

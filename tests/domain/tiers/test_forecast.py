@@ -15,18 +15,18 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.spec import Spec
 from app.domain.dynamics.state import DAY_SECONDS, State, new
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.privacy.retention import never
+from app.domain.privacy.retention import no_expiry
 from app.domain.strength.importance import Importance
-from app.domain.tiers.forecast import DAYS_MAX, counts, seconds_max, tiers_at
-from app.domain.tiers.lifecycle import Standing, fresh
+from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
+from app.domain.tiers.forecast import DAYS_MAX, count_tiers, horizon_seconds, tiers_by_time
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import DECAY_TIERS, Tiers
+from app.domain.tiers.tier_decision import TierFacts, fresh_facts
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
 
 each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 SOME = st.sampled_from([0.0, 0.05, 0.15, 0.3, 0.5, 1.0])
 TIERS = st.builds(
-    lambda below, *rest: Tiers(below[2], below[1], below[0], *rest),
+    lambda below, *rest: TierThresholds(below[2], below[1], below[0], *rest),
     st.tuples(SOME, SOME, SOME).map(sorted),
     st.sampled_from([0.0, 7.0, 90.0]),
     SOME,
@@ -34,22 +34,22 @@ TIERS = st.builds(
 )
 
 
-def policy(dynamics: Dynamics, tiers: Tiers | None = None) -> Policy:
+def policy(dynamics: Dynamics, tiers: TierThresholds | None = None) -> Policy:
     """Return a policy with this model."""
     given = asdict(dynamics.parameters)
     importance = Importance(**given.pop("importance")) if dynamics.name == "spec" else Importance()
     forgetting = Forgetting(profile=dynamics.name, parameters=given)
-    return Policy(forgetting=forgetting, importance=importance, tiers=tiers or Tiers())
+    return Policy(forgetting=forgetting, importance=importance, tiers=tiers or TierThresholds())
 
 
-def looked(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> list[list[int]]:
+def looked(policy: Policy, state: State, moments: np.ndarray, standing: TierFacts | None = None) -> list[list[int]]:
     """Evaluate every memory on every day; return the number of memories by tier."""
-    standing = standing or fresh(state.created_at)
-    return [np.bincount(tiers_at(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
+    standing = standing or fresh_facts(state.created_at)
+    return [np.bincount(tiers_by_time(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
 
 
-def told(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> np.ndarray:
-    return counts(policy, state, standing or fresh(state.created_at), moments)
+def told(policy: Policy, state: State, moments: np.ndarray, standing: TierFacts | None = None) -> np.ndarray:
+    return count_tiers(policy, state, standing or fresh_facts(state.created_at), moments)
 
 
 def days(last: int, first: float = START) -> np.ndarray:
@@ -64,7 +64,7 @@ def days(last: int, first: float = START) -> np.ndarray:
     tiers=TIERS,
 )
 def test_any_memories_under_any_thresholds_are_counted_as_each_look_would(
-    dynamics: Dynamics, rows: list[tuple[float, ...]], gaps: list[float], tiers: Tiers
+    dynamics: Dynamics, rows: list[tuple[float, ...]], gaps: list[float], tiers: TierThresholds
 ) -> None:
     moments = START - DAY_SECONDS + np.cumsum(gaps)
     wanted, state = policy(dynamics, tiers), batch(dynamics, rows)
@@ -83,13 +83,13 @@ def test_many_memories_over_many_days_are_counted_as_each_look_would(dynamics: D
 def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
     chance = np.random.default_rng(5)
     state, moments = many(dynamics, 400), days(40, START + YEAR_SECONDS / 2)
-    standing = Standing(
+    standing = TierFacts(
         tiers=chance.integers(0, 3, 400).astype(np.int8),
         kinds=chance.integers(-1, 5, 400).astype(np.int8),
         accepted_at=state.created_at,
         restored_at=np.where(chance.random(400) < 0.3, chance.uniform(moments[0], moments[30], 400), -np.inf),
         expiry=replace(
-            never(400), at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf)
+            no_expiry(400), at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf)
         ),
         erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
         is_held=chance.random(400) < 0.1,
@@ -130,12 +130,12 @@ def test_long_work_can_be_ended(name: str) -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        counts(policy(ALL[name]), many(ALL[name], 10), fresh(np.zeros(10)), days(5), stop)
+        count_tiers(policy(ALL[name]), many(ALL[name], 10), fresh_facts(np.zeros(10)), days(5), stop)
 
 
 def test_ticks_limit_how_far_it_goes() -> None:
-    assert seconds_max(Spec()) == float("inf")
-    assert seconds_max(MemoryDecay(PRESETS["server"])) == DAYS_MAX * DAY_SECONDS
+    assert horizon_seconds(Spec()) == float("inf")
+    assert horizon_seconds(MemoryDecay(PRESETS["server"])) == DAYS_MAX * DAY_SECONDS
 
 
 def test_ninety_days_over_a_hundred_thousand_take_less_than_a_second() -> None:

@@ -13,12 +13,12 @@ from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DUE_MARGIN_SECONDS, Event, Row, State
 from app.domain.strength.importance import Importance
-from app.domain.tiers.tiers import Seen, Tiers, next_due_at
+from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds, next_due_at
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, SHARES, batch
-from tests.domain.tiers.test_tiers import ROUNDING, SLACK_SECONDS, happened, seen_at
-from tests.domain.tiers.test_tiers import STEPS as IMPORTANCE_STEPS
+from tests.domain.tiers.test_decay_tier import ROUNDING, SLACK_SECONDS, happened, seen_at
+from tests.domain.tiers.test_decay_tier import STEPS as IMPORTANCE_STEPS
 
-TIERS, WEIGHTS = Tiers(), Importance()
+TIERS, WEIGHTS = TierThresholds(), Importance()
 HAPPENINGS = ("use", "late use", "associate", "test", "salience", "kind", "pace", "policy", "restore", "nothing")
 STEPS = st.lists(
     st.tuples(GAPS, st.sampled_from(HAPPENINGS), SHARES, st.sampled_from(sorted(ALL))), min_size=1, max_size=6
@@ -56,7 +56,7 @@ def assert_not_late(dynamics: Dynamics, state: State, now: float, gap: float) ->
     for share in (0.1, 0.5, 0.9, 1.0):
         moment = np.maximum(now + share * (last - now), now)
         later = seen_at(WEIGHTS, dynamics, state, moment)
-        rounded_up = Seen(later.strength * ROUNDING, later.importance * ROUNDING)
+        rounded_up = CurrentStrength(later.strength * ROUNDING, later.importance * ROUNDING)
         assert (happened(TIERS, state, moment, rounded_up) <= before).all()
 
 

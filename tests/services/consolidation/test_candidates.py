@@ -10,16 +10,16 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from app.domain.consolidation.group_types import Group
 from app.domain.consolidation.parameters import Consolidation
-from app.domain.consolidation.records import Group
 from app.domain.ingest.ids import first_uuid
 from app.services.consolidation import candidates
-from app.services.consolidation.candidates import Found
-from app.store.consolidation import candidates as store
-from app.store.consolidation.candidates import Marks
+from app.services.consolidation.candidates import CandidateSlice
+from app.store.consolidation import merge_candidates
+from app.store.consolidation.merge_candidates import CandidateMarks
 from app.store.core import database
-from app.store.core.packed import Halfvecs, driver
-from app.store.embedding import spaces
+from app.store.core.binary_arrays import Halfvecs, driver_connection
+from app.store.embedding import embedding_spaces
 from tests.service import Service
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -33,9 +33,9 @@ class Past:
         self.service = service
         self.tenant_id = service.tenant().tenant_id
         with database.shared() as tx:
-            self.spaces = [spaces.ensure(tx, f"flat {n}", 2, "local").space_id for n in range(2)]
-            spaces.adopt(tx, self.tenant_id, self.spaces[0])
-        self.marks = Marks()
+            self.spaces = [embedding_spaces.ensure_space(tx, f"flat {n}", 2, "local").space_id for n in range(2)]
+            embedding_spaces.assign_space(tx, self.tenant_id, self.spaces[0])
+        self.marks = CandidateMarks()
 
     def remember(self, days: float, degrees: float | None = 0, *, space: int = 0, **columns: Any) -> UUID:
         """Insert a memory, with a vector unless `degrees` is None."""
@@ -62,7 +62,7 @@ class Past:
         angle = np.radians(degrees)
         vector = Halfvecs(np.array([[np.cos(angle), np.sin(angle)]], np.float32))
         with database.tenant(self.tenant_id) as tx:
-            driver(tx).execute(
+            driver_connection(tx).execute(
                 "INSERT INTO embeddings (tenant_id, memory_id, space_id, text_version, embedding) "
                 "SELECT %s, %s, %s, 1, vector FROM unnest(CAST(%s AS halfvec[])) AS vector",
                 (self.tenant_id, memory_id, self.spaces[space], vector),
@@ -73,19 +73,19 @@ class Past:
         table = "memory_state" if column == "tier" else "memories"
         self.service.rows(f"UPDATE {table} SET {column} = %s WHERE memory_id = %s", value, memory_id)  # noqa: S608
 
-    def run(self, days: float = 0, rules: Consolidation = RULES) -> Found:
+    def run(self, days: float = 0, rules: Consolidation = RULES) -> CandidateSlice:
         """Run every slice as of this many days after `NOW`, and return the combined result."""
         groups: list[Group] = []
         new = 0
         while True:
-            found = candidates.next_slice(self.tenant_id, NOW + timedelta(days=days), self.marks, rules)
+            found = candidates.find_groups(self.tenant_id, NOW + timedelta(days=days), self.marks, rules)
             groups, new = groups + found.groups, new + found.new
             with database.tenant(self.tenant_id) as tx:
-                store.write_marks(tx, self.tenant_id, found.marks)
-                self.marks = store.read_marks(tx, self.tenant_id)
+                merge_candidates.write_marks(tx, self.tenant_id, found.marks)
+                self.marks = merge_candidates.read_marks(tx, self.tenant_id)
             assert self.marks == found.marks
             if found.finished:
-                return Found(groups, new, found.marks, finished=True)
+                return CandidateSlice(groups, new, found.marks, finished=True)
 
     def grouped(self, days: float = 0, rules: Consolidation = RULES) -> list[list[UUID]]:
         return [group.ids for group in self.run(days, rules).groups]
@@ -100,7 +100,7 @@ def test_a_memory_is_new_when_it_has_come_of_age_and_again_when_it_is_old(past: 
     young = past.remember(3)
     pair = [past.remember(10), past.remember(9.5, 5)]
     assert past.grouped() == [pair]
-    assert past.run() == Found([], 0, past.marks, finished=True)
+    assert past.run() == CandidateSlice([], 0, past.marks, finished=True)
     assert past.grouped(days=5) == [[*pair, young]]
     assert [past.run(days).new for days in (6, 19, 21, 26, 28)] == [0, 0, 2, 0, 1]
 
@@ -140,11 +140,11 @@ def test_memories_without_a_vector_in_the_searched_space_never_come(past: Past) 
     lacking, elsewhere = past.remember(8.1, None), past.remember(8.2, space=1)
     assert past.grouped() == [[there, new]]
     with database.shared() as tx:
-        spaces.aim(tx, past.tenant_id, past.spaces[1])
-        assert spaces.switch(tx, past.tenant_id, past.spaces[1])
+        embedding_spaces.start_move(tx, past.tenant_id, past.spaces[1])
+        assert embedding_spaces.complete_move(tx, past.tenant_id, past.spaces[1])
     past.point(new, 90, space=1)
     past.point(lacking, 90, space=1)
-    past.marks = Marks()
+    past.marks = CandidateMarks()
     assert past.grouped() == [sorted([lacking, new])], "compared in the space that the tenant has moved to"
     assert elsewhere not in [memory_id for ids in past.grouped(days=30) for memory_id in ids]
 
@@ -163,7 +163,7 @@ def test_old_neighbours_come_with_what_is_new_and_not_by_themselves(past: Past) 
     near, far = [past.remember(60), past.remember(59)], [past.remember(58, 90), past.remember(57, 91)]
     assert past.grouped() == [near, far]
     new = past.remember(8, 10)
-    found = candidates.next_slice(past.tenant_id, NOW, Marks(far[1], far[1], NOW), RULES)
+    found = candidates.find_groups(past.tenant_id, NOW, CandidateMarks(far[1], far[1], NOW), RULES)
     assert [group.ids for group in found.groups] == [[*near, new]]
     assert found.new == 1
 
@@ -177,11 +177,11 @@ def test_slices_go_on_from_the_marks_and_pieces_find_what_one_piece_finds(
     assert whole.new == 40
     monkeypatch.setattr(candidates, "PIECE", 7)
     past.service.rows("DELETE FROM consolidation_marks")
-    past.marks = Marks()
+    past.marks = CandidateMarks()
     assert past.run() == whole
     monkeypatch.setattr(candidates, "SLICE", 9)
     past.service.rows("DELETE FROM consolidation_marks")
-    past.marks = Marks()
+    past.marks = CandidateMarks()
     assert past.run().new == 40
     assert past.run().new == 0
 
@@ -190,19 +190,21 @@ def test_marks_never_go_back(past: Past) -> None:
     past.remember(10)
     past.run()
     with database.tenant(past.tenant_id) as tx:
-        store.write_marks(tx, past.tenant_id, Marks(first_uuid(1), first_uuid(1), NOW - timedelta(days=90)))
-        assert store.read_marks(tx, past.tenant_id) == past.marks
+        merge_candidates.write_marks(
+            tx, past.tenant_id, CandidateMarks(first_uuid(1), first_uuid(1), NOW - timedelta(days=90))
+        )
+        assert merge_candidates.read_marks(tx, past.tenant_id) == past.marks
 
 
 def test_a_tenant_without_vectors_has_nothing_to_group(service: Service) -> None:
     tenant_id = service.tenant().tenant_id
-    assert candidates.next_slice(tenant_id, NOW, Marks(), RULES).new == 0
+    assert candidates.find_groups(tenant_id, NOW, CandidateMarks(), RULES).new == 0
 
 
 def test_too_many_for_hdbscan_are_linked_and_it_is_said(
     past: Past, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pair = [past.remember(10), past.remember(9)]
-    monkeypatch.setattr("app.domain.consolidation.grouping.HDBSCAN_MAX", 1)
+    monkeypatch.setattr("app.domain.consolidation.clustering.HDBSCAN_MAX", 1)
     assert past.grouped(rules=Consolidation(method="hdbscan")) == [pair]
     assert "too_many_for_hdbscan" in capsys.readouterr().out

@@ -15,14 +15,14 @@ from app import failpoints
 from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import Supersession
 from app.domain.policy.policy import Policy
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
-from app.services.consolidation import contradictions, supersede
+from app.services.consolidation import contradictions, supersession
 from app.services.memories import memories
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.services.search.search import search
 from app.services.tenants import budget
-from app.store.consolidation.supersessions import Relation
+from app.store.consolidation.supersessions import StoredSupersession
 from tests.provider import model
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, Tenant
@@ -45,14 +45,14 @@ class Night:
         """Complete the contradiction step of one night, and return its counts."""
         counts, state, as_of = Counter[str](), dict[str, Any](), datetime.now(UTC)
         while True:
-            step = contradictions.carry_on(self.tenant.tenant_id, as_of, state, time.monotonic())
+            step = contradictions.run_slice(self.tenant.tenant_id, as_of, state, time.monotonic())
             counts += Counter(step.counts) + Counter(step.notes)
             if step.finished:
                 return counts
             state = step.state
 
-    def relations(self) -> list[Relation]:
-        return supersede.page(self.tenant.tenant_id, None, None, None, 100)
+    def relations(self) -> list[StoredSupersession]:
+        return supersession.list_supersessions(self.tenant.tenant_id, None, None, None, 100)
 
     def found(self) -> set[UUID]:
         return {result.id for result in search(self.tenant.tenant_id, SearchRequest("office of Ann Lee"))}
@@ -79,9 +79,9 @@ def test_a_contradiction_is_proposed_and_holds_when_a_person_approves(night: Nig
     assert night.found() >= {old, new}, "nothing changes before a person decides"
     assert night.run() == Counter()
     assert len(night.relations()) == 1
-    supersede.approve(night.tenant.tenant_id, proposed.supersession_id, "key")
+    supersession.approve_supersession(night.tenant.tenant_id, proposed.supersession_id, "key")
     assert old not in night.found()
-    [row] = budget.report(night.tenant.tenant_id).rows
+    [row] = budget.report_costs(night.tenant.tenant_id).rows
     assert (row.purpose, row.calls, row.memories) == ("contradict", 1, 1)
     assert other not in {proposed.memory_id, proposed.superseded_id}
 
@@ -90,7 +90,7 @@ def test_what_was_refused_or_taken_back_is_not_proposed_again(night: Night, serv
     night.send(OLD, NEW)
     night.run()
     [proposed] = night.relations()
-    supersede.reject(night.tenant.tenant_id, proposed.supersession_id, "key")
+    supersession.reject_supersession(night.tenant.tenant_id, proposed.supersession_id, "key")
     service.rows("DELETE FROM contradiction_watermarks")
     assert night.run() == Counter()
     assert len(night.asked()) == 1, "decided pairs aren't sent to the model again"
@@ -122,7 +122,7 @@ def test_the_policy_may_approve_but_for_what_is_protected(night: Night, service:
     texts = [f"the {thing} of Ann Lee is kept in {place}" for thing in ("car", "boat", "bike") for place in places[:2]]
     marked = [{"text": text, "tags": ["decision"] if "boat" in text and "Rome" in text else []} for text in texts]
     ids = night.send(*marked)
-    holds.place(night.tenant.tenant_id, Meant(memory_ids=[ids[4]]), "case", "key")
+    legal_holds.place_hold(night.tenant.tenant_id, Scope(memory_ids=[ids[4]]), "case", "key")
     night.run()
     held = {(each.memory_id, each.superseded_id): each.status for each in night.relations()}
     assert held == {(ids[1], ids[0]): "active", (ids[3], ids[2]): "proposed", (ids[5], ids[4]): "proposed"}
@@ -154,7 +154,7 @@ def test_an_ill_provider_puts_it_off_to_the_next_night(night: Night, mode: str) 
 def test_a_spent_budget_does_as_well(night: Night, service: Service) -> None:
     service.configure(budget_tokens=1)
     night.send(OLD, NEW)
-    budget.spend(night.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    budget.spend_tokens(night.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert night.run() == Counter({contradictions.OVER_BUDGET: 1})
     assert night.fake.calls == 0
 
@@ -179,7 +179,7 @@ def test_killed_before_its_end_a_slice_is_done_again(night: Night, monkeypatch: 
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(failpoints, "reach", die)
+        patched.setattr(failpoints, "trigger", die)
         with pytest.raises(KeyboardInterrupt):
             night.run()
     assert night.relations() == []

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from app import metrics
 from app.clients.llm.model_clients import model_clients
-from app.domain.consolidation.extracting import extract
-from app.domain.consolidation.records import Source, Summary
+from app.domain.consolidation.extractive_summary import extract_summary
+from app.domain.consolidation.group_types import Source, Summary
 from app.services.consolidation import summaries
-from app.services.consolidation.summaries import Wanted
+from app.services.consolidation.summaries import SummaryRequest
 from app.services.tenants import budget
 from tests.consolidation.made import MOVE, sources
 from tests.provider import model
@@ -41,7 +41,7 @@ FAILING = [
     "no_choice",
 ]
 GROUP = sources(MOVE)
-OWN = extract(GROUP, "summary", "light")
+OWN = extract_summary(GROUP, "summary", "light")
 
 
 @dataclass
@@ -53,11 +53,13 @@ class Summed:
     tenant: Tenant
 
     def summary(self, group: list[Source] | None = None) -> Summary:
-        return summaries.summarise(self.tenant.tenant_id, group or GROUP, "summary", "light")
+        return summaries.summarise_one(self.tenant.tenant_id, group or GROUP, "summary", "light")
 
     def spent(self) -> list[tuple[str, str, int, int]]:
         """Return purpose, model, calls and memories of each usage row."""
-        return [(row.purpose, row.model, row.calls, row.memories) for row in budget.report(self.tenant.tenant_id).rows]
+        return [
+            (row.purpose, row.model, row.calls, row.memories) for row in budget.report_costs(self.tenant.tenant_id).rows
+        ]
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def summed(service: Service) -> Iterator[Summed]:
 
 
 def test_without_a_provider_a_summary_is_of_the_memories_own_sentences(service: Service) -> None:
-    assert summaries.summarise(service.tenant().tenant_id, GROUP, "summary", "light") == OWN
+    assert summaries.summarise_one(service.tenant().tenant_id, GROUP, "summary", "light") == OWN
 
 
 def test_a_model_writes_it_and_is_paid_for(summed: Summed) -> None:
@@ -76,7 +78,7 @@ def test_a_model_writes_it_and_is_paid_for(summed: Summed) -> None:
     assert (made.method, made.model) == ("llm", "summer")
     assert "555-0117" in made.text
     assert summed.spent() == [("summarise", "summer", 1, len(GROUP))]
-    assert metrics.counts()["summaries_by_model"] == 1
+    assert metrics.read_counters()["summaries_by_model"] == 1
     [body] = summed.fake.control.bodies
     assert body.keys() == {"model", "messages", "response_format", "max_completion_tokens"}, "no tools"
     assert [line["text"] for line in model.memories(body["messages"])] == [text for _, text in MOVE]
@@ -102,7 +104,7 @@ def test_a_model_that_lies_is_asked_once_more_and_then_not_heard(summed: Summed)
 
 
 def test_a_provider_that_fails_costs_the_better_wording_and_no_more(summed: Summed) -> None:
-    wanted = [Wanted(GROUP, "summary", "light")] * 9
+    wanted = [SummaryRequest(GROUP, "summary", "light")] * 9
     for mode in FAILING:
         calls = summed.fake.calls
         summed.fake.control.set(mode=mode)
@@ -128,8 +130,8 @@ def test_at_the_hard_limit_of_a_budget_no_model_is_asked(summed: Summed) -> None
     calls = summed.fake.calls
     assert summed.summary() == OWN
     assert (
-        summaries.summarise_all(summed.tenant.tenant_id, [Wanted(GROUP, "support", "medium")] * 3, 5)
-        == [extract(GROUP, "support", "medium")] * 3
+        summaries.summarise_all(summed.tenant.tenant_id, [SummaryRequest(GROUP, "support", "medium")] * 3, 5)
+        == [extract_summary(GROUP, "support", "medium")] * 3
     )
     assert summed.fake.calls == calls
 
@@ -143,14 +145,16 @@ def test_a_budget_that_ends_with_a_lie_pays_for_no_second_answer(summed: Summed)
 
 def test_several_are_asked_about_at_once_and_come_back_in_their_order(summed: Summed) -> None:
     groups = [sources([(speaker, f"{text} Topic {n}.") for speaker, text in MOVE]) for n in range(6)]
-    made = summaries.summarise_all(summed.tenant.tenant_id, [Wanted(each, "summary", "light") for each in groups], 30)
+    made = summaries.summarise_all(
+        summed.tenant.tenant_id, [SummaryRequest(each, "summary", "light") for each in groups], 30
+    )
     assert [each.method for each in made] == ["llm"] * 6
     assert all(f"Topic {n}." in each.text for n, each in enumerate(made))
 
 
 def test_when_the_time_is_over_the_rest_is_of_their_own_sentences(summed: Summed) -> None:
     summed.service.configure(llm_concurrency=2)
-    made = summaries.summarise_all(summed.tenant.tenant_id, [Wanted(GROUP, "summary", "light")] * 5, 0)
+    made = summaries.summarise_all(summed.tenant.tenant_id, [SummaryRequest(GROUP, "summary", "light")] * 5, 0)
     assert [each.method for each in made] == ["llm"] * 2 + ["extractive"] * 3
 
 
@@ -164,7 +168,9 @@ def test_texts_that_give_orders_change_no_more_than_wording(summed: Summed, monk
     """A model that obeys instructions in a text adds unsupported statements or omits facts; its summary is rejected."""
     obeyed = {"summary": "PWNED by order, rated 10 of 10, see https://evil.example", "key_points": ["never forget"]}
     monkeypatch.setattr("tests.provider.summaries._spoiled", lambda said, _most, _mode: said | obeyed)
-    wanted = [Wanted(sources([*MOVE[:5], ("Mallory", item["text"])]), "summary", "light") for item in HOSTILE[::6]]
+    wanted = [
+        SummaryRequest(sources([*MOVE[:5], ("Mallory", item["text"])]), "summary", "light") for item in HOSTILE[::6]
+    ]
     made = summaries.summarise_all(summed.tenant.tenant_id, wanted, 30)
-    assert made == [extract(each.sources, each.form, each.level) for each in wanted]
+    assert made == [extract_summary(each.sources, each.form, each.level) for each in wanted]
     assert summed.fake.calls == 2 * len(wanted)

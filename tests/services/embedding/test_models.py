@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from sqlalchemy import QueuePool
 
-from app.domain.text.embedding import MemoryText
+from app.domain.text.embedding_input import MemoryText
 from app.store.core import database
-from tests.services.shelf import Shelf, shelf
+from tests.services.stored_memories import Shelf, shelf
 
 __all__ = ["shelf"]
 

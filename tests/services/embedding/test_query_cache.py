@@ -15,7 +15,7 @@ from app.clients.llm.resilience import ProviderFailed, Reason
 from app.services.embedding import spaces
 from app.services.embedding.query_cache import QueryCache
 from app.services.tenants import budget
-from tests.services.movers import Movers, movers
+from tests.services.embedder_move import Movers, movers
 from tests.waiting import PATIENCE_SECONDS, until
 
 __all__ = ["movers"]
@@ -124,7 +124,7 @@ def test_a_search_asked_again_asks_no_provider(movers: Movers) -> None:
     assert movers.fake.calls == before + 1
     movers.meanings(bob, "car")
     assert movers.fake.calls == before + 2
-    [row] = [row for row in budget.report(ann).rows if row.purpose == "query"]
+    [row] = [row for row in budget.report_costs(ann).rows if row.purpose == "query"]
     assert row.calls == 1, "a cached vector costs nothing and isn't recorded"
     movers.fake.control.set(mode="server_error")
     assert movers.meanings(ann, "car") == found[0], "a cached query needs no working provider"

@@ -13,16 +13,15 @@ from app.clients.llm.resilience import ProviderFailed
 from app.domain.ingest.memory import MemoryPatch
 from app.errors import Conflict
 from app.services.embedding import reembed, spaces
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.passing import OverBudget, is_passing
 from app.services.tenants import budget
+from app.services.transient_errors import OverBudget, is_transient
 from app.store.core import database
-from app.store.embedding import embeddings
-from app.store.embedding import spaces as rows
-from app.store.embedding.spaces import Space
-from tests.services.movers import LOCAL, REMOTE, Move, Movers, movers
+from app.store.embedding import embedding_spaces, embeddings
+from app.store.embedding.embedding_spaces import Space
+from tests.services.embedder_move import LOCAL, REMOTE, Move, Movers, movers
 from tests.waiting import until
 
 __all__ = ["movers"]
@@ -128,9 +127,9 @@ def test_what_comes_changes_and_goes_meanwhile_is_right_afterwards(movers: Mover
     movers.use("openai")
     move = Move.of(tenant_id).until(phase)
     [new] = movers.remember(tenant_id, {"text": "a new elk", "thread": "t"})
-    memories.edit(tenant_id, edited, MemoryPatch(text="a present fox"))
+    memories.edit_memory(tenant_id, edited, MemoryPatch(text="a present fox"))
     memories.delete(tenant_id, deleted)
-    memories.edit(tenant_id, waiting, MemoryPatch(text="a later ant"))
+    memories.edit_memory(tenant_id, waiting, MemoryPatch(text="a later ant"))
     move.end()
     movers.service.work()
     assert movers.where(tenant_id) == (REMOTE, None)
@@ -160,20 +159,20 @@ def test_every_step_may_be_done_twice(movers: Movers, tenant_id: UUID, monkeypat
     movers.use("openai")
     move = Move.of(tenant_id)
     while not move.finished:
-        reembed.step(move.job)
+        reembed.run_job_slice(move.job)
         move.step()
     assert movers.where(tenant_id) == (REMOTE, None)
     assert movers.vectors(tenant_id) == {REMOTE: 40}
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "aiming": (rows, "aim"),
-    "looking for what is lacking": (rows, "lacking"),
+    "aiming": (embedding_spaces, "aim"),
+    "looking for what is lacking": (embedding_spaces, "lacking"),
     "reading": (embeddings, "read_texts"),
     "writing": (embeddings, "write"),
-    "locking": (rows, "lock"),
-    "switching": (rows, "switch"),
-    "clearing": (rows, "clear"),
+    "locking": (embedding_spaces, "lock"),
+    "switching": (embedding_spaces, "switch"),
+    "clearing": (embedding_spaces, "clear"),
 }
 
 
@@ -240,7 +239,7 @@ def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch
         move.step()
     assert movers.vectors(tenant_id)[REMOTE] >= 7
     for _ in range(2):
-        reembed.cancelled(move.job)
+        reembed.clean_cancelled(move.job)
         assert movers.where(tenant_id) == (LOCAL, None)
         assert movers.vectors(tenant_id) == {LOCAL: 20}
     with pytest.raises(Conflict, match="any more"):  # a worker that learnt of the cancellation late
@@ -252,7 +251,7 @@ def test_called_off_after_the_switch_it_is_cleared_all_the_same(movers: Movers, 
     filled(movers, tenant_id, 20)
     movers.use("openai")
     move = Move.of(tenant_id).until("clear")
-    reembed.cancelled(move.job)
+    reembed.clean_cancelled(move.job)
     assert movers.where(tenant_id) == (REMOTE, None)
     assert movers.vectors(tenant_id) == {REMOTE: 20}
 
@@ -293,7 +292,7 @@ def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) ->
     movers.fake.control.set(mode="server_error")
     with pytest.raises(ProviderFailed) as failed:
         move.end()
-    assert is_passing(failed.value)
+    assert is_transient(failed.value)
     [during] = movers.remember(tenant_id, "rain all the while")
     assert movers.spaces(during) == {LOCAL}, "embedded in the searched space; the move adds the target's vector"
     movers.fake.control.set()
@@ -305,10 +304,10 @@ def test_without_a_budget_it_waits(movers: Movers, tenant_id: UUID, monkeypatch:
     filled(movers, tenant_id, 20)
     movers.use("openai")
     move = Move.of(tenant_id).until("move")
-    monkeypatch.setattr(budget, "state", lambda _: budget.State.HARD)
+    monkeypatch.setattr(budget, "budget_state", lambda _: budget.BudgetState.HARD)
     with pytest.raises(OverBudget) as failed:
         move.end()
-    assert is_passing(failed.value)
+    assert is_transient(failed.value)
     [during] = movers.remember(tenant_id, "rain all the while")
     assert movers.spaces(during) == {LOCAL}
     monkeypatch.undo()
@@ -344,11 +343,11 @@ def test_a_move_may_be_aimed_elsewhere_and_back(movers: Movers, tenant_id: UUID)
 
 
 def test_where_nothing_is_to_be_moved_it_ends_at_once(movers: Movers, tenant_id: UUID) -> None:
-    assert reembed.lacking(tenant_id) == 0
+    assert reembed.count_lacking(tenant_id) == 0
     assert Move.of(tenant_id).end().job.total == 0
     assert movers.where(tenant_id) == (LOCAL, None)
     filled(movers, tenant_id, 20)
-    assert reembed.lacking(tenant_id) == 0
+    assert reembed.count_lacking(tenant_id) == 0
     Move.of(tenant_id).end()
     assert movers.vectors(tenant_id) == {LOCAL: 20}
 
@@ -356,7 +355,7 @@ def test_where_nothing_is_to_be_moved_it_ends_at_once(movers: Movers, tenant_id:
 def test_vectors_that_callers_gave_are_replaced_and_that_is_said(movers: Movers, tenant_id: UUID) -> None:
     [given] = movers.remember(tenant_id, {"text": "a vector", "embedding": [1.0] + [0.0] * 255})
     movers.use("openai")
-    assert reembed.lacking(tenant_id) == 1
+    assert reembed.count_lacking(tenant_id) == 1
     move = Move.of(tenant_id)
     assert "1 vectors that callers gave are replaced by the model's" in move.step().notes
     move.end()
@@ -371,7 +370,7 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
     movers.use("openai")
     move = Move.of(tenant_id)
     [late] = movers.service.send(tenant_id, "late")
-    ingest.drain()
+    ingest.drain_streams()
     compute = spaces.memory_vectors
     moved: list[str] = []
 
@@ -383,7 +382,7 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
         return vectors
 
     monkeypatch.setattr(spaces, "memory_vectors", overtaken)
-    enrichment.embed()
+    stage_runner.embed()
     assert moved == [LOCAL[0]]
     assert movers.spaces(late) == {REMOTE}
     assert movers.vectors(tenant_id) == {REMOTE: 6}
@@ -401,12 +400,12 @@ def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant
         switched.set()
 
     with database.tenant(tenant_id) as tx:
-        held = rows.hold(tx, tenant_id)
+        held = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
         thread = threading.Thread(target=end)
         thread.start()
         locked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         until(lambda: movers.service.rows(locked), "the move waits for a lock")
         assert not switched.is_set()
-        assert rows.of_tenant(tx, tenant_id) == held
+        assert embedding_spaces.read_tenant_spaces(tx, tenant_id) == held
     thread.join()
     assert movers.where(tenant_id) == (REMOTE, None)

@@ -9,20 +9,20 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from app.clients.embedding.embedder import NoEmbedder, embedder_of
+from app.clients.embedding.embedder import EmbedderUnavailable, embedder_of
 from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.llm.responses import Usage
 from app.errors import Misconfigured
 from app.services.embedding import embed, reembed, spaces
-from app.services.embedding.spaces import Elsewhere, Searched
-from app.services.enrichment import enrichment
+from app.services.embedding.spaces import OtherSpaces, SearchedSpace
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.monitoring import doctor, stats
 from app.services.tenants import budget
 from app.store.core import database
-from app.store.embedding import spaces as rows
-from tests.services.movers import LOCAL, REMOTE, Move, Movers, forget, gone, movers
+from app.store.embedding import embedding_spaces
+from tests.services.embedder_move import LOCAL, REMOTE, Move, Movers, forget, gone, movers
 
 __all__ = ["movers"]
 
@@ -48,7 +48,7 @@ def waiting(movers: Movers) -> list[tuple[UUID, bool]]:
 
 def test_a_tenant_takes_the_settings_space_with_its_first_memory(movers: Movers, tenant_id: UUID) -> None:
     with database.shared() as tx:
-        assert rows.of_tenant(tx, tenant_id) is None
+        assert embedding_spaces.read_tenant_spaces(tx, tenant_id) is None
     assert movers.meanings(tenant_id, "cat") == {}
     movers.use("openai")
     movers.remember(tenant_id, "a cat")
@@ -57,10 +57,12 @@ def test_a_tenant_takes_the_settings_space_with_its_first_memory(movers: Movers,
 
 def test_a_space_has_one_id(movers: Movers) -> None:
     with database.shared() as tx:
-        assert rows.find(tx, "test", 3) is None
-        space = rows.ensure(tx, "test", 3, "local")
-        assert rows.ensure(tx, "test", 3, "local") == rows.find(tx, "test", 3) == space
-        assert rows.ensure(tx, "test", 4, "local").space_id != space.space_id
+        assert embedding_spaces.find_space(tx, "test", 3) is None
+        space = embedding_spaces.ensure_space(tx, "test", 3, "local")
+        assert (
+            embedding_spaces.ensure_space(tx, "test", 3, "local") == embedding_spaces.find_space(tx, "test", 3) == space
+        )
+        assert embedding_spaces.ensure_space(tx, "test", 4, "local").space_id != space.space_id
 
 
 def test_other_settings_hide_nothing(movers: Movers, tenant_id: UUID) -> None:
@@ -91,7 +93,7 @@ def test_a_space_that_appears_while_memories_are_embedded_is_served_too(
 ) -> None:
     movers.remember(tenant_id, "before")
     [late] = movers.service.send(tenant_id, "late")
-    ingest.drain()
+    ingest.drain_streams()
     compute = spaces.memory_vectors
     computed: list[str] = []
 
@@ -103,7 +105,7 @@ def test_a_space_that_appears_while_memories_are_embedded_is_served_too(
         return compute(tenant, model, batch, **more)
 
     monkeypatch.setattr(spaces, "memory_vectors", aimed_meanwhile)
-    assert embed.embed(tenant_id, [late]) == 1
+    assert embed.embed_memories(tenant_id, [late]) == 1
     assert computed == [LOCAL[0], REMOTE[0]], "each once"
     assert movers.spaces(late) == {LOCAL, REMOTE}
 
@@ -113,11 +115,13 @@ def test_spaces_that_never_stand_still_are_an_error(
 ) -> None:
     [memory_id] = movers.remember(tenant_id, "a cat")
     with database.shared() as tx:
-        targets = [rows.ensure(tx, "test", size, "local") for size in range(1, 10)]
+        targets = [embedding_spaces.ensure_space(tx, "test", size, "local") for size in range(1, 10)]
     there = spaces.ensure_spaces(tenant_id)
-    monkeypatch.setattr(rows, "hold", lambda *_: rows.TenantSpaces(there.searched, targets.pop()))
+    monkeypatch.setattr(
+        embedding_spaces, "lock_tenant_spaces", lambda *_: embedding_spaces.TenantSpaces(there.searched, targets.pop())
+    )
     with pytest.raises(RuntimeError, match="faster"):
-        embed.embed(tenant_id, [memory_id])
+        embed.embed_memories(tenant_id, [memory_id])
 
 
 # --- Unavailable embedders ---
@@ -158,12 +162,12 @@ def test_called_off_a_move_spares_what_is_nowhere_else(movers: Movers, tenant_id
         [new] = movers.remember(tenant_id, "a blue car")
         aimed = Move.of(tenant_id).until("move").job
         [during] = movers.remember(tenant_id, "a green car")
-        assert embed.embed(tenant_id, [old]) == 1
-        reembed.cancelled(aimed)
+        assert embed.embed_memories(tenant_id, [old]) == 1
+        reembed.clean_cancelled(aimed)
     assert movers.where(tenant_id) == (REMOTE, None)
     assert (movers.spaces(old), movers.spaces(new), movers.spaces(during)) == ({REMOTE}, {LOCAL}, {LOCAL})
     movers.use("openai")
-    assert reembed.lacking(tenant_id) == 2
+    assert reembed.count_lacking(tenant_id) == 2
     Move.of(tenant_id).end()
     assert movers.vectors(tenant_id) == {REMOTE: 3}
 
@@ -182,17 +186,17 @@ def test_a_provider_that_is_ill_is_waited_for(movers: Movers, tenant_id: UUID) -
     """A provider's failure sets no memory aside, however long it lasts."""
     movers.use("openai")
     movers.service.send(tenant_id, "a red car")
-    ingest.drain()
+    ingest.drain_streams()
     for mode in ("unauthorised", "no_model", "quota", "server_error"):
         movers.fake.control.set(mode=mode)
         for _ in range(4):
             with pytest.raises(ProviderFailed):
-                enrichment.embed()
+                stage_runner.embed()
             movers.service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
             movers.use("openai")  # a closed breaker
     assert movers.service.letters(tenant_id) == []
     movers.fake.control.set()
-    assert enrichment.embed() == 1
+    assert stage_runner.embed() == 1
 
 
 def test_settings_that_cannot_be_set_no_memory_aside(
@@ -201,9 +205,9 @@ def test_settings_that_cannot_be_set_no_memory_aside(
     monkeypatch.setitem(sys.modules, "fastembed", None)
     movers.use("fastembed")
     movers.service.send(tenant_id, "a red car")
-    ingest.drain()
+    ingest.drain_streams()
     with pytest.raises(Misconfigured, match=r"ebbing\[fastembed\]"):
-        enrichment.embed()
+        stage_runner.embed()
     assert waiting(movers) == [(tenant_id, True)]
     assert movers.service.one("SELECT attempts FROM tenant_work WHERE stage = 'embed'") == 0
 
@@ -222,7 +226,7 @@ def test_an_embedder_of_old_says_why_it_is_gone(
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastembed", None)
     for _ in range(2):
-        with pytest.raises(NoEmbedder, match=reason):
+        with pytest.raises(EmbedderUnavailable, match=reason):
             embedder_of(kind, model, 256)
 
 
@@ -238,21 +242,21 @@ def test_other_embedders_are_loaded_once(movers: Movers) -> None:
 def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tenant_id: UUID) -> None:
     movers.remember(tenant_id, "a red car")
     with capture_logs() as logged:
-        spaces.announce()
-    assert (logged, spaces.elsewhere()) == ([], None)
-    assert stats.tenant_stats(tenant_id).embedding_space == Searched(*LOCAL, is_settings=True)
+        spaces.warn_other_spaces()
+    assert (logged, spaces.count_other_spaces()) == ([], None)
+    assert stats.tenant_stats(tenant_id).embedding_space == SearchedSpace(*LOCAL, is_settings=True)
     movers.use("openai")
-    assert stats.tenant_stats(tenant_id).embedding_space == Searched(*LOCAL, is_settings=False)
+    assert stats.tenant_stats(tenant_id).embedding_space == SearchedSpace(*LOCAL, is_settings=False)
     with capture_logs() as logged:
-        spaces.announce()
+        spaces.warn_other_spaces()
     [line] = logged
     assert line["event"] == "embedding_space_changed"
     assert (line["model"], line["dimensions"], line["tenants"]) == (*REMOTE, 1)
     assert "ebbing reembed --every-tenant" in line["remedy"]
-    assert spaces.elsewhere() == Elsewhere(*REMOTE, 1)
+    assert spaces.count_other_spaces() == OtherSpaces(*REMOTE, 1)
     [finding] = doctor.embedding_spaces()
     assert (finding.severity, finding.todo) == ("attention", spaces.REMEDY)
-    assert spaces.tenants_elsewhere() == [tenant_id]
+    assert spaces.list_tenants_elsewhere() == [tenant_id]
     assert movers.service.one("SELECT embedder FROM embedding_spaces WHERE model = %s", REMOTE[0]) == "openai"
 
 
@@ -260,12 +264,12 @@ def test_a_start_needs_neither_database_nor_provider(movers: Movers) -> None:
     movers.use("openai", dimensions=0)
     movers.fake.control.set(mode="server_error")
     with capture_logs() as logged:
-        spaces.announce()
+        spaces.warn_other_spaces()
     assert events(logged) == {"embedding_spaces_unknown"}
     movers.use("local", database_url="postgresql://nobody@127.0.0.1:1/none")
     database.close()
     with capture_logs() as logged:
-        spaces.announce()
+        spaces.warn_other_spaces()
     assert events(logged) == {"embedding_spaces_unknown"}
 
 
@@ -275,15 +279,15 @@ class Account:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.spent: list[tuple[Any, ...]] = []
         self.broke: set[UUID] = set()
-        monkeypatch.setattr(budget, "spend", self._spend)
-        monkeypatch.setattr(budget, "state", self._state)
+        monkeypatch.setattr(budget, "spend_tokens", self._spend)
+        monkeypatch.setattr(budget, "budget_state", self._state)
 
     def _spend(self, tenant: UUID, purpose: str, model: str, usage: Usage, *, memories: int = 0) -> None:
         self.spent.append((tenant, purpose, model, usage.calls, memories))
         assert usage.input_tokens > 0
 
-    def _state(self, tenant: UUID) -> budget.State:
-        return budget.State.HARD if tenant in self.broke else budget.State.OK
+    def _state(self, tenant: UUID) -> budget.BudgetState:
+        return budget.BudgetState.HARD if tenant in self.broke else budget.BudgetState.OK
 
 
 def test_what_a_tenant_asks_for_is_on_its_account(
@@ -312,9 +316,9 @@ def test_calls_before_one_that_fails_are_paid_for_too(
     movers.use("openai", embed_batch_memories=1)
     movers.fake.control.set(mode="server_error", poison="boat")
     movers.service.send(tenant_id, "a red car", "a boat")
-    ingest.drain()
+    ingest.drain_streams()
     with pytest.raises(ProviderFailed):
-        enrichment.embed()
+        stage_runner.embed()
     assert account.spent == [(tenant_id, "embed", "embed-small", 1, 2)]
 
 
@@ -329,10 +333,10 @@ def test_without_a_budget_a_tenant_waits_and_the_others_do_not(
     for tenant in (tenant_id, other, tenant_id):
         movers.service.send(tenant, "a blue car")
     while movers.service.backlog()["entries"]:
-        ingest.drain()
-    enrichment.index()
+        ingest.drain_streams()
+    stage_runner.run_index_stage()
     with capture_logs() as logged:
-        assert enrichment.embed() == 1
+        assert stage_runner.embed() == 1
     assert events(logged) == {"over_budget"}
     assert waiting(movers) == [(tenant_id, True)]
     assert len(logged) == 1, "all of the tenant's work is delayed at once"
@@ -342,7 +346,7 @@ def test_without_a_budget_a_tenant_waits_and_the_others_do_not(
     assert max(found.values()) == 0, "found by words only"
     account.broke = set()
     movers.service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
-    assert enrichment.embed() == 2
+    assert stage_runner.embed() == 2
     assert movers.meanings(tenant_id, "car")[known] > 0.3
 
 
@@ -391,7 +395,7 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
     movers.fake.control.set(mode="server_error")
     assert spaces.vector_size(other) is None, "unknown while the provider fails"
     [kept] = movers.service.send(other, {"text": "a red car", "embedding": [1.0] * 64})
-    ingest.drain()
+    ingest.drain_streams()
     assert movers.service.texts(other) == ["a red car"], "storing doesn't wait for a model"
     movers.fake.control.set()
     movers.use("openai")
@@ -402,10 +406,10 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
 def test_scoring_loads_no_embedder(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     movers.remember(tenant_id, "a red car")
     movers.service.send(tenant_id, "a blue car")
-    ingest.drain()
+    ingest.drain_streams()
     forget()
     monkeypatch.setattr(StaticEmbedder, "__init__", None)
-    assert enrichment.score() == 1
+    assert stage_runner.run_score_stage() == 1
 
 
 def test_novelty_is_judged_in_the_tenants_own_space(movers: Movers, tenant_id: UUID) -> None:

@@ -11,20 +11,20 @@ import pytest
 from app.clients.embedding.static_embedder import StaticEmbedder
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
-from app.domain.text.embedding import MemoryText
+from app.domain.text.embedding_input import MemoryText
 from app.domain.text.windows import WINDOW_SHARE, divide
-from app.services.embedding import embed as embedding
+from app.services.embedding import embed
 from app.services.embedding.windows import embed_texts
 from app.services.memories import memories
-from app.services.search.search import gather, search
+from app.services.search.search import gather_candidates, search
 from app.services.storage.memory_write import memory_write
-from app.services.tiers import restores
+from app.services.tiers import reactivation
 from app.store.core import database
 from app.store.erasure import residue
-from app.store.tiers import removal
+from app.store.tiers import row_deletion
 from tests.service import Service, Tenant
-from tests.services import attic
-from tests.services.movers import Move, Movers, movers
+from tests.services import archived_memories
+from tests.services.embedder_move import Move, Movers, movers
 
 __all__ = ["movers"]
 
@@ -54,7 +54,7 @@ def windows(service: Service, memory_id: UUID) -> list[tuple[int, int]]:
 
 
 def remember(service: Service, tenant: Tenant, *given: str | dict[str, Any]) -> list[UUID]:
-    return attic.remember(service, tenant.tenant_id, *given)
+    return archived_memories.remember(service, tenant.tenant_id, *given)
 
 
 def test_a_fact_in_the_last_paragraph_is_found_among_many_short_memories(service: Service, tenant: Tenant) -> None:
@@ -78,7 +78,7 @@ def test_a_memory_counts_by_its_best_window_or_by_its_own_vector(service: Servic
     text = essay(last=FACT)
     parts = model.embed_memories([MemoryText(text), *(MemoryText(text[start:end]) for start, end in divide(text))])
     request = SearchRequest(QUERY, vector=query.tolist())
-    cosine = {candidate.memory_id: candidate.cosine for candidate in gather(tenant.tenant_id, request).found}
+    cosine = {candidate.memory_id: candidate.cosine for candidate in gather_candidates(tenant.tenant_id, request).found}
     assert cosine[long] == pytest.approx(WINDOW_SHARE * float((parts[1:] @ query).max()), abs=2e-3)
     assert float((parts @ query)[0]) < cosine[long]
     alone = model.embed_memories([MemoryText("The choir rehearses on Mondays")]) @ query
@@ -93,11 +93,11 @@ def test_a_short_memory_has_no_windows_and_a_long_one_those_of_its_text(service:
 
 def test_an_edit_replaces_windows_and_a_short_text_has_none(service: Service, tenant: Tenant) -> None:
     [long] = remember(service, tenant, essay(last=FACT))
-    memories.edit(tenant.tenant_id, long, MemoryPatch(text=essay(first="New.", seed=3)))
+    memories.edit_memory(tenant.tenant_id, long, MemoryPatch(text=essay(first="New.", seed=3)))
     assert windows(service, long) == []
     service.work()
     assert windows(service, long) == [tuple(span) for span in divide(essay(first="New.", seed=3))]
-    memories.edit(tenant.tenant_id, long, MemoryPatch(text="Short now"))
+    memories.edit_memory(tenant.tenant_id, long, MemoryPatch(text="Short now"))
     service.work()
     assert windows(service, long) == []
 
@@ -105,7 +105,7 @@ def test_an_edit_replaces_windows_and_a_short_text_has_none(service: Service, te
 def test_a_new_text_that_is_embedded_over_the_old_vector_has_no_old_windows(service: Service, tenant: Tenant) -> None:
     [long] = remember(service, tenant, essay(last=FACT))
     service.rows("UPDATE memories SET text = 'Short now', text_version = text_version + 1")
-    embedding.embed(tenant.tenant_id, [long])
+    embed.embed_memories(tenant.tenant_id, [long])
     assert windows(service, long) == []
 
 
@@ -113,7 +113,7 @@ def test_a_removed_memory_leaves_no_windows(service: Service, tenant: Tenant) ->
     [gone, other] = remember(service, tenant, essay(last=FACT), essay(seed=2))
     with database.tenant(tenant.tenant_id) as tx:
         assert residue.by_id(tx, tenant.tenant_id, [gone])["memory_windows"] == len(divide(essay(last=FACT)))
-        removal.remove(tx, tenant.tenant_id, [gone])
+        row_deletion.remove(tx, tenant.tenant_id, [gone])
         assert residue.by_id(tx, tenant.tenant_id, [gone])["memory_windows"] == 0
     assert windows(service, gone) == []
     assert windows(service, other)
@@ -122,11 +122,11 @@ def test_a_removed_memory_leaves_no_windows(service: Service, tenant: Tenant) ->
 def test_an_archived_memory_has_no_windows_until_it_comes_back(service: Service, tenant: Tenant) -> None:
     """Without a basis, the memory's vector is archived whole, so only the windows need embedding after the restore."""
     ids = remember(service, tenant, essay(last=FACT), "A boat on the lake")
-    attic.fade(service, ids)
-    attic.archive_all(tenant.tenant_id)
+    archived_memories.fade(service, ids)
+    archived_memories.archive_all(tenant.tenant_id)
     assert windows(service, ids[0]) == []
     with memory_write(tenant.tenant_id, "state") as write:
-        assert set(restores.restore(write, ids, "use")) == set(ids)
+        assert set(reactivation.restore(write, ids, "use")) == set(ids)
     assert service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'embed'") == [([ids[0]],)]
     service.work()
     assert windows(service, ids[0]) == [tuple(span) for span in divide(essay(last=FACT))]
@@ -135,7 +135,7 @@ def test_an_archived_memory_has_no_windows_until_it_comes_back(service: Service,
 def test_a_callers_own_vector_stands_for_the_whole_memory(service: Service, tenant: Tenant) -> None:
     remember(service, tenant, "There is a space")
     [long] = remember(service, tenant, {"text": essay(last=FACT), "embedding": [1.0] + [0.0] * 255})
-    embedding.embed(tenant.tenant_id, [long])
+    embed.embed_memories(tenant.tenant_id, [long])
     assert windows(service, long) == []
 
 
@@ -159,7 +159,7 @@ def test_vectors_and_windows_are_one_call_and_windows_are_made_once(
     monkeypatch.setattr(StaticEmbedder, "embed_memories", counted)
     ids = remember(service, tenant, essay(last=FACT), "A boat", "A kettle")
     before = service.rows("SELECT * FROM memory_windows ORDER BY place")
-    embedding.embed(tenant.tenant_id, ids)
+    embed.embed_memories(tenant.tenant_id, ids)
     assert batches == [3 + len(divide(essay(last=FACT))), 3]
     assert service.rows("SELECT * FROM memory_windows ORDER BY place") == before
 
@@ -174,8 +174,8 @@ def test_memories_with_very_many_windows_are_embedded_in_parts(
         calls.append(len(made[1].ids))
         return made
 
-    monkeypatch.setattr(embedding, "WINDOWS_AT_ONCE", 40)
-    monkeypatch.setattr(embedding, "embed_texts", counted)
+    monkeypatch.setattr(embed, "WINDOWS_AT_ONCE", 40)
+    monkeypatch.setattr(embed, "embed_texts", counted)
     ids = remember(service, tenant, *(essay(seed=n) for n in range(4)))
     assert [len(windows(service, memory_id)) for memory_id in ids] == [len(divide(essay(seed=n))) for n in range(4)]
     assert len(calls) > 1

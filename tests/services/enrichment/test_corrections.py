@@ -11,14 +11,14 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.domain.strength.links import NewLink
-from app.services.enrichment.index import index
+from app.services.enrichment.index import index_memories
 from app.services.memories import links, memories
 from app.services.search.search import search
 from app.store.core import database
 from app.store.memories import links as link_rows
 from app.store.memories import memories as memory_rows
-from app.store.memories.links import Wanted
-from app.store.tiers import removal
+from app.store.memories.links import LinkFilter
+from app.store.tiers import row_deletion
 from tests.service import Service, Tenant
 
 OLD = {"text": "My flight to Oslo is on the 14th of May.", "occurred_at": "2026-03-01T09:00:00Z", "speaker": "user"}
@@ -41,14 +41,14 @@ def stored(service: Service, tenant: Tenant, *said: dict[str, Any]) -> list[UUID
 
 
 def corrections(tenant: Tenant) -> list[tuple[UUID, UUID]]:
-    found = links.page(tenant.tenant_id, Wanted(kind="corrects"), None, 100)
+    found = links.list_links(tenant.tenant_id, LinkFilter(kind="corrects"), None, 100)
     return [(link.memory_id, link.other_id) for link in found if link.source == "correction"]
 
 
 def test_a_new_value_is_linked_to_the_one_before(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW)
     assert corrections(tenant) == [(new, old)]
-    [link] = links.page(tenant.tenant_id, Wanted(new), None, 100)
+    [link] = links.list_links(tenant.tenant_id, LinkFilter(new), None, 100)
     assert (link.kind, link.source, link.weight) == ("corrects", "correction", 0.0)
 
 
@@ -68,10 +68,10 @@ def test_the_order_is_that_of_the_events(service: Service, tenant: Tenant, first
 
 def test_to_index_again_changes_nothing(service: Service, tenant: Tenant) -> None:
     ids = stored(service, tenant, OLD, NEW)
-    before = links.page(tenant.tenant_id, Wanted(), None, 100)
+    before = links.list_links(tenant.tenant_id, LinkFilter(), None, 100)
     for _ in range(2):
-        index(tenant.tenant_id, ids)
-    assert links.page(tenant.tenant_id, Wanted(), None, 100) == before
+        index_memories(tenant.tenant_id, ids)
+    assert links.list_links(tenant.tenant_id, LinkFilter(), None, 100) == before
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_edit_of_either_end_takes_the_link_back(
 ) -> None:
     ids = stored(service, tenant, OLD, NEW)
     assert corrections(tenant) == [(ids[1], ids[0])]
-    memories.edit(tenant.tenant_id, ids[end], patch)
+    memories.edit_memory(tenant.tenant_id, ids[end], patch)
     assert corrections(tenant) == []
 
 
@@ -131,15 +131,15 @@ def test_an_update_by_external_id_takes_it_back(service: Service, tenant: Tenant
 
 def test_an_edit_that_changes_nothing_of_it_keeps_it(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW)
-    memories.edit(tenant.tenant_id, old, MemoryPatch(text="My flight to Oslo leaves on the 13th of May."))
-    memories.edit(tenant.tenant_id, new, MemoryPatch(thread="travel"))
+    memories.edit_memory(tenant.tenant_id, old, MemoryPatch(text="My flight to Oslo leaves on the 13th of May."))
+    memories.edit_memory(tenant.tenant_id, new, MemoryPatch(thread="travel"))
     assert corrections(tenant) == [(new, old)]
 
 
 def test_an_edit_that_makes_one_is_linked(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW | {"text": "We had pancakes."})
     assert corrections(tenant) == []
-    memories.edit(tenant.tenant_id, new, MemoryPatch(text=str(NEW["text"])))
+    memories.edit_memory(tenant.tenant_id, new, MemoryPatch(text=str(NEW["text"])))
     assert corrections(tenant) == [(new, old)]
 
 
@@ -154,8 +154,8 @@ def test_a_deleted_end_leaves_no_link(service: Service, tenant: Tenant, end: int
 def test_a_callers_own_link_stays(service: Service, tenant: Tenant, end: int) -> None:
     ids = stored(service, tenant, OLD, NEW)
     links.add(tenant.tenant_id, [NewLink(ids[1], ids[0], kind="corrects")])
-    memories.edit(tenant.tenant_id, ids[end], MemoryPatch(text="We had pancakes."))
-    [link] = links.page(tenant.tenant_id, Wanted(), None, 100)
+    memories.edit_memory(tenant.tenant_id, ids[end], MemoryPatch(text="We had pancakes."))
+    [link] = links.list_links(tenant.tenant_id, LinkFilter(), None, 100)
     assert (link.memory_id, link.other_id, link.source, link.weight) == (ids[1], ids[0], "caller", 1.0)
 
 
@@ -165,7 +165,7 @@ def test_a_callers_own_link_stays(service: Service, tenant: Tenant, end: int) ->
 def test_a_policy_without_them_has_none(service: Service, tenant: Tenant, policy: Policy) -> None:
     ids = stored(service, tenant, OLD, NEW)
     assert corrections(tenant) != []
-    index(tenant.tenant_id, ids, policy)
+    index_memories(tenant.tenant_id, ids, policy)
     assert corrections(tenant) == []
 
 
@@ -213,7 +213,7 @@ def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
 
 def test_after_an_edit_the_order_is_that_of_the_scores(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW)
-    memories.edit(tenant.tenant_id, new, MemoryPatch(text="The flight has a stop in Riga."))
+    memories.edit_memory(tenant.tenant_id, new, MemoryPatch(text="The flight has a stop in Riga."))
     assert ranked_ids(tenant, "my flight to Oslo") == [old, new]
 
 
@@ -221,7 +221,7 @@ def test_an_erased_end_leaves_no_row(service: Service, tenant: Tenant) -> None:
     ids = stored(service, tenant, OLD, NEW)
     with database.tenant(tenant.tenant_id) as tx:
         memory_rows.lock(tx, tenant.tenant_id, ids[0])
-        removal.remove(tx, tenant.tenant_id, [ids[0]])
+        row_deletion.remove(tx, tenant.tenant_id, [ids[0]])
     assert service.rows("SELECT count(*) FROM links WHERE memory_id = %s OR other_id = %s", ids[0], ids[0]) == [(0,)]
     assert ranked_ids(tenant, "my flight to Oslo") == [ids[1]]
 
@@ -229,6 +229,6 @@ def test_an_erased_end_leaves_no_row(service: Service, tenant: Tenant) -> None:
 def test_use_of_the_newer_does_not_strengthen_the_older(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW)
     with database.tenant(tenant.tenant_id) as tx:
-        near = link_rows.neighbours(tx, tenant.tenant_id, [new])
+        near = link_rows.list_neighbours(tx, tenant.tenant_id, [new])
     assert list(near.pairs()) == [(new, old)]
     assert near.weights.tolist() == [0.0]

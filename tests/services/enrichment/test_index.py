@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.services.embedding.embed import embed
-from app.services.enrichment.index import index
-from app.store.embedding import embeddings, spaces
-from app.store.enrichment import words
-from tests.services.shelf import NOON, Shelf, shelf
+from app.services.embedding.embed import embed_memories
+from app.services.enrichment.index import index_memories
+from app.store.embedding import embedding_spaces, embeddings
+from app.store.enrichment import word_index
+from tests.services.stored_memories import NOON, Shelf, shelf
 
 __all__ = ["shelf"]
 
@@ -115,16 +115,16 @@ def test_an_edit_reaches_neighbours_and_counts(talk: Shelf) -> None:
 
 def test_a_move_to_another_thread_reaches_both(talk: Shelf) -> None:
     with talk.transaction() as tx:
-        former = words.neighbours(tx, talk.tenant_id, [talk.ids["c"]])
+        former = word_index.list_neighbours(tx, talk.tenant_id, [talk.ids["c"]])
     talk.edit("c", thread="lunch")
-    index(talk.tenant_id, [talk.ids["c"], *former])
+    index_memories(talk.tenant_id, [talk.ids["c"], *former])
     assert fruits(talk, "c") == {"cherri"}
     assert fruits(talk, "b") == {"appl", "banana", "date", "elderberri"}
 
 
 def test_a_deleted_memory_leaves_no_word_behind(talk: Shelf) -> None:
     with talk.transaction() as tx:
-        assert words.remove(tx, talk.tenant_id, [talk.ids["c"], talk.ids["d"]]) == 2
+        assert word_index.remove(tx, talk.tenant_id, [talk.ids["c"], talk.ids["d"]]) == 2
     talk.edit("c", deleted_at=NOON)
     talk.edit("d", deleted_at=NOON)
     assert talk.words("c") == set()
@@ -146,13 +146,13 @@ def test_removing_what_was_never_indexed_does_no_harm(talk: Shelf) -> None:
     before = talk.counts()
     talk.put("g", "grape", thread="breakfast")
     with talk.transaction() as tx:
-        assert words.remove(tx, talk.tenant_id, [talk.ids["g"]]) == 0
+        assert word_index.remove(tx, talk.tenant_id, [talk.ids["g"]]) == 0
     assert talk.counts() == before
 
 
 def test_neighbours_are_two_turns_each_way(talk: Shelf) -> None:
     with talk.transaction() as tx:
-        near = words.neighbours(tx, talk.tenant_id, [talk.ids["c"], talk.ids["d"]])
+        near = word_index.list_neighbours(tx, talk.tenant_id, [talk.ids["c"], talk.ids["d"]])
     assert set(near) == {talk.ids[key] for key in "abef"}
 
 
@@ -160,7 +160,7 @@ def test_tenants_do_not_meet(talk: Shelf) -> None:
     other = Shelf()
     other.put("a", "apricot", thread="breakfast")
     other.index()
-    assert index(other.tenant_id, [talk.ids["a"]]) == 0
+    assert index_memories(other.tenant_id, [talk.ids["a"]]) == 0
     assert other.counts()[""] == 1
     assert talk.counts()[""] == 6
 
@@ -214,7 +214,7 @@ def test_a_vector_of_a_text_that_was_edited_meanwhile_is_not_written(shelf: Shel
     shelf.edit("a", text="apricot")
     shelf.put("c", "cherry")
     with shelf.transaction() as tx:
-        space = spaces.ensure(tx, "test", 3, "local")
+        space = embedding_spaces.ensure_space(tx, "test", 3, "local")
         written = embeddings.write(tx, shelf.tenant_id, space.space_id, texts, np.eye(2, 3, dtype=np.float32))
     assert written == 1
     assert shelf.rows("SELECT memory_id FROM embeddings") == [(shelf.ids["b"],)]
@@ -222,7 +222,7 @@ def test_a_vector_of_a_text_that_was_edited_meanwhile_is_not_written(shelf: Shel
 
 def test_a_deleted_memory_is_not_embedded(shelf: Shelf) -> None:
     shelf.put("a", "apple", deleted_at=NOON)
-    assert embed(shelf.tenant_id, [shelf.ids["a"]]) == 0
+    assert embed_memories(shelf.tenant_id, [shelf.ids["a"]]) == 0
 
 
 def test_vectors_are_removed_in_every_space(shelf: Shelf) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from tests.service import Service
 
@@ -23,17 +23,17 @@ class Clock:
 def test_slices_that_end_early_still_serve_every_tenant_in_its_turn(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enrichment, "SHARED_LANE_SECONDS", 0)
+    monkeypatch.setattr(stage_runner, "SHARED_LANE_SECONDS", 0)
     service.configure(index_rows=1)
     tenant_ids = [service.tenant().tenant_id for _ in range(4)]
     for tenant_id in tenant_ids:
         for number in range(3):
             service.send(tenant_id, f"memory {number}")
-            ingest.drain()
+            ingest.drain_streams()
     service.send(tenant_ids[0], "waits to be stored: a slice ends after a batch")
 
     for _ in tenant_ids:
-        assert enrichment.index() == 1
+        assert stage_runner.run_index_stage() == 1
 
     left = service.rows("SELECT count(*) FROM tenant_work WHERE stage = 'index' GROUP BY tenant_id")
     assert left == [(2,)] * len(tenant_ids)
@@ -45,10 +45,10 @@ def test_while_requests_wait_to_be_stored_a_slice_of_indexing_still_serves_many_
     tenant_ids = [service.tenant().tenant_id for _ in range(4)]
     for tenant_id in tenant_ids:
         service.send(tenant_id, "to be indexed")
-        ingest.drain()
+        ingest.drain_streams()
     service.send(tenant_ids[0], "waits to be stored")
-    clock = Clock(step_seconds=enrichment.SHARED_LANE_SECONDS / 2.5)
-    monkeypatch.setattr(enrichment, "time", clock)
+    clock = Clock(step_seconds=stage_runner.SHARED_LANE_SECONDS / 2.5)
+    monkeypatch.setattr(stage_runner, "time", clock)
 
-    assert enrichment.index() == 3
-    assert enrichment.index() == 1
+    assert stage_runner.run_index_stage() == 3
+    assert stage_runner.run_index_stage() == 1

@@ -12,20 +12,20 @@ import pytest
 
 from app import failpoints
 from app.domain.privacy.export import NewExport
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
 from app.services.erasure import batch, execution, requests, steps
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.erasure.steps import STEPS
 from app.services.memories import memories
-from app.services.privacy import exports, holds, rights
+from app.services.privacy import export_requests, legal_holds, rights_overview
 from app.services.security import audit
 from app.store.erasure.requests import Erasure
 from tests.service import Service
-from tests.services.chilled import Chilled, aged, chilled
+from tests.services.cold_due import Chilled, aged, chilled
+from tests.services.due_deletions import erased, worked
 from tests.services.erasure.test_erasing_killed import PLACES
-from tests.services.grave import erased, worked
 
 __all__ = ["aged", "chilled"]
 
@@ -62,7 +62,7 @@ class Deleted:
         return [memory_id for (memory_id,) in rows]
 
     def entries(self, action: str) -> list[Any]:
-        return audit.page(self.tenant_id, action, None, 100)
+        return audit.list_entries(self.tenant_id, action, None, 100)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_each_has_its_own_report_its_dates_and_its_place_in_the_audit(deleted: D
     assert [each.status for each in all_of_them] == ["verified"] * 3
     assert len({each.requested_at for each in all_of_them}) == 3
     for erasure in all_of_them:
-        assert erasure.scope == Meant()
+        assert erasure.scope == Scope()
         assert [step["step"] for step in erasure.executed] == list(STEPS)
         report = read_report(deleted.tenant_id, erasure.erasure_id)
         assert report["memories"] == 1
@@ -150,8 +150,8 @@ def test_the_report_is_the_one_that_it_would_have_by_itself(
 def test_an_export_is_reported_for_its_own_memory_and_a_held_memory_waits(chilled: Chilled, folded: list[int]) -> None:
     house = Deleted(chilled.service)
     house.delete(0, 1, 2, 3)
-    exports.request(house.tenant_id, NewExport("s1"), "key")
-    hold = holds.place(house.tenant_id, Meant(subject="s2"), "a lawsuit", "key")
+    export_requests.request_export(house.tenant_id, NewExport("s1"), "key")
+    hold = legal_holds.place_hold(house.tenant_id, Scope(subject="s2"), "a lawsuit", "key")
     house.night()
     assert folded == [3]
     assert [each.status for each in house.all()] == ["verified", "verified", "held", "verified"]
@@ -159,7 +159,7 @@ def test_an_export_is_reported_for_its_own_memory_and_a_held_memory_waits(chille
     removed = [{each["step"]: each["removed"] for each in erasure.executed} for erasure in house.all()]
     assert [each["exports"] for each in removed] == [0, 1, 0, 0]
     assert [each["memories"] for each in removed] == [1, 1, 0, 1]
-    holds.release(house.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(house.tenant_id, hold.hold_id, "key")
     worked(house.service)
     assert house.all()[2].status == "verified"
     assert house.left() == [house.ids[4]]
@@ -189,7 +189,7 @@ def test_after_a_crash_the_next_night_finishes_the_batch(
         if place == "verify":
             patched.setattr(batch, "settle", _fails)
         else:
-            patched.setattr(failpoints, "reach", lambda name, *_: _fails() if name == place else None)
+            patched.setattr(failpoints, "trigger", lambda name, *_: _fails() if name == place else None)
         with pytest.raises(ConnectionError):
             deleted.night()
     deleted.night()
@@ -214,7 +214,7 @@ def test_a_hold_placed_after_the_plan_keeps_its_memory_until_its_release(
 
     def plan_and_place(*given: Any) -> Any:
         planned = plan(*given)
-        placed.append(holds.place(deleted.tenant_id, Meant(subject="s2"), "a lawsuit", "key").hold_id)
+        placed.append(legal_holds.place_hold(deleted.tenant_id, Scope(subject="s2"), "a lawsuit", "key").hold_id)
         return planned
 
     with monkeypatch.context() as patched:
@@ -225,7 +225,7 @@ def test_a_hold_placed_after_the_plan_keeps_its_memory_until_its_release(
     [kept] = [row for row in (deleted.all()[1].report or {})["kept"] if row["what"] == "held memories"]
     assert kept["count"] == 1
     for hold_id in placed:
-        holds.release(deleted.tenant_id, hold_id, "key")
+        legal_holds.release_hold(deleted.tenant_id, hold_id, "key")
     worked(deleted.service)
     assert deleted.all()[1].status == "verified"
     assert deleted.left() == [deleted.ids[1], deleted.ids[4]]
@@ -258,7 +258,7 @@ def test_a_batch_is_not_listed_and_its_deletions_are_running(deleted: Deleted) -
     assert batch_id is not None
     assert {each.erasure_id for each in requests.page(deleted.tenant_id, None, None, 10)} == set(deleted.erasures)
     assert [each.status for each in deleted.all()] == ["running"] * 2
-    assert [each.scope for each in deleted.all()] == [Meant(memory_ids=[deleted.ids[place]]) for place in (0, 2)]
+    assert [each.scope for each in deleted.all()] == [Scope(memory_ids=[deleted.ids[place]]) for place in (0, 2)]
     with pytest.raises(Conflict):
         requests.cancel(deleted.tenant_id, deleted.erasures[0], "key")
 
@@ -266,7 +266,7 @@ def test_a_batch_is_not_listed_and_its_deletions_are_running(deleted: Deleted) -
 def test_continuing_one_deletion_of_a_batch_runs_the_batch(deleted: Deleted) -> None:
     deleted.delete(0, 2)
     batch.fold(deleted.tenant_id, datetime.now(UTC) + timedelta(days=31))
-    rights.start_now(deleted.tenant_id, deleted.erasures[1])
+    rights_overview.start_now(deleted.tenant_id, deleted.erasures[1])
     worked(deleted.service)
     assert [each.status for each in deleted.all()] == ["verified"] * 2
     assert len(deleted.entries("memories_erased")) == 1
@@ -293,7 +293,7 @@ def test_state_of_a_night_that_the_previous_version_began(deleted: Deleted, fold
 
 
 def test_what_has_a_job_of_its_own_or_more_than_one_memory_is_left_alone(deleted: Deleted, folded: list[int]) -> None:
-    for scope in (Meant(memory_ids=[deleted.ids[0]]), Meant(memory_ids=deleted.ids[1:3]), Meant(subject="s3")):
+    for scope in (Scope(memory_ids=[deleted.ids[0]]), Scope(memory_ids=deleted.ids[1:3]), Scope(subject="s3")):
         requests.request(deleted.tenant_id, ErasureOptions(scope, "user", 0), "key")
     deleted.night()
     assert not sum(folded)

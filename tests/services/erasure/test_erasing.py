@@ -8,25 +8,25 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.clients.cold_store import cold_store
+from app.clients.object_store import cold_store
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
-from app.domain.privacy.letters import thread_of
-from app.domain.text.embedding import CONTEXT_TURNS
-from app.domain.tiers import reduction
+from app.domain.privacy.dead_letter_redaction import placeholder_thread
+from app.domain.privacy.legal_hold import Scope
+from app.domain.text.embedding_input import CONTEXT_TURNS
+from app.domain.tiers import pca
 from app.services.erasure import execution, requests, steps
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letters
-from app.services.privacy import holds
-from app.services.tiers import bases, compaction
+from app.services.privacy import legal_holds
+from app.services.tiers import pca_fitting, segment_compaction
 from app.store.core import database
-from app.store.jobs import jobs as rows
+from app.store.jobs import jobs
 from tests.service import Service
-from tests.services.attic import archive_all, fade, remember
-from tests.services.chilled import LONG, Chilled, aged, chilled
+from tests.services.archived_memories import archive_all, fade, remember
+from tests.services.cold_due import LONG, Chilled, aged, chilled
 from tests.services.erasure.test_erasures import Household, house
-from tests.services.tiers.test_bases import crowd
+from tests.services.tiers.test_pca_fitting import crowd
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled", "house"]
@@ -34,7 +34,7 @@ __all__ = ["aged", "chilled", "house"]
 
 def erase(tenant_id: UUID, **scope: Any) -> UUID:
     """Request an erasure without a grace period, and return its id."""
-    return requests.request(tenant_id, ErasureOptions(Meant(**scope), "gdpr", 0), "key").erasure_id
+    return requests.request(tenant_id, ErasureOptions(Scope(**scope), "gdpr", 0), "key").erasure_id
 
 
 def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
@@ -71,10 +71,10 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     assert removed(house.tenant_id, erasure_id)["letters"] == 1
     assert b"otters" not in bytes(service.one("SELECT payload FROM dead_letters"))
-    dead_letters.replay(house.tenant_id, letter_id)
+    dead_letters.replay_letter(house.tenant_id, letter_id)
     service.work()
     assert service.rows("SELECT memory_id, text FROM memories WHERE text LIKE '%%hums%%'") == [(bob, "Bob hums")]
-    assert service.one("SELECT count(*) FROM memories WHERE thread = %s", thread_of(erasure_id)) == 0
+    assert service.one("SELECT count(*) FROM memories WHERE thread = %s", placeholder_thread(erasure_id)) == 0
     assert not any("erased" in text for text in house.listed())
 
 
@@ -85,8 +85,8 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
 def test_a_basis_is_fitted_without_them_and_others_vectors_are_put_into_it(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bases, "OWN_FROM", 300)
-    monkeypatch.setattr(reduction, "SUBJECT_MAX", 5000)
+    monkeypatch.setattr(pca_fitting, "OWN_FROM", 300)
+    monkeypatch.setattr(pca, "SUBJECT_MAX", 5000)
     tenant = service.tenant()
     crowd(service, tenant, 40, "ann")
     others = crowd(service, tenant, 300, "bob")
@@ -111,12 +111,12 @@ def test_a_basis_is_fitted_without_them_and_others_vectors_are_put_into_it(
 def test_where_too_few_are_left_archived_ones_keep_their_words_alone(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bases, "SHARE_EACH", 300)
+    monkeypatch.setattr(pca_fitting, "SHARE_EACH", 300)
     tenant = service.tenant()
     crowd(service, tenant, 200, "ann")
     others = crowd(service, tenant, 100, "bob")
-    bases._cached.cache_clear()
-    assert "shared" in bases.refit(tenant.tenant_id)[0]
+    pca_fitting._cached.cache_clear()
+    assert "shared" in pca_fitting.refit_basis(tenant.tenant_id)[0]
     fade(service, others)
     archive_all(tenant.tenant_id)
     assert service.one("SELECT count(*) FROM archived_memories WHERE basis_id IS NOT NULL") == 100
@@ -169,22 +169,24 @@ def test_keys_go_at_once_and_a_night_rewrites_the_segments(chilled: Chilled) -> 
     keys = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
     assert chilled.service.one(keys, chilled.tenant_id) == len(bob)
     assert removed(chilled.tenant_id, erasure_id)["keys"] == 1
-    assert compaction.compact(chilled.tenant_id) == (1, {}), "rewritten although most of the segment is still in use"
-    assert compaction.compact(chilled.tenant_id) == (0, {})
+    assert segment_compaction.compact_segments(chilled.tenant_id) == (1, {}), (
+        "rewritten although most of the segment is still in use"
+    )
+    assert segment_compaction.compact_segments(chilled.tenant_id) == (0, {})
     [(left, records)] = chilled.service.rows("SELECT segment_id, records FROM segments")
     assert (left != segment_id, records) == (True, 5)
     assert not {memory_id for (memory_id,) in chilled.service.rows("SELECT memory_id FROM cold_memories")} & set(ann)
-    assert len(list(cold_store().under(f"segments/{chilled.tenant_id}"))) == 1
+    assert len(list(cold_store().list_folder(f"segments/{chilled.tenant_id}"))) == 1
 
 
 # --- Records ---
 
 
 def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> None:
-    hold = holds.place(house.tenant_id, Meant(subject="ann"), "the case of ann", "key")
-    holds.release(house.tenant_id, hold.hold_id, "key")
+    hold = legal_holds.place_hold(house.tenant_id, Scope(subject="ann"), "the case of ann", "key")
+    legal_holds.release_hold(house.tenant_id, hold.hold_id, "key")
     with database.tenant(house.tenant_id) as tx:
-        rows.add(tx, uuid4(), house.tenant_id, "test", {"of": [{"subject": "ann"}]}, lone=False)
+        jobs.add(tx, uuid4(), house.tenant_id, "test", {"of": [{"subject": "ann"}]}, lone=False)
     house.service.rows("UPDATE jobs SET status = 'done', finished_at = now() WHERE kind = 'test'")
     erasure_id = erase(house.tenant_id, subject="ann")
     assert carried_out(house.tenant_id, erasure_id) == "verified"

@@ -12,15 +12,15 @@ import pytest
 
 from app.domain.ingest.ids import last_seq
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.erasure.steps import STEPS
-from app.services.memories import counts
+from app.services.memories import recount
 from app.services.security import audit
 from tests.service import Service
-from tests.services.attic import remember
-from tests.services.tiers.test_cold_killed import ROOT, Workers
+from tests.services.archived_memories import remember
+from tests.services.tiers.test_cold_storage_killed import ROOT, Workers
 from tests.waiting import PATIENCE_SECONDS
 
 PLACES = (
@@ -69,7 +69,7 @@ def workers() -> Iterator[Workers]:
 
 
 def asked(tenant_id: UUID) -> UUID:
-    return requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
+    return requests.request(tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key").erasure_id
 
 
 def finish(service: Service, tenant_id: UUID, erasure_id: UUID, about: str = "") -> None:
@@ -91,7 +91,7 @@ def finish(service: Service, tenant_id: UUID, erasure_id: UUID, about: str = "")
     come_back = service.one("SELECT count(*) FROM memories WHERE tenant_id = %s AND subject = 'ann'", tenant_id)
     assert come_back or not service.one(words, tenant_id), about
     assert audit.verify(tenant_id).broken is None, about
-    assert not any(counts.recount(tenant_id)), about
+    assert not any(recount.recount_tenant(tenant_id)), about
 
 
 def said(number: int) -> dict[str, Any]:

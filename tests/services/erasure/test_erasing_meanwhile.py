@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.clients.redis.redis import COUNTERS, RedisError
-from app.domain.ingest.envelope import replayed
-from app.domain.ingest.ids import new_base
+from app.clients.redis.connection import COUNTERS, RedisError
+from app.domain.ingest.envelope import replay_header
+from app.domain.ingest.ids import generate_base
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE
 from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letters, ingest
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasing import erase
 from tests.services.erasure.test_erasures import PEOPLE, Household, house
@@ -50,13 +50,13 @@ class Meanwhile:
         with self.monkeypatch.context() as patch:
             patch.setattr(ingest, "_store_together", away)
             with pytest.raises(RedisError):
-                ingest.drain()
+                ingest.drain_streams()
 
     def come(self) -> None:
         """Replay the dead letter, deliver an old request again, and store new data of Ann's."""
         if self.service.rows("SELECT FROM dead_letters"):
-            dead_letters.replay(self.tenant_id, self.letter_id)
-        header = replayed(b"1j" + new_base(self.old_ms, uuid4().bytes[:8]) + b"r ", f"{self.old_ms}-0")
+            dead_letters.replay_letter(self.tenant_id, self.letter_id)
+        header = replay_header(b"1j" + generate_base(self.old_ms, uuid4().bytes[:8]) + b"r ", f"{self.old_ms}-0")
         body = b'[{"text":"Ann as of old","subject":"ann"},{"text":"a heron"}]'
         self.service.push(self.tenant_id, {b"n": b"2", b"h": header, b"e": body})
         self.service.send(self.tenant_id, {"text": "Ann is new here", "subject": "ann"})
@@ -68,7 +68,7 @@ class Meanwhile:
         passed: list[str] = []
         for _ in range(50):
             with self.monkeypatch.context() as patch:
-                patch.setattr("app.failpoints.reach", lambda name, _about="": self._reach(name, place, passed))
+                patch.setattr("app.failpoints.trigger", lambda name, _about="": self._reach(name, place, passed))
                 done = execution.run_slice(
                     Job(uuid4(), self.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
                 )
@@ -123,14 +123,14 @@ def test_what_is_of_before_the_cut_is_dropped_at_every_step(meanwhile: Meanwhile
 
 @pytest.mark.acceptance(14)
 def test_while_a_hold_keeps_something_of_theirs_who_comes_back_is_seen(house: Household) -> None:
-    hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
+    hold = legal_holds.place_hold(house.tenant_id, Scope(memory_ids=[house.ids[0]]), "court", "key")
     erasure_id = erase(house.tenant_id, subject="ann")
     house.work()
     assert requests.get(house.tenant_id, erasure_id).status == "held"
     house.service.send(house.tenant_id, {"text": "Ann is new here", "subject": "ann"})
     house.service.work()
     assert "Ann is new here" in house.listed()
-    holds.release(house.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(house.tenant_id, hold.hold_id, "key")
     house.work()
     assert requests.get(house.tenant_id, erasure_id).status == "verified"
     assert [text for text in house.listed() if text.startswith("Ann")] == ["Ann is new here"]

@@ -11,17 +11,17 @@ import pytest
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.errors import NotFound
-from app.services.consolidation import rederiving, supersede
+from app.services.consolidation import summary_refresh, supersession
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE, ErasureOptions
-from app.services.memories import counts, memories
-from app.services.privacy import holds
+from app.services.memories import memories, recount
+from app.services.privacy import legal_holds
 from app.services.storage import lookup
 from tests.service import Service
-from tests.services.alike import LIKE, Alike
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
+from tests.services.mergeable import LIKE, Alike
 
 
 class Made(Alike):
@@ -36,7 +36,7 @@ class Made(Alike):
         self.sources: list[UUID] = [memory_id for (memory_id,) in found]
 
     def ask(self, grace_days: int = 7, **scope: Any) -> UUID:
-        asked = ErasureOptions(Meant(**scope), "gdpr", grace_days)
+        asked = ErasureOptions(Scope(**scope), "gdpr", grace_days)
         return requests.request(self.tenant_id, asked, "key").erasure_id
 
     def status(self, erasure_id: UUID) -> str:
@@ -108,7 +108,7 @@ def test_a_step_ends_in_time_among_summaries_that_stay_and_reads_each_once(
     assert len(made.summaries()) == 3
     erasure_id = made.ask(0, subject="ann")
     seen: list[list[UUID]] = []
-    rederive = rederiving.rederive
+    rederive = summary_refresh.refresh_summary
 
     def noted(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
         seen[-1].append(merge_id)
@@ -116,7 +116,7 @@ def test_a_step_ends_in_time_among_summaries_that_stay_and_reads_each_once(
         assert not counts, "nothing is left to rewrite it from"
         return counts
 
-    monkeypatch.setattr(rederiving, "rederive", noted)
+    monkeypatch.setattr(summary_refresh, "refresh_summary", noted)
     monkeypatch.setattr(execution, "STEP_SECONDS", 0)
     state: dict[str, Any] = {}
     for _ in range(30):
@@ -132,7 +132,7 @@ def test_a_step_ends_in_time_among_summaries_that_stay_and_reads_each_once(
 @pytest.mark.acceptance(14)
 @pytest.mark.parametrize("hidden_by", ["this", "another"])
 def test_a_held_one_is_listed_and_made_again_once_it_is_released(made: Made, hidden_by: str) -> None:
-    held = holds.place(made.tenant_id, Meant(memory_ids=[made.summary]), "court", "key")
+    held = legal_holds.place_hold(made.tenant_id, Scope(memory_ids=[made.summary]), "court", "key")
     if hidden_by == "another":
         made.ask(memory_ids=[made.sources[1]])
     erasure_id = made.ask(0, memory_ids=[made.sources[0]])
@@ -140,7 +140,7 @@ def test_a_held_one_is_listed_and_made_again_once_it_is_released(made: Made, hid
     found = requests.get(made.tenant_id, erasure_id)
     assert (found.status, (found.report or {})["kept"][0]["count"]) == ("held", 1)
     assert [made.is_seen(each) for each in (made.sources[0], made.sources[2], made.summary)] == [False, True, False]
-    holds.release(made.tenant_id, held.hold_id, "key")
+    legal_holds.release_hold(made.tenant_id, held.hold_id, "key")
     worked(made.service)
     assert made.status(erasure_id) == "verified"
     assert made.is_seen(made.summary)
@@ -149,7 +149,7 @@ def test_a_held_one_is_listed_and_made_again_once_it_is_released(made: Made, hid
 
 def test_one_is_about_whom_its_sources_are_about(made: Made) -> None:
     for each in made.sources:
-        memories.edit(made.tenant_id, each, MemoryPatch(subject="bob"))
+        memories.edit_memory(made.tenant_id, each, MemoryPatch(subject="bob"))
     made.rederive()
     assert made.service.rows("SELECT subject FROM memories WHERE made_by = 'consolidation'") == [("bob",)]
 
@@ -157,30 +157,32 @@ def test_one_is_about_whom_its_sources_are_about(made: Made) -> None:
 @pytest.mark.parametrize("is_deletion", [False, True])
 def test_one_that_is_made_again_supersedes_what_it_did(made: Made, is_deletion: bool) -> None:
     [older] = made.remember("the boats are all at sea", subject="ann")
-    supersede.make(made.tenant_id, str(made.summary), str(older), "key")
+    supersession.make_supersession(made.tenant_id, str(made.summary), str(older), "key")
     if is_deletion:
         memories.delete(made.tenant_id, made.sources[0])
     else:
         made.ask(memory_ids=[made.sources[0]])
     [erasure_id] = [each.erasure_id for each in requests.page(made.tenant_id, None, None, 9)]
     assert made.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", made.summary) == 1 - is_deletion
-    held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
+    held = [each.status for each in supersession.list_supersessions(made.tenant_id, None, older, None, 9)]
     assert held == []
     made.rederive()
-    held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
+    held = [each.status for each in supersession.list_supersessions(made.tenant_id, None, older, None, 9)]
     assert held == ["active"]
     requests.cancel(made.tenant_id, erasure_id, "key")
-    assert [each.memory_id for each in supersede.page(made.tenant_id, "active", older, None, 9)] == [made.summary]
+    assert [each.memory_id for each in supersession.list_supersessions(made.tenant_id, "active", older, None, 9)] == [
+        made.summary
+    ]
     assert made.service.one("SELECT count(*) FROM hidden_supersessions") == 0
 
 
 @pytest.mark.acceptance(9)
 def test_one_is_made_again_without_what_is_edited_into_an_erasure(made: Made) -> None:
     made.ask(thread="t")
-    memories.edit(made.tenant_id, made.sources[0], MemoryPatch(thread="t"))
+    memories.edit_memory(made.tenant_id, made.sources[0], MemoryPatch(thread="t"))
     assert not made.is_seen(made.summary)
-    assert not any(counts.recount(made.tenant_id))
+    assert not any(recount.recount_tenant(made.tenant_id))
     made.rederive()
     assert made.is_seen(made.summary)
-    assert not any(counts.recount(made.tenant_id))
+    assert not any(recount.recount_tenant(made.tenant_id))
     assert made.made_of() == set(made.sources[1:])

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from app.clients.redis.redis import COUNTERS
-from app.domain.ingest.envelope import replayed
-from app.domain.ingest.ids import new_base
-from app.domain.privacy.hold import Meant
+from app.clients.redis.connection import COUNTERS
+from app.domain.ingest.envelope import replay_header
+from app.domain.ingest.ids import generate_base
+from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
 from app.errors import Conflict, NotFound, Unavailable
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.memories import counts, memories
-from app.services.privacy import holds
+from app.services.memories import memories, recount
+from app.services.privacy import legal_holds
 from app.services.search import search
 from app.services.security import audit
 from app.services.storage import lookup
@@ -24,7 +24,7 @@ from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.memories.memories import Filters
 from tests.service import Service
-from tests.services.grave import worked
+from tests.services.due_deletions import worked
 
 PEOPLE = (
     {"text": "Ann likes gooseberries", "subject": "ann", "thread": "t"},
@@ -44,7 +44,7 @@ class Household:
         service.work()
 
     def ask(self, grace_days: int = 7, **scope: Any) -> Erasure:
-        asked = ErasureOptions(Meant(**scope), "gdpr", grace_days, "asked by mail")
+        asked = ErasureOptions(Scope(**scope), "gdpr", grace_days, "asked by mail")
         return requests.request(self.tenant_id, asked, "key")
 
     def work(self) -> None:
@@ -53,19 +53,19 @@ class Household:
 
     def found(self, query: str) -> list[str]:
         request = SearchRequest(query=query, tiers=("active", "archived"), reinforce=False)
-        return [each.text for each in search.find(self.tenant_id, request).results]
+        return [each.text for each in search.find_memories(self.tenant_id, request).results]
 
     def listed(self) -> list[str]:
-        return [each.text for each in memories.page(self.tenant_id, Filters(), None, 100)]
+        return [each.text for each in memories.list_memories(self.tenant_id, Filters(), None, 100)]
 
     def state(self) -> list[Any]:
         return self.service.rows(
             "SELECT state::text FROM memory_state AS state WHERE tenant_id = %s ORDER BY memory_id", self.tenant_id
         )
 
-    def drift(self) -> tenant_counts.Counts:
+    def drift(self) -> tenant_counts.TierCounts:
         with database.tenant(self.tenant_id) as tx:
-            return tenant_counts.drift(tx, self.tenant_id)
+            return tenant_counts.measure_drift(tx, self.tenant_id)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_cancelled_one_brings_all_back_as_it_was(house: Household, is_out_of_t
     assert house.found("Ann gooseberries Wroclaw") == found
     assert house.state() == before
     kept = requests.get(house.tenant_id, asked.erasure_id)
-    assert (kept.scope, kept.reason, kept.status) == (Meant(), None, "cancelled")
+    assert (kept.scope, kept.reason, kept.status) == (Scope(), None, "cancelled")
     assert house.drift() == tenant_counts.NONE
     with pytest.raises(Conflict):
         requests.cancel(house.tenant_id, asked.erasure_id, "key")
@@ -152,12 +152,12 @@ def test_after_the_grace_nothing_is_left(house: Household, scope: dict[str, str]
 
 @pytest.mark.acceptance(14)
 def test_what_is_held_stays_and_goes_when_it_is_released(house: Household) -> None:
-    hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
+    hold = legal_holds.place_hold(house.tenant_id, Scope(memory_ids=[house.ids[0]]), "court", "key")
     asked = house.ask(0, subject="ann")
     house.work()
     assert requests.get(house.tenant_id, asked.erasure_id).status == "held"
     assert house.service.texts(house.tenant_id) == [PEOPLE[0]["text"], PEOPLE[1]["text"], PEOPLE[3]["text"]]
-    holds.release(house.tenant_id, hold.hold_id, "key")
+    legal_holds.release_hold(house.tenant_id, hold.hold_id, "key")
     house.work()
     assert requests.get(house.tenant_id, asked.erasure_id).status == "verified"
     assert house.service.texts(house.tenant_id) == [PEOPLE[1]["text"], PEOPLE[3]["text"]]
@@ -178,7 +178,7 @@ def test_an_id_that_was_answered_for_a_repeat_names_the_memory_it_became(house: 
     again = {"text": PEOPLE[2]["text"], "subject": "ann", "external_id": "home"}
     [repeat] = house.service.send(house.tenant_id, again)
     house.service.work()
-    asked = ErasureOptions(Meant(memory_ids=[repeat]), "gdpr", 0)
+    asked = ErasureOptions(Scope(memory_ids=[repeat]), "gdpr", 0)
     assert requests.preview(house.tenant_id, asked)[1].memories == 1
     assert requests.request(house.tenant_id, asked, "key").hidden == 1
     house.work()
@@ -194,7 +194,7 @@ def test_what_is_still_in_the_queue_is_asked_for_again(house: Household) -> None
 
 
 def test_a_preview_writes_nothing(house: Household) -> None:
-    found, matching = requests.preview(house.tenant_id, ErasureOptions(Meant(subject="ann"), "ccpa"))
+    found, matching = requests.preview(house.tenant_id, ErasureOptions(Scope(subject="ann"), "ccpa"))
     assert matching == (2, 0)
     assert found.due_at is not None
     assert len(house.listed()) == 4
@@ -203,7 +203,7 @@ def test_a_preview_writes_nothing(house: Household) -> None:
 
 def test_counting_anew_changes_nothing(house: Household) -> None:
     house.ask(subject="ann")
-    counts.recount(house.tenant_id)
+    recount.recount_tenant(house.tenant_id)
     assert house.drift() == tenant_counts.NONE
 
 
@@ -248,7 +248,7 @@ def test_a_replay_of_what_came_before_the_cut_stores_nothing(house: Household) -
     old = house.service.redis.time()[0] * 1000 - 60_000
     house.ask(0, subject="ann")
     house.work()
-    header = replayed(b"1j" + new_base(old, b"x" * 8) + b"r ", f"{old}-0")
+    header = replay_header(b"1j" + generate_base(old, b"x" * 8) + b"r ", f"{old}-0")
     body = b'[{"text":"Ann","subject":"ann"},{"text":"heron"}]'
     replay = {b"n": b"2", b"h": header, b"e": body}
     house.service.push(house.tenant_id, replay)

@@ -12,7 +12,7 @@ from app.errors import NotFound
 from app.services.erasure import requests
 from app.services.memories import memories
 from app.services.storage import lookup
-from app.services.tiers import ladder
+from app.services.tiers import tier_report
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasures import PEOPLE, Household, house
 
@@ -63,7 +63,7 @@ def test_a_deletion_goes_on_when_the_erasure_that_was_there_before_it_is_cancell
 @pytest.mark.acceptance(1)
 def test_what_is_edited_to_be_about_somebody_who_is_being_erased_is_hidden(house: Household) -> None:
     asked = house.ask(subject="ann")
-    edited = memories.edit(house.tenant_id, house.ids[1], MemoryPatch(subject="ann"))
+    edited = memories.edit_memory(house.tenant_id, house.ids[1], MemoryPatch(subject="ann"))
     house.work()
     assert edited.subject == "ann"
     assert house.listed() == [PEOPLE[3]["text"]]
@@ -95,5 +95,5 @@ def test_what_an_update_by_external_id_lets_be_about_such_a_person_is_hidden_and
 
 
 def hidden_today(house: Household) -> int:
-    moved = ladder.tier_report(house.tenant_id).moved
+    moved = tier_report.tier_report(house.tenant_id).moved
     return sum(each.memories for each in moved if (each.move, each.rule) == ("hidden", "erasure"))

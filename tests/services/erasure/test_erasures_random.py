@@ -13,20 +13,20 @@ from sqlalchemy import text
 
 from app.domain.ingest.ids import last_seq
 from app.domain.ingest.memory import MemoryPatch
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict, Invalid, NotFound
-from app.services.consolidation import supersede
+from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.store.core import database
 from app.store.erasure.requests import Erasure, open_scopes
 from app.store.memories import tenant_counts
-from app.store.privacy.holds import conditions
+from app.store.privacy.holds import scope_sql
 from tests.service import Service
-from tests.services.alike import BOATS, Alike
-from tests.services.grave import UNFINISHED, erased, worked
+from tests.services.due_deletions import UNFINISHED, erased, worked
+from tests.services.mergeable import BOATS, Alike
 
 STEPS = 30
 PEOPLE, THREADS = ("ann", "bob"), ("harbour", "quay")
@@ -65,12 +65,12 @@ class Harbour(Alike):
             raise NotFound("none is left")
         return self.chance.sample(seen, most)
 
-    def scope(self) -> Meant:
+    def scope(self) -> Scope:
         kind = self.chance.randrange(4)
         if kind == 0:
-            return Meant(memory_ids=self.some(2))
+            return Scope(memory_ids=self.some(2))
         whom = self.chance.choice(PEOPLE) if kind != 1 else None
-        return Meant(subject=whom, thread=self.chance.choice(THREADS) if kind != 2 else None)
+        return Scope(subject=whom, thread=self.chance.choice(THREADS) if kind != 2 else None)
 
     def erase(self) -> None:
         asked = ErasureOptions(self.scope(), "gdpr", self.chance.choice((0, 7, 7)))
@@ -96,37 +96,37 @@ class Harbour(Alike):
     def edit(self) -> None:
         patches = (MemoryPatch(subject=self.chance.choice(PEOPLE)), MemoryPatch(thread=self.chance.choice(THREADS)))
         patch = self.chance.choice((*patches, MemoryPatch(text="a boat has left")))
-        memories.edit(self.tenant_id, self.some()[0], patch)
+        memories.edit_memory(self.tenant_id, self.some()[0], patch)
 
     def delete(self) -> None:
         memories.delete(self.tenant_id, self.some()[0])
 
     def place(self) -> None:
         if len(self.holds) < 2:
-            self.holds.append(holds.place(self.tenant_id, self.scope(), "court", "key").hold_id)
+            self.holds.append(legal_holds.place_hold(self.tenant_id, self.scope(), "court", "key").hold_id)
 
     def release(self) -> None:
         if self.holds:
-            holds.release(self.tenant_id, self.holds.pop(), "key")
+            legal_holds.release_hold(self.tenant_id, self.holds.pop(), "key")
 
     def supersede(self) -> None:
         newer, older = self.some(2)
-        supersede.make(self.tenant_id, str(newer), str(older), "key")
+        supersession.make_supersession(self.tenant_id, str(newer), str(older), "key")
 
     def check(self) -> None:
         """Assert that no visible memory matches an open erasure or derives from a hidden one."""
         for each in self.open():
             statement = text(f"""
 SELECT memory_id FROM memories AS memory
-WHERE tenant_id = :tenant AND deleted_at IS NULL AND seq <= :last_seq AND {conditions(each.scope)}
+WHERE tenant_id = :tenant AND deleted_at IS NULL AND seq <= :last_seq AND {scope_sql(each.scope)}
 """)  # noqa: S608 - constants alone
             values = {"tenant": self.tenant_id, "last_seq": last_seq(each.cut) if each.cut else 2**62}
             with database.tenant(self.tenant_id) as tx:
-                assert tx.execute(statement, values | each.scope.given()).scalars().all() == []
+                assert tx.execute(statement, values | each.scope.conditions()).scalars().all() == []
         assert self.service.rows(SUPERSEDING_UNSEEN) == []
         assert self.service.rows(SAYING_UNSEEN) == []
         with database.tenant(self.tenant_id) as tx:
-            assert tenant_counts.drift(tx, self.tenant_id) == tenant_counts.NONE
+            assert tenant_counts.measure_drift(tx, self.tenant_id) == tenant_counts.NONE
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,27 +15,27 @@ from sqlalchemy import QueuePool
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Spent, Usage, unnoted
-from app.domain.evaluation.self_tests import SelfTests
+from app.domain.evaluation.self_test_rules import SelfTests
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
 from app.domain.policy.policy import Budget, Forgetting, Policy
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.prompts import Prompt, delimiter
 from app.domain.strength.links import NewLink
-from app.services.consolidation import supersede
-from app.services.evaluation import questions, self_tests
+from app.services.consolidation import supersession
+from app.services.evaluation import question_generation, self_tests
 from app.services.memories import links, memories
 from app.services.monitoring import stats
-from app.services.privacy import holds
+from app.services.privacy import legal_holds
 from app.services.uses import reviews
 from app.store.core import database
-from app.store.self_tests import Run
-from tests.provider import model as shown
+from app.store.self_tests import TestRun
+from tests.provider import model
 from tests.provider.server import provider
 from tests.service import Service, Tenant
 from tests.services import nights
-from tests.services.alike import LIKE, Alike
-from tests.services.past import age
+from tests.services.backdated import age
+from tests.services.mergeable import LIKE, Alike
 from tests.waiting import PATIENCE_SECONDS
 
 CELLO = "Ann practises the cello every Sunday before breakfast in the attic"
@@ -64,13 +64,13 @@ class Mind:
     def link(self, source: UUID, to: UUID, weight: float = 1.0) -> None:
         links.add(self.tenant_id, [NewLink(from_id=source, to_id=to, weight=weight)])
 
-    def run(self, as_of: datetime | None = None) -> Run:
+    def run(self, as_of: datetime | None = None) -> TestRun:
         """Complete a run in steps of one slice, and return it."""
         parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, parameters, {}, None, 0)
-        while not (step := self_tests.step(job)).finished:
+        while not (step := self_tests.run_job_slice(job)).finished:
             job = replace(job, state=step.state)
-        [last] = self_tests.page(self.tenant_id, None, 1)
+        [last] = self_tests.list_runs(self.tenant_id, None, 1)
         assert last.finished_at is not None
         return last
 
@@ -90,7 +90,7 @@ class Mind:
         return [tuple(row) for row in self.service.rows(statement, memory_id)]
 
     def flagged(self) -> set[UUID]:
-        return {entry.memory_id for entry in reviews.session(self.tenant_id, by="flagged").entries}
+        return {entry.memory_id for entry in reviews.build_session(self.tenant_id, by="flagged").entries}
 
 
 def mind_of(service: Service, policy: Policy | None = None) -> Mind:
@@ -144,16 +144,20 @@ def test_memories_that_are_much_alike_fail_for_each_other(service: Service) -> N
 
 def test_what_is_superseded_isnt_asked_about(mind: Mind) -> None:
     older, newer = mind.remember(CELLO, "Ann practises the viola every Monday after supper in the cellar")
-    supersede.make(mind.tenant_id, str(newer), str(older), "me")
-    asked = self_tests.preview(mind.tenant_id, None)
+    supersession.make_supersession(mind.tenant_id, str(newer), str(older), "me")
+    asked = self_tests.preview_run(mind.tenant_id, None)
     assert {one.memory_id for one in asked} == {newer}
     mind.link(newer, older)
-    assert {one.kind for one in self_tests.preview(mind.tenant_id, None)} == {"application", "other_words", "recall"}
+    assert {one.kind for one in self_tests.preview_run(mind.tenant_id, None)} == {
+        "application",
+        "other_words",
+        "recall",
+    }
 
 
 def test_what_says_too_little_isnt_asked_about(mind: Mind) -> None:
     mind.remember("Ann likes tea")
-    assert self_tests.preview(mind.tenant_id, None) == []
+    assert self_tests.preview_run(mind.tenant_id, None) == []
 
 
 def test_a_summary_passes_that_says_what_its_sources_still_say(mind: Mind) -> None:
@@ -177,11 +181,11 @@ def test_a_summary_that_somebody_wrote_or_that_is_to_be_made_again_isnt_asked(mi
     alike.run()
     [summary_id] = alike.summaries()
     [source] = [each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived"][:1]
-    memories.edit(mind.tenant_id, source, MemoryPatch(text="the boat of Zaragoza lies in the harbour"))
+    memories.edit_memory(mind.tenant_id, source, MemoryPatch(text="the boat of Zaragoza lies in the harbour"))
     assert "coherence" not in mind.run().results
     alike.rederive()
     assert mind.run().results["coherence"] == {"passed": 1, "failed": 0}
-    memories.edit(mind.tenant_id, summary_id, MemoryPatch(text="Boats, all of them Ann's"))
+    memories.edit_memory(mind.tenant_id, summary_id, MemoryPatch(text="Boats, all of them Ann's"))
     assert "coherence" not in mind.run().results
 
 
@@ -224,8 +228,8 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
     mind: Mind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [cello] = mind.remember(CELLO)
-    state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
-    assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker resumes the same run"
+    state = self_tests.run_slice(mind.tenant_id, None, {}, 0).state
+    assert self_tests.run_slice(mind.tenant_id, None, {}, 0).state == state, "another worker resumes the same run"
     told: list[Any] = []
     enter = self_tests._record_outcomes
 
@@ -234,19 +238,19 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
         return enter(*given)
 
     monkeypatch.setattr(self_tests, "_record_outcomes", noted)
-    self_tests.carry_on(mind.tenant_id, None, state, 0)
+    self_tests.run_slice(mind.tenant_id, None, state, 0)
     once = mind.row(cello)
     assert enter(*told[0]) == []
-    assert self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS).finished
+    assert self_tests.run_slice(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS).finished
     assert (mind.row(cello), len(mind.events(cello))) == (once, 1)
-    assert self_tests.carry_on(mind.tenant_id, None, state, 0).finished
+    assert self_tests.run_slice(mind.tenant_id, None, state, 0).finished
 
 
 def test_a_run_that_was_left_for_days_is_closed_and_another_begun(mind: Mind) -> None:
     mind.remember(CELLO)
-    self_tests.carry_on(mind.tenant_id, datetime.now(UTC) - timedelta(days=2), {}, 0)
+    self_tests.run_slice(mind.tenant_id, datetime.now(UTC) - timedelta(days=2), {}, 0)
     latest = mind.run()
-    [_, left] = self_tests.page(mind.tenant_id, None, 9)
+    [_, left] = self_tests.list_runs(mind.tenant_id, None, 9)
     assert (left.results, latest.results["application"]["passed"]) == ({}, 1)
     assert left.finished_at is not None
     assert mind.service.one("SELECT count(*) FROM self_tests WHERE kind = 'application'") == 1, (
@@ -258,10 +262,10 @@ def test_what_fails_is_flagged_without_counting_as_reviewed(service: Service) ->
     mind = mind_of(service, Policy(self_tests=SelfTests(found_within=1)))
     ids = mind.remember(*(f"The quiet budget meeting on Monday was about {name}" for name in "AB"))
     mind.run()
-    [entry] = reviews.session(mind.tenant_id, by="flagged").entries
+    [entry] = reviews.build_session(mind.tenant_id, by="flagged").entries
     assert entry.reviewed is not None
     assert (entry.reviewed.review_count, entry.overdue_days > 1) == (0, True), "the review is due as before"
-    done = reviews.record(mind.tenant_id, entry.memory_id, "passed")
+    done = reviews.record_review(mind.tenant_id, entry.memory_id, "passed")
     assert (done.reviewed.flagged, done.reviewed.review_count, done.reviewed.interval_days) == (False, 1, 6)
     assert entry.memory_id in ids
     assert mind.flagged() == set()
@@ -271,9 +275,9 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
     mind.remember(CELLO, ROOF)
     first, second = mind.run(), mind.run()
     assert first.seed != second.seed
-    assert [run.run_id for run in self_tests.page(mind.tenant_id, None, 9)] == [second.run_id, first.run_id]
+    assert [run.run_id for run in self_tests.list_runs(mind.tenant_id, None, 9)] == [second.run_id, first.run_id]
     place = (second.started_at, second.run_id)
-    assert self_tests.page(mind.tenant_id, place, 9) == [first]
+    assert self_tests.list_runs(mind.tenant_id, place, 9) == [first]
     [newest, _] = stats.tenant_stats(mind.tenant_id).self_tests
     assert newest.as_of == second.as_of
     assert (newest.passed["application"], newest.tests["application"]) == (1.0, 2)
@@ -288,12 +292,12 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
 def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Service) -> None:
     mind = mind_of(service, Policy(self_tests=SelfTests(sample=10)))
     mind.remember(*(f"Memory {name} has enough different words for any question" for name in ascii_uppercase))
-    shown = {one.memory_id for one in self_tests.preview(mind.tenant_id, None)}
+    shown = {one.memory_id for one in self_tests.preview_run(mind.tenant_id, None)}
     assert len(shown) == 10
     assert service.one("SELECT count(*) FROM self_test_runs") == 0
     mind.run()
     assert set(mind.outcomes("application")) == shown
-    assert {one.memory_id for one in self_tests.preview(mind.tenant_id, None)} != shown, (
+    assert {one.memory_id for one in self_tests.preview_run(mind.tenant_id, None)} != shown, (
         "the next run draws another sample"
     )
 
@@ -301,10 +305,10 @@ def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Serv
 def test_held_deleted_and_later_used_memories_are_left_alone(mind: Mind) -> None:
     held, deleted, used, left = mind.remember(CELLO, ROOF, SOUP, "Bees swarm over the old orchard wall in June")
     mind.link(left, held)
-    holds.place(mind.tenant_id, Meant(memory_ids=[held]), "court", "key")
+    legal_holds.place_hold(mind.tenant_id, Scope(memory_ids=[held]), "court", "key")
     memories.delete(mind.tenant_id, deleted)
-    reviews.record(mind.tenant_id, used, "passed")
-    asked = self_tests.preview(mind.tenant_id, datetime.now(UTC) - timedelta(hours=1))
+    reviews.record_review(mind.tenant_id, used, "passed")
+    asked = self_tests.preview_run(mind.tenant_id, datetime.now(UTC) - timedelta(hours=1))
     assert [(one.kind, one.memory_id) for one in asked] == [
         (kind, left) for kind in ("application", "other_words", "recall")
     ]
@@ -312,9 +316,9 @@ def test_held_deleted_and_later_used_memories_are_left_alone(mind: Mind) -> None
 
 def test_what_is_deleted_between_drawing_and_asking_is_dropped(mind: Mind) -> None:
     cello, roof = mind.remember(CELLO, ROOF)
-    state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
+    state = self_tests.run_slice(mind.tenant_id, None, {}, 0).state
     memories.delete(mind.tenant_id, roof)
-    self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS)
+    self_tests.run_slice(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS)
     assert mind.outcomes("application") == {cello: True}
 
 
@@ -324,7 +328,7 @@ def test_one_tenants_run_knows_nothing_of_anothers_memories(service: Service) ->
     before = bob.row(theirs)
     ann.run()
     assert set(ann.outcomes("application")) == {mine}
-    assert (bob.row(theirs), self_tests.page(bob.tenant_id, None, 9)) == (before, [])
+    assert (bob.row(theirs), self_tests.list_runs(bob.tenant_id, None, 9)) == (before, [])
     with database.tenant(bob.tenant_id) as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM self_tests").scalar_one() == 0
 
@@ -336,10 +340,10 @@ def test_a_night_tests_once_a_week_where_the_policy_wants_it(service: Service) -
     assert nights.run(mind.tenant_id)["self_tests.application_passed"] == 1
     assert "self_tests.application_passed" not in nights.run(mind.tenant_id)
     nights.run(idle.tenant_id)
-    assert self_tests.page(idle.tenant_id, None, 9) == []
+    assert self_tests.list_runs(idle.tenant_id, None, 9) == []
     now = datetime.now(UTC)
     for days, is_due in ((6, False), (7, True)):
-        step = self_tests.carry_on_when_due(mind.tenant_id, now + timedelta(days=days), {}, 0)
+        step = self_tests.run_slice_when_due(mind.tenant_id, now + timedelta(days=days), {}, 0)
         assert step.finished is not is_due
 
 
@@ -356,7 +360,7 @@ class Model:
         self.asked: list[list[str]] = []
 
     def ask(self, prompt: Prompt[list[str]], spent: Spent = unnoted) -> list[str]:
-        given = [each["memory"] for each in shown.memories(prompt.messages(delimiter(bytes(16))))]
+        given = [each["memory"] for each in model.memories(prompt.messages(delimiter(bytes(16))))]
         pool = database.engine("ebbing_app").pool
         assert isinstance(pool, QueuePool)
         assert pool.checkedout() == 0, "a transaction waits for the model"
@@ -370,11 +374,13 @@ class Model:
         """Do nothing: there is no connection to close."""
 
 
-def asking(mind: Mind, monkeypatch: pytest.MonkeyPatch, model: Model) -> dict[str, questions.Question]:
+def asking(
+    mind: Mind, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> dict[str, question_generation.GeneratedQuestion]:
     mind.service.configure(openai_base_url="http://127.0.0.1:9/v1")
     monkeypatch.setitem(vars(model_clients), "question_writer", model)
     by_id = dict(zip((uuid4(), uuid4()), (CELLO, ROOF), strict=True))
-    found = questions.about(mind.tenant_id, by_id, Policy())
+    found = question_generation.generate_questions(mind.tenant_id, by_id, Policy())
     return {by_id[memory_id]: question for memory_id, question in found.items()}
 
 
@@ -398,7 +404,7 @@ def test_a_question_that_doesnt_fit_is_made_by_the_rule(mind: Mind, monkeypatch:
     found = asking(mind, monkeypatch, model)
     assert not found[CELLO].by_model
     assert "cello" not in found[CELLO].text or found[CELLO].text != bad
-    assert found[ROOF] == questions.Question(model.answers[1], by_model=True)
+    assert found[ROOF] == question_generation.GeneratedQuestion(model.answers[1], by_model=True)
     assert asking(mind, monkeypatch, Model(GOOD, model.answers[1]))[CELLO].text == GOOD
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID, uuid4
 
-from app.domain.evaluation.self_tests import SelfTests, is_recall_empty
+from app.domain.evaluation.self_test_rules import SelfTests, is_recall_empty
 from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
-from app.domain.search.ranking import Ranking
-from app.services.evaluation import questions, self_tests
+from app.domain.search.weights import Ranking
+from app.services.evaluation import question_generation, self_tests
 from app.services.monitoring import fleet_gauges, status
 from app.services.uses import reviews
-from app.store.self_tests import Run
+from app.store.self_tests import TestRun
 from tests.service import Service
-from tests.services.past import age
+from tests.services.backdated import age
 
 TEXTS = (
     "My sister bakes bread for her neighbours every other weekend",
@@ -43,11 +43,11 @@ def remember(service: Service, policy: Policy) -> UUID:
     return tenant_id
 
 
-def run(tenant_id: UUID) -> Run:
+def run(tenant_id: UUID) -> TestRun:
     job = Job(uuid4(), tenant_id, self_tests.KIND, {}, {}, None, 0)
-    while not (step := self_tests.step(job)).finished:
+    while not (step := self_tests.run_job_slice(job)).finished:
         job = replace(job, state=step.state)
-    [last] = self_tests.page(tenant_id, None, 1)
+    [last] = self_tests.list_runs(tenant_id, None, 1)
     return last
 
 
@@ -68,11 +68,11 @@ def test_most_is_found_in_other_words_and_some_is_brought_up(service: Service) -
 
 def test_half_of_those_asked_for_by_their_own_words_are_asked_for_in_others(service: Service) -> None:
     tenant_id = remember(service, Policy(self_tests=SelfTests(sample=7)))
-    shown = [(one.kind, one.memory_id) for one in self_tests.preview(tenant_id, None)]
+    shown = [(one.kind, one.memory_id) for one in self_tests.preview_run(tenant_id, None)]
     by_kind = {kind: {key for of, key in shown if of == kind} for kind, _ in shown}
     assert {kind: len(found) for kind, found in by_kind.items()} == {"application": 7, "other_words": 4, "recall": 4}
     assert by_kind["other_words"] == by_kind["recall"] <= by_kind["application"]
-    assert [(one.kind, one.memory_id) for one in self_tests.preview(tenant_id, None)] == shown, (
+    assert [(one.kind, one.memory_id) for one in self_tests.preview_run(tenant_id, None)] == shown, (
         "the seed determines the sample"
     )
 
@@ -83,7 +83,7 @@ def test_they_neither_strengthen_nor_flag_nor_count_as_a_use(service: Service) -
     before = service.rows(f"SELECT {columns} FROM memory_state ORDER BY memory_id")  # noqa: S608 - a constant
     results = run(tenant_id).results
     assert results["recall"]["failed"] == len(TEXTS)
-    assert reviews.session(tenant_id, by="flagged").entries == []
+    assert reviews.build_session(tenant_id, by="flagged").entries == []
     assert service.rows(f"SELECT {columns} FROM memory_state ORDER BY memory_id") == before  # noqa: S608 - as above
     raised = service.rows("SELECT memory_id, count(*) FROM memory_events WHERE kind = 'test' GROUP BY memory_id")
     assert {count for _, count in raised} == {1}, "raised once, by the test in its own words"
@@ -117,7 +117,7 @@ def test_a_tenant_whose_recall_brings_nothing_is_seen(service: Service) -> None:
 def test_the_same_memory_is_asked_for_by_the_same_question(service: Service) -> None:
     tenant_id = remember(service, Policy())
     texts = {uuid4(): text for text in TEXTS}
-    asked = [questions.in_other_words(tenant_id, texts, Policy()) for _ in range(2)]
+    asked = [question_generation.paraphrase_questions(tenant_id, texts, Policy()) for _ in range(2)]
     assert asked[0] == asked[1]
     assert not any(question.by_model for question in asked[0].values())
-    assert questions.in_other_words(tenant_id, {uuid4(): "hm"}, Policy()) == {}
+    assert question_generation.paraphrase_questions(tenant_id, {uuid4(): "hm"}, Policy()) == {}

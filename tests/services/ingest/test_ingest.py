@@ -13,16 +13,16 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DataError, OperationalError
 
-from app.clients.redis.redis import HELD, stream_key
-from app.clients.redis.stream import Entry, Turn, drainage
-from app.domain.ingest.ids import new_base
+from app.clients.redis.connection import HELD, stream_key
+from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
+from app.domain.ingest.ids import generate_base
 from app.services.ingest import ingest
-from app.services.passing import is_passing
-from app.store.ingest import arrivals
+from app.services.transient_errors import is_transient
+from app.store.ingest import envelopes
 from tests.service import Service, Tenant
 from tests.waiting import until
 
-BASE = new_base(1_760_000_000_000, bytes(8))
+BASE = generate_base(1_760_000_000_000, bytes(8))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def tenant(service: Service) -> Tenant:
 
 def stored(service: Service, tenant: Tenant) -> list[str]:
     """Drain the stream, assert that it is empty, and return the stored texts."""
-    ingest.drain()
+    ingest.drain_streams()
     assert service.backlog()["entries"] == 0
     return service.texts(tenant.tenant_id)
 
@@ -61,7 +61,7 @@ def test_what_was_accepted_is_stored_as_it_was_given(service: Service, tenant: T
         "multiplier": 1.5,
     }
     [memory_id, other_id] = service.send(tenant.tenant_id, given, "bare")
-    assert ingest.drain() == 2
+    assert ingest.drain_streams() == 2
     columns = (
         "text, subject, thread, speaker, memories.kind, occurred_at, tags, categories, entities, metadata, salience, "
         "salience_source, multiplier, tier, external_id, text_version, deleted_at"
@@ -93,7 +93,7 @@ def test_lines_are_stored_like_an_array(service: Service, tenant: Tenant) -> Non
 
 def test_stored_memories_wait_for_every_stage(service: Service, tenant: Tenant) -> None:
     service.send(tenant.tenant_id, *(f"{n}" for n in range(1500)))
-    ingest.drain()
+    ingest.drain_streams()
     found = service.rows(
         "SELECT stage, sum(cardinality(memory_ids))::int FROM tenant_work GROUP BY stage ORDER BY stage"
     )
@@ -105,10 +105,10 @@ def test_no_memory_is_created_later_than_the_databases_now(service: Service, ten
     tomorrow = int((time.time() + 86_400) * 1000)
     service.send(tenant.tenant_id, "real")
     for n, memory in enumerate([{"text": "plain"}, {"text": "keyed", "external_id": "k"}]):
-        header = b"1j" + new_base(n, bytes(8))
+        header = b"1j" + generate_base(n, bytes(8))
         body = msgspec.json.encode(memory)
         service.redis.xadd(stream_key(tenant.tenant_id), {"n": 1, "h": header, "e": body}, id=f"{tomorrow}-{n}")
-    assert ingest.drain() == 3
+    assert ingest.drain_streams() == 3
     moments = service.rows("SELECT created_at, now() FROM memories")
     assert len(moments) == 3
     for created_at, now in moments:
@@ -122,7 +122,7 @@ def test_many_turns_of_many_tenants_end_in_one_drain(service: Service) -> None:
     for n in range(10):
         for tenant in tenants:
             service.send(tenant.tenant_id, f"{n}")
-    assert ingest.drain() == 30
+    assert ingest.drain_streams() == 30
     for tenant in tenants:
         assert service.texts(tenant.tenant_id) == [f"{n}" for n in range(10)]
 
@@ -132,9 +132,9 @@ def test_a_slice_ends_in_time_and_asks_for_another(service: Service, tenant: Ten
     for n in range(3):
         service.send(tenant.tenant_id, f"{n}")
     service.redis.delete("ebbing:{s0}:celery:ingest")
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     assert service.redis.llen("ebbing:{s0}:celery:ingest")
-    until(lambda: not ingest.drain(), "the stream is empty")
+    until(lambda: not ingest.drain_streams(), "the stream is empty")
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
 
 
@@ -154,9 +154,9 @@ def test_an_envelope_that_comes_again_is_stored_once(
     replay(service, tenant, body, body)
     if not in_one_turn:
         service.configure(drain_entries=1)
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     replay(service, tenant, body)
-    assert ingest.drain() == 0
+    assert ingest.drain_streams() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert service.letters(tenant.tenant_id) == []
     assert service.one("SELECT count(*) FROM tenant_work") == 3
@@ -174,9 +174,9 @@ def die_before_settling(service: Service, monkeypatch: pytest.MonkeyPatch) -> No
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.failpoints.reach", reach)
+        patched.setattr("app.failpoints.trigger", reach)
         with pytest.raises(Killed):
-            ingest.drain()
+            ingest.drain_streams()
     lapse(service)
 
 
@@ -188,7 +188,7 @@ def test_a_crash_between_commit_and_settling_stores_nothing_twice(
     service.post(tenant.tenant_id, b"no JSON")
     die_before_settling(service, monkeypatch)
     assert service.backlog()["entries"] == 4
-    assert ingest.drain() == 0
+    assert ingest.drain_streams() == 0
     assert service.backlog()["entries"] == 0
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
     assert len(service.letters(tenant.tenant_id)) == 1
@@ -234,7 +234,7 @@ def test_poison_is_set_aside_with_its_reason_and_its_neighbours_are_stored(
     service.send(tenant.tenant_id, "after")
     other = service.tenant()
     service.send(other.tenant_id, "elsewhere")
-    assert ingest.drain() == 3
+    assert ingest.drain_streams() == 3
     assert service.texts(tenant.tenant_id) == ["before", "after"]
     assert service.texts(other.tenant_id) == ["elsewhere"]
     [(stage, said, attempts)] = service.letters(tenant.tenant_id)
@@ -245,7 +245,7 @@ def test_poison_is_set_aside_with_its_reason_and_its_neighbours_are_stored(
     assert entry_id
     assert service.backlog()["entries"] == 0
     assert service.redis.exists(HELD) == 0
-    assert ingest.drain() == 0
+    assert ingest.drain_streams() == 0
     assert len(service.letters(tenant.tenant_id)) == 1
 
 
@@ -256,7 +256,7 @@ def test_poison_beside_a_failure_is_one_dead_letter(
     service.send(tenant.tenant_id, "curse")
     service.send(tenant.tenant_id, "good")
     curse(monkeypatch, "curse")
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     assert sorted(service.letters(tenant.tenant_id)) == [("drain", "DataError", 3), ("drain", "Unreadable", 1)]
     assert service.texts(tenant.tenant_id) == ["good"]
 
@@ -267,7 +267,7 @@ def test_poison_beside_a_failure_is_one_dead_letter(
 def curse(monkeypatch: pytest.MonkeyPatch, text: str, error: Exception | None = None) -> list[int]:
     """Make the database refuse transactions with this text; return the list of their sizes, which fills up."""
     refused: list[int] = []
-    copy = arrivals.copy_fresh
+    copy = envelopes.copy_fresh
 
     def copy_fresh(tx: Any, tenant_id: UUID, given: Sequence[Any]) -> int:
         if any(memory.text == text for arrival in given for memory in arrival.memories):
@@ -275,7 +275,7 @@ def curse(monkeypatch: pytest.MonkeyPatch, text: str, error: Exception | None = 
             raise error or DataError("COPY", {}, psycopg.errors.DataException("refused"))
         return copy(tx, tenant_id, given)
 
-    monkeypatch.setattr("app.store.ingest.arrivals.copy_fresh", copy_fresh)
+    monkeypatch.setattr("app.store.ingest.envelopes.copy_fresh", copy_fresh)
     return refused
 
 
@@ -295,14 +295,14 @@ def test_the_number_of_tries_is_a_setting(service: Service, tenant: Tenant, monk
     service.configure(deliveries_max=5)
     service.send(tenant.tenant_id, "curse")
     assert len(curse(monkeypatch, "curse")) == 0
-    ingest.drain()
+    ingest.drain_streams()
     assert service.letters(tenant.tenant_id) == [("drain", "DataError", 5)]
 
 
 def test_an_entry_that_kills_its_worker_is_a_dead_letter_after_three_deliveries(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(entry: Entry) -> Any:
+    def read(entry: StreamEntry) -> Any:
         if b"killer" in entry.body:
             raise Killed
         return read_as_ever(entry)
@@ -314,7 +314,7 @@ def test_an_entry_that_kills_its_worker_is_a_dead_letter_after_three_deliveries(
     deaths = 0
     while True:
         try:
-            ingest.drain()
+            ingest.drain_streams()
         except Killed:
             deaths += 1
             assert deaths <= 3
@@ -339,7 +339,7 @@ def test_while_the_database_is_away_no_try_counts(
         curse(patched, "patient", away())
         for _ in range(10):
             with pytest.raises(OperationalError):
-                ingest.drain()
+                ingest.drain_streams()
     assert service.backlog()["entries"] == 1
     assert service.redis.exists(HELD) == 0
     assert stored(service, tenant) == ["patient"]
@@ -350,13 +350,13 @@ def test_a_suspect_isnt_counted_while_the_database_is_away(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.send(tenant.tenant_id, "patient")
-    drainage().take(first=True)
+    stream_reader().claim(first=True)
     lapse(service)
     with monkeypatch.context() as patched:
         curse(patched, "patient", away())
         for _ in range(10):
             with pytest.raises(OperationalError):
-                ingest.drain()
+                ingest.drain_streams()
     assert stored(service, tenant) == ["patient"]
     assert service.letters(tenant.tenant_id) == []
 
@@ -370,23 +370,23 @@ def test_one_tenants_failure_leaves_the_others_turn(
     curse(monkeypatch, "patient", away())
     for _ in range(2):
         with pytest.raises(OperationalError):
-            ingest.drain()
+            ingest.drain_streams()
     assert service.texts(other.tenant_id) == ["fine"]
 
 
 @pytest.mark.parametrize("state", ["57P01", "08006", "53300", "40001", "40P01", "25006"])
 def test_states_that_pass_are_told_from_those_that_dont(state: str) -> None:
     passing = psycopg.errors.lookup(state)("gone")
-    assert is_passing(OperationalError("SELECT", {}, passing))
-    assert is_passing(passing)
+    assert is_transient(OperationalError("SELECT", {}, passing))
+    assert is_transient(passing)
     for lasting in ("23505", "22P02", "42P01"):
-        assert not is_passing(psycopg.errors.lookup(lasting)("wrong"))
+        assert not is_transient(psycopg.errors.lookup(lasting)("wrong"))
 
 
 def test_suspects_after_a_death_are_stored_and_the_tenant_goes_on(service: Service, tenant: Tenant) -> None:
     service.send(tenant.tenant_id, "in hand")
-    assert isinstance(drainage().take(first=True), Turn)
+    assert isinstance(stream_reader().claim(first=True), TenantBatch)
     service.send(tenant.tenant_id, "came later")
     lapse(service)
-    assert ingest.drain() == 2
+    assert ingest.drain_streams() == 2
     assert service.texts(tenant.tenant_id) == ["in hand", "came later"]

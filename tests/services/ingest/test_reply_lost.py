@@ -11,9 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.domain.ingest.touch import Use, encode, touches_of_search
+from app.domain.ingest.uses import Use, encode, touch_results
 from app.domain.policy.policy import Policy, Reinforcement
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.store.core import database
 from tests.service import Service
@@ -76,14 +76,16 @@ def proxy(service: Service) -> Iterator[Proxy]:
 
 
 @pytest.mark.parametrize("commit", [1, 2, 3, 4])
-@pytest.mark.parametrize("stage", [ingest.drain, enrichment.index, enrichment.embed, enrichment.score])
+@pytest.mark.parametrize(
+    "stage", [ingest.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
+)
 def test_what_was_committed_unheard_is_done_once(
     service: Service, proxy: Proxy, stage: Callable[[], int], commit: int
 ) -> None:
     tenant_id = service.tenant(Policy(reinforcement=Reinforcement(refractory_seconds=0))).tenant_id
-    stages = [ingest.drain, enrichment.index, enrichment.embed, enrichment.score]
+    stages = [ingest.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
     ids = service.send(tenant_id, "we meet on Friday", {"text": "Ann is on leave", "external_id": "a"})
-    used = encode(touches_of_search([Use(memory_id) for memory_id in ids], tenant_id, None))
+    used = encode(touch_results([Use(memory_id) for memory_id in ids], tenant_id, None))
     service.post(tenant_id, used, memories=0, form="touches")
     service.send(tenant_id, "the boat is green")
     for before in stages[: stages.index(stage)]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.jobs.cron import jitter, next_time
+from app.services.jobs.cron import next_time, tenant_jitter
 
 BERLIN = "Europe/Berlin"
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -212,14 +212,14 @@ def test_the_next_time_is_later_and_stays_the_same_until_then(moment: datetime) 
 
 @given(st.uuids(), st.integers(1, 86_400))
 def test_a_tenants_delay_stays_the_same_and_within_the_window(tenant_id: UUID, most: int) -> None:
-    delay = jitter(tenant_id, "sweep", most)
+    delay = tenant_jitter(tenant_id, "sweep", most)
     assert timedelta(0) <= delay < timedelta(seconds=most)
-    assert delay == jitter(tenant_id, "sweep", most)
-    assert jitter(tenant_id, "sweep", 0) == timedelta(0)
+    assert delay == tenant_jitter(tenant_id, "sweep", most)
+    assert tenant_jitter(tenant_id, "sweep", 0) == timedelta(0)
 
 
 def test_tenants_are_spread_over_the_window() -> None:
-    delays = [jitter(UUID(int=n), "sweep", 3600).total_seconds() for n in range(200)]
+    delays = [tenant_jitter(UUID(int=n), "sweep", 3600).total_seconds() for n in range(200)]
     assert len(set(delays)) > 150
     assert min(delays) < 360
     assert max(delays) > 3240

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.jobs import RIGHTS_KINDS, Job, Step
-from app.services.jobs import jobs, precedence, runner
+from app.services.jobs import backpressure, queue, runner
 from app.services.monitoring import stats
 from app.store.core import database
-from app.store.jobs import jobs as rows
+from app.store.jobs import jobs
 from tests.service import Service, Tenant
 from tests.services.job_kinds import set_kind
 from tests.waiting import PATIENCE_SECONDS
@@ -49,8 +49,8 @@ def test_erasures_exports_and_restores_have_a_lane_of_their_own() -> None:
 def test_a_job_of_maintenance_on_its_way_holds_up_none_of_the_rights(
     tenant: Tenant, sent: list[tuple[str, UUID]], kind: str
 ) -> None:
-    long, other = (jobs.create(tenant.tenant_id, "consolidate", {}, lone=False) for _ in range(2))
-    mine, second = (jobs.create(tenant.tenant_id, kind, {}, lone=False) for _ in range(2))
+    long, other = (queue.create(tenant.tenant_id, "consolidate", {}, lone=False) for _ in range(2))
+    mine, second = (queue.create(tenant.tenant_id, kind, {}, lone=False) for _ in range(2))
     assert sent == [("maintain.job", long), ("rights.job", mine)], "one job per lane is sent"
     assert {other, second}.isdisjoint(job_id for _, job_id in sent)
 
@@ -59,13 +59,13 @@ def test_the_rights_lane_goes_on_with_its_own_jobs_while_maintenance_is_stuck(
     monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]]
 ) -> None:
     set_kind(monkeypatch, "export", once, in_rights=True)
-    jobs.create(tenant.tenant_id, "consolidate", {})
-    mine = [jobs.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(3)]
+    queue.create(tenant.tenant_id, "consolidate", {})
+    mine = [queue.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(3)]
     for place in range(3):
         task, job_id = sent[1 + place]
         assert task == "rights.job"
         runner.run_slice(job_id)
-    assert {jobs.get(tenant.tenant_id, job_id).status for job_id in mine} == {"done"}
+    assert {queue.get(tenant.tenant_id, job_id).status for job_id in mine} == {"done"}
 
 
 @pytest.mark.parametrize(("task", "status"), [("rights.job", "done"), ("maintain.job", "queued")])
@@ -73,17 +73,17 @@ def test_only_maintenance_gives_way_to_ingest(
     monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]], task: str, status: str
 ) -> None:
     set_kind(monkeypatch, "test", once, in_rights=task == "rights.job")
-    monkeypatch.setattr(precedence, "must_wait_for_ingest", lambda _: True)
-    job_id = jobs.create(tenant.tenant_id, "test", {})
+    monkeypatch.setattr(backpressure, "must_wait_for_ingest", lambda _: True)
+    job_id = queue.create(tenant.tenant_id, "test", {})
     runner.run_slice(sent[-1][1])
-    assert jobs.get(tenant.tenant_id, job_id).status == status
+    assert queue.get(tenant.tenant_id, job_id).status == status
 
 
 def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenant) -> None:
     """An erasure has a week of grace: a lane that counted it would appear to be a week late."""
     with database.tenant(tenant.tenant_id) as tx:
         later = database.now(tx) + timedelta(days=7)
-        rows.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)
+        jobs.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)
     assert stats.lane_backlogs()["rights"] == stats.Lane(0, 0.0)
     service.rows("UPDATE jobs SET created_at = now() - interval '7 days', not_before = now() - interval '9 seconds'")
     for lanes in (stats.lane_backlogs(), stats.tenant_stats(tenant.tenant_id).lanes):

@@ -11,12 +11,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.domain.policy.night import Night
+from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
 from app.errors import Conflict, NotFound
-from app.services.jobs import jobs, runner, schedule
+from app.services.jobs import queue, runner, schedule
 from app.services.tenants import policy_versions
-from app.services.tenants.policy_versions import Change
+from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from tests.service import Service, Tenant
 
@@ -50,7 +50,7 @@ def begin(service: Service) -> None:
 
 
 def tick(now: datetime) -> int:
-    return schedule.tick(["night"], now)
+    return schedule.insert_due_runs(["night"], now)
 
 
 def runs(service: Service) -> list[tuple[Any, ...]]:
@@ -126,10 +126,10 @@ def test_four_ticks_at_once_enter_one_run_for_each_tenant(service: Service, sent
 
 def test_a_beat_that_was_down_for_three_hours_runs_the_night_then(service: Service, tenant: Tenant) -> None:
     tick(FIRST + 3 * HOUR)
-    [run] = schedule.runs(tenant.tenant_id, "night", None, 10)
+    [run] = schedule.list_runs(tenant.tenant_id, "night", None, 10)
     assert (run.local_date, run.scheduled_for, run.coalesced, run.skipped) == (date(2026, 3, 8), FIRST, 0, None)
     service.rows("UPDATE jobs SET started_at = %s", FIRST + 3 * HOUR)
-    [run] = schedule.runs(tenant.tenant_id, "night", None, 10)
+    [run] = schedule.list_runs(tenant.tenant_id, "night", None, 10)
     assert run.late_seconds == 3 * 3600
     assert due(service) == FIRST + DAY
 
@@ -148,7 +148,7 @@ def test_a_night_missed_for_too_long_is_noted_and_skipped(service: Service, sent
     begin(service)
     assert tick(FIRST + 7 * HOUR) == 0
     assert runs(service) == [("scheduled", FIRST, date(2026, 3, 8), 0, True)]
-    [run] = schedule.runs(tenant.tenant_id, "night", None, 10)
+    [run] = schedule.list_runs(tenant.tenant_id, "night", None, 10)
     assert (run.status, run.skipped, run.late_seconds) == ("skipped", "it couldn't begin within 6 hours", 7 * 3600)
     assert tick(FIRST + DAY) == 1
 
@@ -201,7 +201,7 @@ def choose(tenant: Tenant, now: datetime, monkeypatch: pytest.MonkeyPatch, **fie
     effective_at = fields.pop("effective_at", None)
     with monkeypatch.context() as patched:
         patched.setattr(database, "now", lambda _: now)
-        policy_versions.put(tenant.tenant_id, Change(fields, effective_at=effective_at))
+        policy_versions.write_change(tenant.tenant_id, RequestedChange(fields, effective_at=effective_at))
 
 
 def test_another_hour_moves_the_next_night_at_once(
@@ -267,7 +267,7 @@ def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: T
 
 
 def test_a_job_that_is_no_run_stands_in_the_way_of_one(service: Service, tenant: Tenant) -> None:
-    jobs.create(tenant.tenant_id, "night", {})
+    queue.create(tenant.tenant_id, "night", {})
     with pytest.raises(Conflict, match="no run"):
         schedule.run(tenant.tenant_id, "night")
     tick(FIRST)
@@ -275,12 +275,12 @@ def test_a_job_that_is_no_run_stands_in_the_way_of_one(service: Service, tenant:
 
 
 def test_a_paused_schedule_runs_by_hand_alone(service: Service, tenant: Tenant) -> None:
-    assert schedule.pause(tenant.tenant_id, "night", paused=True).schedule.paused
+    assert schedule.set_paused(tenant.tenant_id, "night", paused=True).schedule.paused
     tick(FIRST + 2 * DAY)
     assert runs(service) == []
     schedule.run(tenant.tenant_id, "night")
     end(service)
-    assert not schedule.pause(tenant.tenant_id, "night", paused=False).schedule.paused
+    assert not schedule.set_paused(tenant.tenant_id, "night", paused=False).schedule.paused
     tick(FIRST + 2 * DAY + HOUR)
     assert [(kind, missed) for kind, _, _, missed, _ in runs(service) if kind == "scheduled"] == [("scheduled", 2)]
 
@@ -291,8 +291,8 @@ def test_only_the_own_tenants_schedules_are_seen(service: Service, tenant: Tenan
     assert schedule.list_schedules(other) == []
     for call in (
         lambda: schedule.run(other, "night"),
-        lambda: schedule.pause(other, "night", paused=True),
-        lambda: schedule.runs(other, "night", None, 10),
+        lambda: schedule.set_paused(other, "night", paused=True),
+        lambda: schedule.list_runs(other, "night", None, 10),
         lambda: schedule.run(tenant.tenant_id, "day"),
     ):
         with pytest.raises(NotFound):
@@ -303,8 +303,8 @@ def test_only_the_own_tenants_schedules_are_seen(service: Service, tenant: Tenan
 def test_a_run_goes_as_its_job_does(service: Service, tenant: Tenant) -> None:
     run = schedule.run(tenant.tenant_id, "night")
     assert run.job_id is not None
-    jobs.cancel(tenant.tenant_id, run.job_id)
+    queue.cancel(tenant.tenant_id, run.job_id)
     runner.run_slice(run.job_id)
-    [found] = schedule.runs(tenant.tenant_id, "night", None, 10)
+    [found] = schedule.list_runs(tenant.tenant_id, "night", None, 10)
     assert (found.status, found.run_id, found.step) == ("cancelled", run.run_id, None)
     assert found.finished_at is not None

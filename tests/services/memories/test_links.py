@@ -10,11 +10,11 @@ import pytest
 from app.domain.strength.links import NewLink
 from app.errors import Invalid, NotFound
 from app.services.memories import links, memories
-from app.store.memories.links import Wanted
+from app.store.memories.links import LinkFilter
 from tests.service import Service, Tenant
 
 MOST = 3
-ANY = Wanted()
+ANY = LinkFilter()
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def stored(service: Service, tenant: Tenant, number: int) -> list[UUID]:
     return sorted(ids)
 
 
-def ends(tenant: Tenant, wanted: Wanted = ANY) -> list[tuple[UUID, UUID]]:
-    found = links.page(tenant.tenant_id, wanted, None, 100)
+def ends(tenant: Tenant, wanted: LinkFilter = ANY) -> list[tuple[UUID, UUID]]:
+    found = links.list_links(tenant.tenant_id, wanted, None, 100)
     return [(link.memory_id, link.other_id) for link in found]
 
 
@@ -45,20 +45,20 @@ def test_the_id_of_a_repeat_names_the_memory(service: Service, tenant: Tenant) -
     [repeat] = service.send(tenant.tenant_id, {"text": "y", "external_id": "k"})
     [other] = stored(service, tenant, 1)
     assert links.add(tenant.tenant_id, [NewLink(repeat, other), NewLink(first, other)]) == (1, 0)
-    assert ends(tenant, Wanted(repeat)) == ends(tenant, Wanted(from_id=repeat)) == [(first, other)]
+    assert ends(tenant, LinkFilter(repeat)) == ends(tenant, LinkFilter(from_id=repeat)) == [(first, other)]
     with pytest.raises(Invalid) as refused:
         links.add(tenant.tenant_id, [NewLink(first, repeat)])
     assert [error.field for error in refused.value.errors] == ["to"]
-    assert links.remove(tenant.tenant_id, Wanted(to_id=other, from_id=repeat)) == 1
+    assert links.remove(tenant.tenant_id, LinkFilter(to_id=other, from_id=repeat)) == 1
 
 
 def test_links_of_a_deleted_memory_are_gone(service: Service, tenant: Tenant) -> None:
     a, b, c = stored(service, tenant, 3)
     links.add(tenant.tenant_id, [NewLink(a, b), NewLink(b, c), NewLink(a, c)])
     memories.delete(tenant.tenant_id, b)
-    assert ends(tenant) == ends(tenant, Wanted(a)) == [(a, c)]
+    assert ends(tenant) == ends(tenant, LinkFilter(a)) == [(a, c)]
     with pytest.raises(NotFound):
-        ends(tenant, Wanted(b))
+        ends(tenant, LinkFilter(b))
 
 
 @pytest.mark.usefixtures("few")

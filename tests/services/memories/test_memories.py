@@ -18,7 +18,7 @@ from app.services.memories import memories
 from app.services.search.search import search
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
-from app.store.memories.memories import Filters, Stored
+from app.store.memories.memories import Filters, StoredMemory
 from tests.service import Service, Tenant
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -29,14 +29,14 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-def stored(tenant: Tenant, memory_id: UUID) -> Stored:
+def stored(tenant: Tenant, memory_id: UUID) -> StoredMemory:
     found = lookup.get(tenant.tenant_id, memory_id)
-    assert isinstance(found, Stored)
+    assert isinstance(found, StoredMemory)
     return found
 
 
 def listed(tenant: Tenant, limit: int = 500, **filters: Any) -> list[str]:
-    return [row.text for row in memories.page(tenant.tenant_id, Filters(**filters), None, limit)]
+    return [row.text for row in memories.list_memories(tenant.tenant_id, Filters(**filters), None, limit)]
 
 
 def test_a_memory_is_pending_stored_indexed_embedded(service: Service, tenant: Tenant) -> None:
@@ -44,7 +44,7 @@ def test_a_memory_is_pending_stored_indexed_embedded(service: Service, tenant: T
     waiting = lookup.get(tenant.tenant_id, second)
     assert isinstance(waiting, Pending)
     assert waiting.given.text == "two"
-    ingest.drain()
+    ingest.drain_streams()
     assert (stored(tenant, first).indexed, stored(tenant, first).embedded) == (False, False)
     service.work()
     assert (stored(tenant, first).indexed, stored(tenant, first).embedded) == (True, True)
@@ -56,7 +56,7 @@ def test_an_id_past_the_batch_is_nobodys(service: Service, tenant: Tenant) -> No
     for _ in ("pending", "stored"):
         with pytest.raises(NotFound):
             lookup.get(tenant.tenant_id, neighbour)
-        ingest.drain()
+        ingest.drain_streams()
 
 
 def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -> None:
@@ -67,8 +67,8 @@ def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -
             with pytest.raises(NotFound):
                 call(other.tenant_id, memory_id)
         with pytest.raises(NotFound):
-            memories.edit(other.tenant_id, memory_id, MemoryPatch(text="x"))
-        ingest.drain()
+            memories.edit_memory(other.tenant_id, memory_id, MemoryPatch(text="x"))
+        ingest.drain_streams()
     assert listed(other) == []
     assert stored(tenant, memory_id).text == "mine"
 
@@ -82,11 +82,11 @@ def test_what_waits_unreadably_isnt_shown(service: Service, tenant: Tenant) -> N
 def test_a_pending_memory_cant_be_changed_yet(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, "one")
     with pytest.raises(Unavailable) as raised:
-        memories.edit(tenant.tenant_id, memory_id, MemoryPatch(text="x"))
+        memories.edit_memory(tenant.tenant_id, memory_id, MemoryPatch(text="x"))
     assert raised.value.retry_after_seconds
     with pytest.raises(Unavailable):
         memories.delete(tenant.tenant_id, memory_id)
-    ingest.drain()
+    ingest.drain_streams()
     assert stored(tenant, memory_id).text == "one"
 
 
@@ -122,8 +122,8 @@ FULL = {
 }
 
 
-def edit(tenant: Tenant, memory_id: UUID, changes: dict[str, Any]) -> Stored:
-    return memories.edit(tenant.tenant_id, memory_id, decode_patch(msgspec.json.encode(changes)))
+def edit(tenant: Tenant, memory_id: UUID, changes: dict[str, Any]) -> StoredMemory:
+    return memories.edit_memory(tenant.tenant_id, memory_id, decode_patch(msgspec.json.encode(changes)))
 
 
 @pytest.mark.parametrize(("field", "given", "kept"), [(name, *edit) for name, edit in EDITS.items()], ids=EDITS)
@@ -135,7 +135,7 @@ def test_an_edit_changes_its_field_and_no_other(
     before = stored(tenant, memory_id)
     edited = edit(tenant, memory_id, {field: given})
     assert edited == stored(tenant, memory_id)
-    changed = {name for name in Stored.__struct_fields__ if getattr(edited, name) != getattr(before, name)}
+    changed = {name for name in StoredMemory.__struct_fields__ if getattr(edited, name) != getattr(before, name)}
     assert getattr(edited, field) == kept
     assert changed - {"updated_at", "embedded"} == {field}
     assert edited.indexed
@@ -172,7 +172,7 @@ def test_an_edit_that_overtakes_enrichment_isnt_overwritten(
 ) -> None:
     """The text changes after the embedder has read it: the vector of the old text isn't stored for the new one."""
     [memory_id] = service.send(tenant.tenant_id, "first words")
-    ingest.drain()
+    ingest.drain_streams()
     embed = StaticEmbedder.embed_memories
     interrupted: list[str] = []
 
@@ -213,7 +213,7 @@ def test_a_deleted_memory_is_gone_from_every_look(service: Service, tenant: Tena
 
 def test_what_is_deleted_before_it_is_enriched_stays_gone(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, "unicorn")
-    ingest.drain()
+    ingest.drain_streams()
     memories.delete(tenant.tenant_id, memory_id)
     service.work()
     assert search(tenant.tenant_id, SearchRequest("unicorn")) == []
@@ -227,7 +227,7 @@ def test_the_list_is_from_newest_to_oldest_and_filtered(service: Service, tenant
         {"text": "c", "subject": "bob", "thread": "t", "tags": ["y"], "occurred_at": NOON.isoformat()},
     ]
     service.send(tenant.tenant_id, *rows)
-    ingest.drain()
+    ingest.drain_streams()
     assert listed(tenant) == ["c", "b", "a"]
     assert listed(tenant, subject="ann") == ["b", "a"]
     assert listed(tenant, thread="t") == ["c", "a"]
@@ -246,17 +246,17 @@ def test_pages_are_complete_and_without_doubles_while_more_comes_in(service: Ser
     first = {f"{n}" for n in range(25)}
     for n in range(0, 25, 5):
         service.send(tenant.tenant_id, *(f"{m}" for m in range(n, n + 5)))
-    ingest.drain()
+    ingest.drain_streams()
     seen: list[str] = []
     older_than: UUID | None = None
     for turn in range(100):
-        page = memories.page(tenant.tenant_id, Filters(), older_than, 4)
+        page = memories.list_memories(tenant.tenant_id, Filters(), older_than, 4)
         if not page:
             break
         seen += [row.text for row in page]
         older_than = page[-1].memory_id
         service.send(tenant.tenant_id, f"late {turn}")
-        ingest.drain()
+        ingest.drain_streams()
     assert set(seen) == first
     assert len(seen) == 25
 
@@ -269,7 +269,7 @@ def test_searchable_means_stored_and_through_every_stage(service: Service, tenan
         return memories.are_searchable(tenant.tenant_id, base, ids)
 
     assert not searchable()
-    ingest.drain()
+    ingest.drain_streams()
     assert not searchable()
     service.work()
     assert searchable()

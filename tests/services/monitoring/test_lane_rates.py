@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 from app import metrics
 from app.clients.redis import stream
-from app.clients.redis.redis import LANE_SAMPLES
+from app.clients.redis.connection import LANE_SAMPLES
 from app.queues import LANES
 from app.services.ingest import ingest
 from app.services.monitoring import lane_rates, stats
 from app.services.monitoring.stats import Lane
-from app.store.enrichment import work
-from app.store.enrichment.work import Waiting
+from app.store.enrichment import work_queue
+from app.store.enrichment.work_queue import StageBacklog
 from tests.service import Service
 
 START = 1_800_000_000_000
@@ -135,14 +135,14 @@ def test_real_work_is_seen(service: Service) -> None:
 
 def test_what_is_stored_while_it_is_counted_is_counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     tenant_id = service.tenant().tenant_id
-    waiting = work.waiting
+    waiting = work_queue.read_backlog
 
-    def and_then_store(tx: Connection, tenant_id: UUID | None = None) -> dict[str, Waiting]:
+    def and_then_store(tx: Connection, tenant_id: UUID | None = None) -> dict[str, StageBacklog]:
         found = waiting(tx, tenant_id)
-        ingest.drain()
+        ingest.drain_streams()
         return found
 
-    monkeypatch.setattr("app.store.enrichment.work.waiting", and_then_store)
+    monkeypatch.setattr("app.store.enrichment.work_queue.read_backlog", and_then_store)
     depths: tuple[Callable[[], int], ...] = (
         lambda: sum(stats.tenant_stats(tenant_id).pending.values()),
         lambda: stats.tenant_lane_backlogs(tenant_id)["ingest"].depth,

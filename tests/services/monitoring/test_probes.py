@@ -6,7 +6,7 @@ import pytest
 
 from app import heartbeats, queues
 from app.clients.redis import stream
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.monitoring import probes, stats
 from app.store.core import database, migrate
@@ -46,8 +46,8 @@ def test_a_redis_that_is_away_is_named(service: Service) -> None:
 
 
 def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    newest = migrate.head()
-    monkeypatch.setattr("app.store.core.migrate.head", lambda: "9999")
+    newest = migrate.newest_revision()
+    monkeypatch.setattr("app.store.core.migrate.newest_revision", lambda: "9999")
     detail = unwell()["schema"]
     assert "9999" in detail
     assert newest in detail
@@ -55,14 +55,14 @@ def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: 
 
 
 def test_an_empty_database_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: None)
+    monkeypatch.setattr("app.store.core.migrate.current_revision", lambda _tx: None)
     assert "ebbing migrate" in unwell()["schema"]
 
 
 def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: "9999")
+    monkeypatch.setattr("app.store.core.migrate.current_revision", lambda _tx: "9999")
     assert unwell() == {}
     [schema] = [found for found in probes.readiness() if found.name == "schema"]
     assert schema.detail == "revision 9999, from a newer version"
@@ -78,9 +78,9 @@ def test_a_role_that_passes_by_row_level_security_is_named(service: Service, mon
 
 
 def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None:
-    assert heartbeats.ages() == dict.fromkeys(heartbeats.SOURCES)
-    heartbeats.beat(queues.INGEST)
-    ages = heartbeats.ages()
+    assert heartbeats.heartbeat_ages() == dict.fromkeys(heartbeats.SOURCES)
+    heartbeats.record_heartbeat(queues.INGEST)
+    ages = heartbeats.heartbeat_ages()
     heard = ages.pop(queues.INGEST)
     assert heard is not None
     assert 0 <= heard < 60
@@ -89,7 +89,7 @@ def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None
 
 def test_a_clock_that_went_back_makes_no_negative_age(service: Service) -> None:
     service.redis.hset("ebbing:{s0}:heartbeats", queues.EMBED, 2**45)
-    assert heartbeats.ages()[queues.EMBED] == 0
+    assert heartbeats.heartbeat_ages()[queues.EMBED] == 0
 
 
 def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
@@ -101,18 +101,18 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     assert seen.memories == {"active": 0, "archived": 0, "cold": 0}
     assert seen.lanes["ingest"].depth == 3
     assert seen.lanes["ingest"].oldest_age_seconds >= 0
-    ingest.drain()
+    ingest.drain_streams()
     seen = stats.tenant_stats(tenant.tenant_id)
     assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3, "rate": 0}
     assert seen.memories["active"] == 3
     assert stats.lane_backlogs()["embed"].depth == 4
-    enrichment.index()
-    enrichment.embed()
-    enrichment.score()
+    stage_runner.run_index_stage()
+    stage_runner.embed()
+    stage_runner.run_score_stage()
     seen = stats.tenant_stats(tenant.tenant_id)
     assert set(seen.pending.values()) == {0}
     assert {lane.depth for lane in seen.lanes.values()} == {0}
     service.post(tenant.tenant_id, b"no JSON")
-    ingest.drain()
+    ingest.drain_streams()
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
     assert stats.tenant_stats(other.tenant_id).dead_letters == 0

@@ -10,12 +10,12 @@ import pytest
 from app import heartbeats, queues
 from app.clients.llm.responses import Usage
 from app.clients.redis import stream
-from app.clients.redis.redis import HEARTBEATS, stream_key
+from app.clients.redis.connection import HEARTBEATS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
 from app.services.monitoring import fleet_gauges, probes, status
 from app.services.monitoring.status import Status
-from app.services.privacy import privacy_requests
+from app.services.privacy import request_log
 from app.services.tenants import budget
 from app.store.core import database
 from tests.service import Service, Tenant
@@ -25,7 +25,7 @@ from workers.schedule import DEFAULT_SCHEDULE
 @pytest.fixture
 def tenant(service: Service) -> Tenant:
     for source in heartbeats.SOURCES:
-        heartbeats.beat(source)
+        heartbeats.record_heartbeat(source)
     return service.tenant()
 
 
@@ -83,7 +83,7 @@ def test_dead_letters_and_their_end(service: Service, tenant: Tenant) -> None:
 
 
 def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: Tenant) -> None:
-    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(DEFAULT_SCHEDULE)
     service.rows("UPDATE schedules SET next_run_at = now() - interval '2 hours'")
     assert codes(tenant) == codes(tenant, every=True) == {"night_overdue"}
     service.rows("UPDATE schedules SET next_run_at = now() + interval '2 hours'")
@@ -99,28 +99,28 @@ def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: 
 
 @pytest.mark.parametrize(("days", "state"), [(6.5, "attention"), (0.5, "trouble"), (-2, "trouble"), (8, "well")])
 def test_a_request_of_a_person_that_is_nearly_due(service: Service, tenant: Tenant, days: float, state: str) -> None:
-    entered = privacy_requests.create(tenant.tenant_id, NewRequest("correction", "gdpr"))
+    entered = request_log.create(tenant.tenant_id, NewRequest("correction", "gdpr"))
     service.rows("UPDATE privacy_requests SET due_at = now() + %s", timedelta(days=days))
     found = now(tenant)
     assert ({one.code for one in found.findings}, found.state) == ({"privacy_due"} if days < 7 else set(), state)
-    privacy_requests.answer(tenant.tenant_id, entered.request_id, "done", None, "key")
+    request_log.answer_request(tenant.tenant_id, entered.request_id, "done", None, "key")
     assert codes(tenant) == set()
 
 
 def test_a_budget_that_is_spent(service: Service) -> None:
     service.configure(budget_tokens=1000)
     for source in heartbeats.SOURCES:
-        heartbeats.beat(source)
+        heartbeats.record_heartbeat(source)
     tenant = service.tenant()
-    budget.spend(tenant.tenant_id, "score", "some-model", Usage(1, 900))
+    budget.spend_tokens(tenant.tenant_id, "score", "some-model", Usage(1, 900))
     assert [one.severity for one in now(tenant).findings] == ["attention"]
-    budget.spend(tenant.tenant_id, "score", "some-model", Usage(1, 200))
+    budget.spend_tokens(tenant.tenant_id, "score", "some-model", Usage(1, 200))
     assert [(one.code, one.severity) for one in now(tenant).findings] == [("budget", "trouble")]
 
 
 def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -> None:
     other = service.tenant()
-    privacy_requests.create(other.tenant_id, NewRequest("correction", "gdpr"))
+    request_log.create(other.tenant_id, NewRequest("correction", "gdpr"))
     service.rows("UPDATE privacy_requests SET due_at = now() + interval '2 days'")
     fleet_gauges.refresh(thoroughly=True)
     assert codes(tenant) == set()

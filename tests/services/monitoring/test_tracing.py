@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from app import tracing
-from app.clients.redis.redis import stream_key
-from app.domain.ingest.envelope import unpack
+from app.clients.redis.connection import stream_key
+from app.domain.ingest.envelope import decode_envelope
 from app.errors import Misconfigured
 from app.services.ingest import ingest
 from app.settings import settings
@@ -35,7 +35,7 @@ class Collected:
         self._exporter = InMemorySpanExporter()
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        tracing.use(provider)
+        tracing.set_provider(provider)
 
     def one(self, name: str) -> ReadableSpan:
         [found] = [span for span in self._exporter.get_finished_spans() if span.name == name]
@@ -60,7 +60,7 @@ def collected(api: Api) -> Iterator[Collected]:
 def in_stream(api: Api) -> list[str]:
     """Return the trace contexts of the entries in the stream."""
     entries = cast("Any", api.service.redis.xrange(stream_key(api.tenant.tenant_id)))
-    return [unpack(name.decode(), *fields.values()).trace for name, fields in entries]
+    return [decode_envelope(name.decode(), *fields.values()).trace for name, fields in entries]
 
 
 def ids(span: ReadableSpan) -> tuple[str, str]:
@@ -75,7 +75,7 @@ def test_a_request_is_followed_from_the_caller_to_who_stores_it(api: Api, collec
     assert asked.parent is not None
     assert (ids(asked)[0], f"{asked.parent.span_id:016x}") == (TRACE, CALLER)
     assert in_stream(api) == [f"00-{TRACE}-{ids(asked)[1]}-01"]
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     stored = collected.one("store")
     [link] = stored.links
     assert (f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}") == ids(asked)
@@ -100,7 +100,7 @@ def test_off_the_callers_context_goes_through_as_it_is(api: Api) -> None:
     api.post("/v1/memories", json={"text": "x"}, headers={"traceparent": GIVEN})
     api.post("/v1/memories", json={"text": "x"}, headers={"traceparent": "nonsense"})
     assert in_stream(api) == [GIVEN, ""]
-    assert ingest.drain() == 2
+    assert ingest.drain_streams() == 2
 
 
 def test_requests_from_before_traces_and_what_is_no_envelope_are_stored_all_the_same(
@@ -109,7 +109,7 @@ def test_requests_from_before_traces_and_what_is_no_envelope_are_stored_all_the_
     tenant_id = api.tenant.tenant_id
     api.service.send(tenant_id, "one")
     api.service.push(tenant_id, {b"n": b"1", b"h": b"not a header", b"e": b"{}"})
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     assert collected.one("store").links == ()
 
 
@@ -117,7 +117,7 @@ def test_links_are_bounded(api: Api, collected: Collected, monkeypatch: pytest.M
     monkeypatch.setattr(tracing, "LINKS_MAX", 2)
     for _ in range(4):
         api.post("/v1/memories", json={"text": "x"})
-    ingest.drain()
+    ingest.drain_streams()
     assert len(collected.one("store").links) == 2
 
 
@@ -125,12 +125,12 @@ def test_a_failure_is_told_by_its_type(api: Api, collected: Collected, monkeypat
     api.post("/v1/memories", json={"text": ""})
     assert collected.one("ingest").status.description == "Invalid"
     api.post("/v1/memories", json={"text": "x"})
-    monkeypatch.setattr("app.store.ingest.arrivals.copy_fresh", lambda *_: 1 / 0)
+    monkeypatch.setattr("app.store.ingest.envelopes.copy_fresh", lambda *_: 1 / 0)
     monkeypatch.setattr(
         "app.store.ingest.dead_letters.add", lambda *_, **__: (_ for _ in ()).throw(ValueError("canary-4711"))
     )
     with pytest.raises(ValueError, match="canary"):
-        ingest.drain()
+        ingest.drain_streams()
     assert collected.one("store").status.description == "ValueError"
 
 
@@ -157,11 +157,11 @@ def test_off_nothing_of_it_is_imported(service: Service) -> None:
 def test_an_endpoint_without_the_packages_is_refused_with_the_way_out(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracing.check()
+    tracing.check_packages()
     service.configure(otel_endpoint="http://127.0.0.1:4318")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
     with pytest.raises(Misconfigured, match=r"ebbing\[otel\]"):
-        tracing.check()
+        tracing.check_packages()
     with pytest.raises(Misconfigured, match=r"ebbing\[otel\]"):
         tracing.start("api")
 

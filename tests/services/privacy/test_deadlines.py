@@ -9,25 +9,25 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from app.clients.cold_store import ColdStore, Failure, StoreFailed
+from app.clients.object_store import ColdStore, FailureKind, StoreFailed
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import NewRequest
-from app.domain.tiers import segment
+from app.domain.tiers import cold_segment
 from app.services.erasure import execution, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
-from app.services.jobs import jobs, runner
+from app.services.jobs import queue, runner
 from app.services.night import steps
-from app.services.privacy import deadlines, privacy_requests
-from app.services.tiers import compaction
+from app.services.privacy import deadlines, request_log
+from app.services.tiers import segment_compaction
 from app.store.core import database
 from app.store.erasure import residue
 from app.store.privacy import deadlines as rows
 from tests.service import Service
-from tests.services.chilled import Chilled, aged, chilled
+from tests.services.cold_due import Chilled, aged, chilled
+from tests.services.due_deletions import worked
 from tests.services.erasure.test_erasing import carried_out, erase
-from tests.services.grave import worked
 
 __all__ = ["aged", "chilled"]
 
@@ -54,9 +54,9 @@ def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
 
 def upkeep(chilled: Chilled) -> list[str]:
     """Run an upkeep job, and return the lines of its log."""
-    job_id = jobs.create(chilled.tenant_id, compaction.KIND, {}, lone=False)
+    job_id = queue.create(chilled.tenant_id, segment_compaction.KIND, {}, lone=False)
     runner.run_slice(job_id)
-    done = jobs.get(chilled.tenant_id, job_id)
+    done = queue.get(chilled.tenant_id, job_id)
     assert done.status == "done", done
     return [line["message"] for line in done.log or []]
 
@@ -107,11 +107,11 @@ def test_those_that_are_due_first_are_rewritten_first(chilled: Chilled, monkeypa
     overdue(chilled, sooner, 3)
     with database.tenant(chilled.tenant_id) as tx:
         order = rows.to_rewrite(tx, chilled.tenant_id)
-    monkeypatch.setattr(segment, "RECORDS", 4)  # one at a time
-    compaction.compact(chilled.tenant_id)
+    monkeypatch.setattr(cold_segment, "RECORDS", 4)  # one at a time
+    segment_compaction.compact_segments(chilled.tenant_id)
     with database.tenant(chilled.tenant_id) as tx:
         assert rows.to_rewrite(tx, chilled.tenant_id) == order[1:]
-        rows.note_rewritten(tx, chilled.tenant_id, database.now(tx))
+        rows.mark_rewritten(tx, chilled.tenant_id, database.now(tx))
     assert report(chilled, sooner)["clocks"]["rewritten_at"] is not None
     assert report(chilled, later)["clocks"]["rewritten_at"] is None
 
@@ -119,10 +119,10 @@ def test_those_that_are_due_first_are_rewritten_first(chilled: Chilled, monkeypa
 def test_what_is_late_is_told_of(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = two_segments(chilled)
     overdue(chilled, erased(chilled, first[0]), 3)
-    assert deadlines.figures().late_rewrites == 1
+    assert deadlines.deadline_figures().late_rewrites == 1
 
     def lost(_store: ColdStore, path: str) -> bytes:
-        raise StoreFailed(Failure.MISSING, path)
+        raise StoreFailed(FailureKind.MISSING, path)
 
     with monkeypatch.context() as patched, capture_logs() as logs:
         patched.setattr(ColdStore, "get", lost)
@@ -130,14 +130,14 @@ def test_what_is_late_is_told_of(chilled: Chilled, monkeypatch: pytest.MonkeyPat
     assert any("segments of 1 erasures should be rewritten by now" in line for line in lines)
     assert [line["erasures"] for line in logs if line["event"] == "segments_late"] == [1]
     assert not any("should be rewritten" in line for line in upkeep(chilled))
-    assert deadlines.figures().late_rewrites == 0
+    assert deadlines.deadline_figures().late_rewrites == 0
 
 
 # --- Requests ---
 
 
 def entered(service: Service, tenant_id: UUID, **fields: Any) -> UUID:
-    return privacy_requests.create(tenant_id, NewRequest(**fields)).request_id
+    return request_log.create(tenant_id, NewRequest(**fields)).request_id
 
 
 def test_a_request_with_less_than_a_week_left_is_told_of_each_night(service: Service) -> None:
@@ -156,7 +156,7 @@ def test_one_that_is_answered_or_far_off_is_not_told_of(service: Service) -> Non
     tenant_id = service.tenant().tenant_id
     long_ago = datetime.now(UTC) - timedelta(days=60)
     done = entered(service, tenant_id, nature="correction", law="gdpr", received_at=long_ago)
-    privacy_requests.answer(tenant_id, done, "done", None, "key")
+    request_log.answer_request(tenant_id, done, "done", None, "key")
     entered(service, tenant_id, nature="access", law="ccpa")
     with capture_logs() as logs:
         deadlines.warn_due_requests(tenant_id)
@@ -164,11 +164,11 @@ def test_one_that_is_answered_or_far_off_is_not_told_of(service: Service) -> Non
 
 
 def test_the_figures_are_of_all_tenants(service: Service) -> None:
-    assert deadlines.figures() == rows.Figures({}, None, 0, 0)
+    assert deadlines.deadline_figures() == rows.DeadlineTotals({}, None, 0, 0)
     long_ago = datetime.now(UTC) - timedelta(days=46)
     for nature in ("correction", "correction", "objection"):
         entered(service, service.tenant().tenant_id, nature=nature, law="ccpa", received_at=long_ago)
-    found = deadlines.figures()
+    found = deadlines.deadline_figures()
     assert found.open == {"correction": 2, "objection": 1}
     assert found.min_days_left == pytest.approx(-1, abs=0.01)
 
@@ -179,14 +179,14 @@ def test_what_an_erasure_finds_left_is_a_number_until_it_is_gone(
     tenant_id = service.tenant().tenant_id
     service.send(tenant_id, {"text": "Ann likes tea", "subject": "ann"})
     service.work()
-    erasure_id = requests.request(tenant_id, ErasureOptions(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
+    erasure_id = requests.request(tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key").erasure_id
     with monkeypatch.context() as patched:
         patched.setattr(residue, "counts", lambda *_: {"memories": 7})
         worked(service)
     assert requests.get(tenant_id, erasure_id).status == "running"
-    assert deadlines.figures().residue == 7
+    assert deadlines.deadline_figures().residue == 7
     job = Job(UUID(int=0), tenant_id, "erase", {"erasure_id": str(erasure_id)}, {}, None, 0)
     while not (did := execution.run_slice(job)).finished:
         job = Job(UUID(int=0), tenant_id, "erase", job.parameters, did.state, None, 0)
     assert requests.get(tenant_id, erasure_id).status == "verified"
-    assert deadlines.figures().residue == 0
+    assert deadlines.deadline_figures().residue == 0

@@ -15,12 +15,12 @@ from app.domain.policy.policy import Forgetting, Policy
 from app.domain.recall import gate, worth
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
-from app.services.recall.recall import Brought, recall
+from app.services.recall.recall import RecalledContext, recall_memories
 from app.services.uses import reviews
 from tests.service import Service, Tenant
-from tests.services.past import age
+from tests.services.backdated import age
 
 NUTS = "Orla is allergic to walnuts and almonds"
 TEA = "Orla drinks mint tea in the evening"
@@ -46,10 +46,10 @@ class Mind:
         """Store these entries of the diary without indexing or embedding them."""
         sent = self.service.send(self.tenant.tenant_id, *(DIARY[key] for key in keys))
         self.ids |= dict(zip(keys, sent, strict=True))
-        ingest.drain()
+        ingest.drain_streams()
 
-    def recall(self, *messages: str, policy: Policy | None = None, **more: Any) -> Brought:
-        return recall(self.tenant.tenant_id, RecallRequest(list(messages), **more), policy)
+    def recall(self, *messages: str, policy: Policy | None = None, **more: Any) -> RecalledContext:
+        return recall_memories(self.tenant.tenant_id, RecallRequest(list(messages), **more), policy)
 
     def keys(self, *messages: str, policy: Policy | None = None, **more: Any) -> list[str]:
         """Return the keys of the recalled memories, best first."""
@@ -196,7 +196,7 @@ def test_what_is_due_for_review_comes_before_what_is_as_relevant_and_no_irreleva
     assert mind.keys(both, policy=Policy(recall=Recall(review_boost=10))) == [second, first]
     assert [each.due_for_review for each in mind.recall(both, policy=Policy()).memories].count(True) == 1
     assert mind.keys(both, policy=Policy(recall=Recall(review_boost=1))) == [first, second]
-    reviews.record(mind.tenant.tenant_id, mind.ids[second], "passed")
+    reviews.record_review(mind.tenant.tenant_id, mind.ids[second], "passed")
     assert [each.due_for_review for each in mind.recall(both).memories] == [False, False]
 
 
@@ -252,13 +252,13 @@ def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:
 
 
 def test_an_empty_tenant_has_nothing_in_mind(empty: Mind) -> None:
-    assert empty.recall("Is Orla allergic to walnuts?") == Brought([], "", [], 0)
+    assert empty.recall("Is Orla allergic to walnuts?") == RecalledContext([], "", [], 0)
 
 
 def test_words_suffice_where_nothing_is_embedded_and_a_pending_memory_is_none_yet(empty: Mind) -> None:
     empty.hear("nuts", "car", "keys")
     assert empty.keys("Is Orla allergic to walnuts?") == []
-    enrichment.index()
+    stage_runner.run_index_stage()
     assert empty.keys("Is Orla allergic to walnuts?") == ["nuts"]
 
 

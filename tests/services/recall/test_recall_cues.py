@@ -15,26 +15,26 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
-from app.services.enrichment import enrichment, rate
+from app.services.enrichment import score_by_model, stage_runner
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.privacy import anonymising
-from app.services.recall import recall as service_recall
-from app.services.recall.recall import recall
-from app.services.strength import policies
+from app.services.privacy import anonymisation
+from app.services.recall import recall
+from app.services.recall.recall import recall_memories
+from app.services.strength import current_policy
 from app.store.core import database
 from app.store.enrichment import cues
-from app.store.enrichment.reminders import Holders
+from app.store.enrichment.reminders import FlagHolders
 from app.store.erasure import residue
-from app.store.tiers import removal
+from app.store.tiers import row_deletion
 from tests.api.caller import Api
 from tests.provider import model
 from tests.service import Tenant
-from tests.services.attic import LONG_AGO_DAYS, archive_all, fade
-from tests.services.enrichment.test_rate import during
-from tests.services.grave import erased
+from tests.services.archived_memories import LONG_AGO_DAYS, archive_all, fade
+from tests.services.due_deletions import erased
+from tests.services.enrichment.test_score_by_model import during
+from tests.services.export_store import MASTER_KEY, Vault
 from tests.services.rated import Rated, rated
-from tests.services.vault import MASTER_KEY, Vault
 
 __all__ = ["rated"]
 
@@ -49,7 +49,7 @@ STEMS = ["buffet seafood", "prawn", "sushi"]
 def store(rated: Rated, *given: str | dict[str, Any], tenant: Tenant | None = None) -> list[UUID]:
     """Store memories, let the model rate them, and return their ids."""
     ids = rated.send(*given, tenant=tenant)
-    while rate.rate():
+    while score_by_model.rate_memories():
         pass
     return ids
 
@@ -61,14 +61,14 @@ def held(rated: Rated, memory_id: UUID) -> tuple[list[str], list[str]]:
 
 
 def bring(rated: Rated, *messages: str, tenant: Tenant | None = None, policy: Policy | None = None) -> list[UUID]:
-    found = recall((tenant or rated.tenant).tenant_id, RecallRequest(list(messages)), policy)
+    found = recall_memories((tenant or rated.tenant).tenant_id, RecallRequest(list(messages)), policy)
     return [each.id for each in found.memories]
 
 
-def holders(rated: Rated, *asked: str, most: int = 40, **filters: Any) -> dict[str, Holders]:
+def holders(rated: Rated, *asked: str, most: int = 40, **filters: Any) -> dict[str, FlagHolders]:
     request = RecallRequest(["x"], **filters).search(["x"], 1)
     with database.tenant(rated.tenant.tenant_id) as tx:
-        return cues.holders(tx, rated.tenant.tenant_id, asked, request, most)
+        return cues.find_holders(tx, rated.tenant.tenant_id, asked, request, most)
 
 
 # --- Storing ---
@@ -81,7 +81,7 @@ def test_a_rating_stores_the_cues_that_come_with_it(rated: Rated) -> None:
     inferred = rated.stored(allergy).inferred
     assert inferred is not None
     assert inferred["cues"] == STORED
-    counted = metrics.counts()
+    counted = metrics.read_counters()
     assert (counted["rating_cues"], counted["rating_cues_dropped"]) == (4, 0)
     assert rated.fake.calls == 1
 
@@ -107,7 +107,7 @@ def test_a_rating_that_is_run_twice_gives_the_same(rated: Rated, monkeypatch: py
     assert held(rated, allergy) == (STORED, STEMS)
     rated.service.rows("UPDATE scores SET scorer = 'heuristic', digest = NULL")
     rated.service.rows("INSERT INTO rating_turns (tenant_id) VALUES (%s)", rated.tenant.tenant_id)
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     assert len(written) == 2
     assert held(rated, allergy) == (STORED, STEMS)
     assert [each.memories for each in holders(rated, "prawn").values()] == [1]
@@ -134,7 +134,7 @@ def test_broken_cues_are_left_out_and_counted_and_the_rating_stands(
     [allergy] = store(rated, ALLERGY)
     assert rated.sources(allergy) == ["llm"]
     assert held(rated, allergy) == stored
-    assert metrics.counts()["rating_cues_dropped"] == dropped
+    assert metrics.read_counters()["rating_cues_dropped"] == dropped
     assert rated.fake.calls == 1, "broken cues cause no second call"
 
 
@@ -154,7 +154,7 @@ def test_the_policy_can_do_without(rated: Rated) -> None:
     [ours] = store(rated, ALLERGY)
     assert held(rated, ours) == (STORED, STEMS)
     assert bring(rated, ORDER) == [ours]
-    off = policies.current(frugal.tenant_id)
+    off = current_policy.read(frugal.tenant_id)
     assert bring(rated, ORDER, policy=off) == [], "stored cues are ignored"
 
 
@@ -180,16 +180,16 @@ def test_cues_cost_few_tokens(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def by_hand(rated: Rated, memory_id: UUID) -> None:
-    memories.edit(rated.tenant.tenant_id, memory_id, MemoryPatch(text=BOAT))
+    memories.edit_memory(rated.tenant.tenant_id, memory_id, MemoryPatch(text=BOAT))
 
 
 def by_external_id(rated: Rated, _: UUID) -> None:
     rated.service.send(rated.tenant.tenant_id, {"text": BOAT, "external_id": "x"})
-    ingest.drain()
+    ingest.drain_streams()
 
 
 def with_own_salience(rated: Rated, memory_id: UUID) -> None:
-    memories.edit(rated.tenant.tenant_id, memory_id, MemoryPatch(text=BOAT, salience=0.5))
+    memories.edit_memory(rated.tenant.tenant_id, memory_id, MemoryPatch(text=BOAT, salience=0.5))
 
 
 @pytest.mark.parametrize("edit", [by_hand, by_external_id, with_own_salience])
@@ -198,34 +198,34 @@ def test_an_edit_removes_them_until_the_next_rating(rated: Rated, edit: Callable
     edit(rated, allergy)
     assert held(rated, allergy) == ([], [])
     assert holders(rated, "prawn") == {}
-    enrichment.score()
+    stage_runner.run_score_stage()
     assert held(rated, allergy) == ([], [])
     if edit is with_own_salience:
         return
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     assert held(rated, allergy)[0] == ["talk about across"]
 
 
 def test_labels_change_nothing_about_them(rated: Rated) -> None:
     [allergy] = store(rated, ALLERGY)
-    memories.edit(rated.tenant.tenant_id, allergy, MemoryPatch(tags=("a",)))
+    memories.edit_memory(rated.tenant.tenant_id, allergy, MemoryPatch(tags=("a",)))
     assert held(rated, allergy) == (STORED, STEMS)
 
 
 def test_an_edit_between_question_and_answer_leaves_none(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
     [allergy] = rated.send(ALLERGY)
-    during(monkeypatch, lambda: memories.edit(rated.tenant.tenant_id, allergy, MemoryPatch(text=BOAT)))
-    assert rate.rate() == 0
+    during(monkeypatch, lambda: memories.edit_memory(rated.tenant.tenant_id, allergy, MemoryPatch(text=BOAT)))
+    assert score_by_model.rate_memories() == 0
     assert held(rated, allergy) == ([], [])
 
 
 def test_what_is_removed_leaves_none_behind(rated: Rated) -> None:
     gone, stays = store(rated, ALLERGY, ALLERGY)
     with database.tenant(rated.tenant.tenant_id) as tx:
-        removal.remove(tx, rated.tenant.tenant_id, [gone])
+        row_deletion.remove(tx, rated.tenant.tenant_id, [gone])
         assert set(residue.by_id(tx, rated.tenant.tenant_id, [gone]).values()) == {0}
     assert rated.service.rows("SELECT memory_id FROM scores WHERE cue_stems <> '{}'") == [(stays,)]
-    assert holders(rated, "prawn") == {"prawn": Holders(1, [stays])}
+    assert holders(rated, "prawn") == {"prawn": FlagHolders(1, [stays])}
 
 
 def test_a_deleted_memory_is_not_found_by_them_and_erased_with_them(rated: Rated) -> None:
@@ -239,10 +239,10 @@ def test_a_deleted_memory_is_not_found_by_them_and_erased_with_them(rated: Rated
 def test_an_anonymised_memory_has_those_of_its_new_text_alone(rated: Rated) -> None:
     [ann] = store(rated, {"text": "Ann Quillwort is my neighbour", "subject": "ann", "entities": ["Ann Quillwort"]})
     assert held(rated, ann)[0] == ["talk about quillwort"]
-    anonymising.anonymise(rated.tenant.tenant_id, ann, "key")
+    anonymisation.anonymise(rated.tenant.tenant_id, ann, "key")
     assert rated.service.one("SELECT count(*) FROM scores") == 0
     rated.service.work()
-    while rate.rate():
+    while score_by_model.rate_memories():
         pass
     assert held(rated, ann)[0] == ["talk about neighbour"]
 
@@ -270,15 +270,15 @@ def test_an_export_says_that_they_are_the_models(rated: Rated, tmp_path: Any) ->
 def test_holders_are_active_pass_the_filters_and_come_the_newest_first(rated: Rated) -> None:
     given: list[dict[str, Any]] = [{"text": ALLERGY, "subject": name, "tags": [name]} for name in "abc"]
     a, b, c = store(rated, *given)
-    assert holders(rated, "prawn") == {"prawn": Holders(3, [c, b, a])}
-    assert holders(rated, "prawn", most=1) == {"prawn": Holders(3, [c])}
-    assert holders(rated, "prawn", subject="a") == {"prawn": Holders(3, [a])}
+    assert holders(rated, "prawn") == {"prawn": FlagHolders(3, [c, b, a])}
+    assert holders(rated, "prawn", most=1) == {"prawn": FlagHolders(3, [c])}
+    assert holders(rated, "prawn", subject="a") == {"prawn": FlagHolders(3, [a])}
     fade(rated.service, [b], days=LONG_AGO_DAYS)
     archive_all(rated.tenant.tenant_id)
-    assert holders(rated, "prawn") == {"prawn": Holders(2, [c, a])}
+    assert holders(rated, "prawn") == {"prawn": FlagHolders(2, [c, a])}
     assert held(rated, b) == (STORED, STEMS), "archived memories retain their cues"
-    memories.edit(rated.tenant.tenant_id, b, MemoryPatch(tags=("back",)))
-    assert holders(rated, "prawn") == {"prawn": Holders(3, [c, b, a])}
+    memories.edit_memory(rated.tenant.tenant_id, b, MemoryPatch(tags=("back",)))
+    assert holders(rated, "prawn") == {"prawn": FlagHolders(3, [c, b, a])}
 
 
 def test_a_cue_of_several_words_needs_all_of_them(rated: Rated) -> None:
@@ -301,7 +301,7 @@ def test_no_tenant_finds_those_of_another(rated: Rated) -> None:
 def test_a_cue_of_too_many_memories_says_nothing(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = store(rated, ALLERGY, f"{ALLERGY}!", f"{ALLERGY}?")
     monkeypatch.setattr(cues, "HOLDERS_MAX", 3)
-    assert holders(rated, "prawn") == {"prawn": Holders(3, ids[::-1])}
+    assert holders(rated, "prawn") == {"prawn": FlagHolders(3, ids[::-1])}
     monkeypatch.setattr(cues, "HOLDERS_MAX", 2)
     assert holders(rated, "prawn") == {}
     assert bring(rated, ORDER) == []
@@ -311,7 +311,7 @@ def test_the_rarest_cues_have_the_first_places(rated: Rated) -> None:
     pills = "I get a rash from penicillin"
     rare, *many = store(rated, pills, ALLERGY, f"{ALLERGY}!", f"{ALLERGY}?")
     found = holders(rated, "prawn", "prescrib", most=2)
-    assert found == {"prescrib": Holders(1, [rare]), "prawn": Holders(3, [many[-1]])}
+    assert found == {"prescrib": FlagHolders(1, [rare]), "prawn": FlagHolders(3, [many[-1]])}
 
 
 def test_words_are_stemmed_by_the_policys_language(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_words_are_stemmed_by_the_policys_language(rated: Rated, monkeypatch: py
     [allergy] = store(rated, "Ich bin allergisch gegen Schalentiere", tenant=german)
     assert held(rated, allergy) == (["garnelen", "der die das"], ["garnel"])
     request = RecallRequest(["Ist die Garnele frisch?"], least=0.0, explain=True)
-    [found] = recall(german.tenant_id, request).memories
+    [found] = recall_memories(german.tenant_id, request).memories
     assert found.explain is not None
     assert found.explain["memory"]["cue"] == 1.0
 
@@ -350,7 +350,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
         asked = {"messages": [{"role": "user", "content": ORDER}], "explain": True}
         searched = [each["id"] for each in api.post("/v1/search", json={"query": "prawns"}).json()["results"]]
         assert api.post("/v1/recall", json=asked).json()["memories"] == [], "the memories are unrated so far"
-        while rate.rate():
+        while score_by_model.rate_memories():
             pass
         answer = api.post("/v1/recall", json=asked)
         [found] = answer.json()["memories"]
@@ -363,7 +363,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
 
 
 def test_a_memory_outside_the_search_joins_by_its_cue(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_recall, "POOL", 3)
+    monkeypatch.setattr(recall, "POOL", 3)
     fillers = [f"What we order looks good, said guest {number}" for number in range(8)]
     [allergy, *_] = store(rated, ALLERGY, *fillers)
     assert allergy in bring(rated, ORDER)
@@ -374,7 +374,7 @@ def test_a_memory_outside_the_search_joins_by_its_cue(rated: Rated, monkeypatch:
 def test_a_cue_that_many_memories_hold_says_less(rated: Rated) -> None:
     def value(tenant: Tenant) -> float:
         request = RecallRequest([ORDER], least=0.0, limit=20, explain=True)
-        found = recall(tenant.tenant_id, request, Policy(recall=Recall(most=20))).memories
+        found = recall_memories(tenant.tenant_id, request, Policy(recall=Recall(most=20))).memories
         [first] = [each for each in found if each.text == ALLERGY]
         assert first.explain is not None
         return float(first.explain["memory"]["cue"])
@@ -390,7 +390,7 @@ def test_an_older_message_counts_less(rated: Rated) -> None:
 
     def value(*messages: str) -> float:
         request = RecallRequest(list(messages), least=0.0, limit=20, explain=True)
-        [first] = [each for each in recall(rated.tenant.tenant_id, request).memories if each.text == ALLERGY]
+        [first] = [each for each in recall_memories(rated.tenant.tenant_id, request).memories if each.text == ALLERGY]
         assert first.explain is not None
         return float(first.explain["memory"]["cue"])
 
@@ -403,7 +403,8 @@ def test_where_nobody_has_cues_nothing_is_different(rated: Rated) -> None:
     ids = rated.send(*texts)
     request = RecallRequest([ORDER], least=0.0, limit=20, explain=True)
     on, off = (
-        recall(rated.tenant.tenant_id, request, Policy(recall=Recall(cues=switch))).memories for switch in (True, False)
+        recall_memories(rated.tenant.tenant_id, request, Policy(recall=Recall(cues=switch))).memories
+        for switch in (True, False)
     )
     assert {each.id for each in on} <= set(ids)
     assert [(each.id, each.relevance) for each in on] == [(each.id, each.relevance) for each in off]

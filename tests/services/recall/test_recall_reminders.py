@@ -12,19 +12,19 @@ from app.domain.policy.policy import Policy
 from app.domain.recall.bridges import read_flags
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.recall import recall as service_recall
-from app.services.recall.recall import recall
+from app.services.recall import recall
+from app.services.recall.recall import recall_memories
 from app.store.core import database
-from app.store.enrichment import reminders, work
-from app.store.enrichment.reminders import Reminders
+from app.store.enrichment import reminders, work_queue
+from app.store.enrichment.reminders import ReminderFlags
 from app.store.erasure import residue
-from app.store.tiers import removal
+from app.store.tiers import row_deletion
 from tests.service import Service, Tenant
-from tests.services.alike import LIKE, Alike
-from tests.services.attic import LONG_AGO_DAYS, archive_all, fade
+from tests.services.archived_memories import LONG_AGO_DAYS, archive_all, fade
+from tests.services.mergeable import LIKE, Alike
 
 ALLERGY = "Triin swells up from shellfish, she is allergic"
 PILLS = "The doctor put me on 20 mg of something"
@@ -51,7 +51,7 @@ def flags(service: Service, *memory_ids: UUID) -> list[int | None]:
 
 def bring(tenant: Tenant, *messages: str, **more: Any) -> list[UUID]:
     request = RecallRequest(list(messages), **more)
-    return [each.id for each in recall(tenant.tenant_id, request, Policy()).memories]
+    return [each.id for each in recall_memories(tenant.tenant_id, request, Policy()).memories]
 
 
 # --- Setting ---
@@ -61,9 +61,9 @@ def test_they_are_set_once_a_memory_is_indexed_also_where_the_caller_scored_it(
     service: Service, tenant: Tenant
 ) -> None:
     ids = service.send(tenant.tenant_id, ALLERGY, DAYS, BOAT, {"text": PILLS, "salience": 0.9})
-    ingest.drain()
+    ingest.drain_streams()
     assert flags(service, *ids) == [None] * 4
-    enrichment.index()
+    stage_runner.run_index_stage()
     allergy, days, boat, pills = flags(service, *ids)
     assert (allergy, days, boat, pills) == (read_flags(ALLERGY), read_flags(DAYS), None, read_flags(PILLS))
     assert len({allergy, days, pills}) == 3
@@ -71,18 +71,18 @@ def test_they_are_set_once_a_memory_is_indexed_also_where_the_caller_scored_it(
 
 def test_an_edit_sets_them_by_the_new_text_and_an_update_too(service: Service, tenant: Tenant) -> None:
     [edited, updated] = store(service, tenant, ALLERGY, {"text": DAYS, "external_id": "x"})
-    memories.edit(tenant.tenant_id, edited, MemoryPatch(text=DAYS))
+    memories.edit_memory(tenant.tenant_id, edited, MemoryPatch(text=DAYS))
     store(service, tenant, {"text": BOAT, "external_id": "x"})
     assert flags(service, edited, updated) == [read_flags(DAYS), None]
-    memories.edit(tenant.tenant_id, edited, MemoryPatch(tags=("a",)))
+    memories.edit_memory(tenant.tenant_id, edited, MemoryPatch(tags=("a",)))
     assert flags(service, edited) == [read_flags(DAYS)]
 
 
 def test_flags_of_an_older_text_are_not_written(service: Service, tenant: Tenant) -> None:
     [memory_id] = store(service, tenant, BOAT)
-    memories.edit(tenant.tenant_id, memory_id, MemoryPatch(text=DAYS))
+    memories.edit_memory(tenant.tenant_id, memory_id, MemoryPatch(text=DAYS))
     with database.tenant(tenant.tenant_id) as tx:
-        reminders.write(tx, tenant.tenant_id, [Reminders(memory_id, 1, read_flags(ALLERGY))])
+        reminders.write(tx, tenant.tenant_id, [ReminderFlags(memory_id, 1, read_flags(ALLERGY))])
     assert flags(service, memory_id) == [read_flags(DAYS)]
 
 
@@ -91,15 +91,15 @@ def test_memories_that_are_indexed_again_get_flags_they_lack(service: Service, t
     ids = store(service, tenant, ALLERGY, BOAT)
     service.rows("UPDATE memory_state SET reminders = NULL")
     with database.tenant(tenant.tenant_id) as tx:
-        work.add(tx, [work.INDEX], tenant.tenant_id, ids)
-    enrichment.index()
+        work_queue.add(tx, [work_queue.INDEX], tenant.tenant_id, ids)
+    stage_runner.run_index_stage()
     assert flags(service, *ids) == [read_flags(ALLERGY), None]
 
 
 def test_what_is_removed_leaves_none_behind(service: Service, tenant: Tenant) -> None:
     gone, stays = store(service, tenant, ALLERGY, ALLERGY)
     with database.tenant(tenant.tenant_id) as tx:
-        removal.remove(tx, tenant.tenant_id, [gone])
+        row_deletion.remove(tx, tenant.tenant_id, [gone])
         assert set(residue.by_id(tx, tenant.tenant_id, [gone]).values()) == {0}
     assert flags(service, gone, stays) == [None, read_flags(ALLERGY)]
     assert held(tenant, read_flags(ALLERGY) & 1) == (1, [stays])
@@ -124,7 +124,7 @@ def test_a_summary_has_those_of_its_own_text_when_it_is_made_and_made_again(serv
 def held(tenant: Tenant, flag: int, most: int = 40, **filters: Any) -> tuple[int, list[UUID]]:
     request = RecallRequest(["x"], **filters).search(["x"], 1)
     with database.tenant(tenant.tenant_id) as tx:
-        return reminders.holders(tx, tenant.tenant_id, [flag], request, most)[flag]
+        return reminders.find_holders(tx, tenant.tenant_id, [flag], request, most)[flag]
 
 
 EAT = read_flags(ALLERGY) & ~read_flags(PILLS)
@@ -153,7 +153,7 @@ def test_the_deleted_the_archived_and_those_of_others_are_no_holders(service: Se
     archive_all(tenant.tenant_id)
     assert held(tenant, EAT) == (1, [there])
     assert flags(service, away) == [read_flags(ALLERGY)]
-    memories.edit(tenant.tenant_id, away, MemoryPatch(tags=("back",)))
+    memories.edit_memory(tenant.tenant_id, away, MemoryPatch(tags=("back",)))
     assert held(tenant, EAT) == (2, [there, away])
 
 
@@ -170,7 +170,7 @@ def test_a_memory_without_a_word_or_a_meaning_in_common_comes_up_by_a_bridge(ser
 def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_recall, "POOL", 3)
+    monkeypatch.setattr(recall, "POOL", 3)
     rare, *many = store(service, tenant, ALLERGY, *[f"{DAYS}, it is number {n}" for n in range(8)])
     found = bring(tenant, QUESTION, least=0.0, limit=20)
     assert rare in found
@@ -181,7 +181,7 @@ def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
 def test_a_bridge_that_many_hold_says_less(service: Service, tenant: Tenant) -> None:
     def bridge(tenant: Tenant) -> float:
         request = RecallRequest([QUESTION], least=0.0, limit=20, explain=True)
-        found = recall(tenant.tenant_id, request, Policy(recall=Recall(most=20))).memories
+        found = recall_memories(tenant.tenant_id, request, Policy(recall=Recall(most=20))).memories
         [first] = [each for each in found if each.text == ALLERGY]
         assert first.explain is not None
         return float(first.explain["memory"]["bridge"])

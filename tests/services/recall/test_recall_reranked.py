@@ -14,8 +14,8 @@ from app.clients.llm.responses import Spent, unnoted
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
-from app.domain.search.ranking import Ranking
-from app.services.recall.recall import recall
+from app.domain.search.weights import Ranking
+from app.services.recall.recall import recall_memories
 from tests.service import Service, Tenant
 
 TEXTS = (
@@ -61,7 +61,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 def bring(tenant: Tenant, policy: Policy = RERANKED, limit: int | None = None) -> list[UUID]:
     request = RecallRequest([QUESTION], limit=limit)
-    return [each.id for each in recall(tenant.tenant_id, request, policy).memories]
+    return [each.id for each in recall_memories(tenant.tenant_id, request, policy).memories]
 
 
 def test_its_order_decides_among_those_above_the_bar(tenant: Tenant, judge: Judge) -> None:

@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.search.ranking import Ranking
 from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.weights import Ranking
 from app.services.embedding import spaces
-from app.services.search.search import find, search
+from app.services.search.search import find_memories, search
 from tests.service import Service, Tenant
-from tests.services import attic
-from tests.services.past import age
+from tests.services import archived_memories
+from tests.services.backdated import age
 
 CMM = Policy(forgetting=Forgetting(profile="cmm"), ranking=Ranking(mode="cmm"))
 MEMORY_DECAY = Policy(forgetting=Forgetting(profile="memory_decay"), ranking=Ranking(mode="memory_decay"))
@@ -163,8 +163,8 @@ def test_memory_decay_ranks_by_retrieval(service: Service) -> None:
 def test_only_wanted_tiers_are_searched(service: Service) -> None:
     tenant = service.tenant()
     active, archived, cold = put(service, tenant, *[KETTLE] * 3)
-    attic.fade(service, [archived])
-    attic.archive_all(tenant.tenant_id)
+    archived_memories.fade(service, [archived])
+    archived_memories.archive_all(tenant.tenant_id)
     service.rows("UPDATE memory_state SET tier = 'cold' WHERE memory_id = %s", cold)
     assert ids(found(tenant)) == [active]
     assert ids(found(tenant, limit=1)) == [active], "the others don't take up places"
@@ -202,8 +202,8 @@ def test_a_look_at_another_moment_is_no_use_and_primes_nothing(service: Service)
     put(service, tenant, {"text": KETTLE, "salience": 0.5})
     now = datetime.now(UTC) + timedelta(seconds=1)
     request = SearchRequest("red kettle", as_of=now, session="s", turn=1)
-    assert find(tenant.tenant_id, SearchRequest("red kettle")).uses
-    looked = find(tenant.tenant_id, request)
+    assert find_memories(tenant.tenant_id, SearchRequest("red kettle")).uses
+    looked = find_memories(tenant.tenant_id, request)
     assert looked.results
     assert looked.uses == []
     assert not list(service.redis.scan_iter("*priming*"))

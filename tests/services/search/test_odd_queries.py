@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.search.ranking import Ranking
+from app.domain.search.weights import Ranking
 from app.errors import Invalid
 from app.services.memories import memories
-from tests.services.shelf import NOON, Shelf, standing_on
+from tests.services.stored_memories import NOON, Shelf, standing_on
 
 LONG_WORD = "x" * 3000
 SAID = {

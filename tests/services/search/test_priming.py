@@ -123,7 +123,7 @@ def test_what_is_kept_of_a_session_is_bounded(
     assert kept() == [1, 11]
     found(tenant, "wagon wheels", turn=12)
     assert kept() == [11, 12], "turns that no longer prime are removed"
-    monkeypatch.setattr("app.clients.redis.priming.ACTIVATED_MAX", 3)
+    monkeypatch.setattr("app.clients.redis.activation_cache.ACTIVATED_MAX", 3)
     found(tenant, "red kettle wagon drums wheels", turn=13, limit=2)
     found(tenant, "kettle drums", turn=14)
     assert len(kept()) == 3

@@ -14,18 +14,18 @@ from structlog.testing import capture_logs
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.responses import Spent, Usage, unnoted
 from app.domain.policy.policy import Policy
-from app.domain.search.ranking import Ranking
 from app.domain.search.request import SearchRequest
+from app.domain.search.weights import Ranking
 from app.errors import Misconfigured
 from app.services.monitoring import doctor
 from app.services.search import rerank
-from app.services.search.search import Found, find
+from app.services.search.search import SearchOutcome, find_memories
 from app.services.tenants import budget
 from app.settings import settings
 from app.store.core import database
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, forget
-from tests.services.shelf import Shelf
+from tests.services.stored_memories import Shelf
 from tests.waiting import PATIENCE_SECONDS
 
 TEXTS = {
@@ -72,12 +72,12 @@ def judge(memories: Shelf, monkeypatch: pytest.MonkeyPatch) -> Judge:
     return one
 
 
-def keys(found: Found) -> list[str | None]:
+def keys(found: SearchOutcome) -> list[str | None]:
     return [result.external_id for result in found.results]
 
 
-def search(shelf: Shelf, policy: Policy | None = None, **more: int | bool) -> Found:
-    return find(shelf.tenant_id, SearchRequest("piano lessons", **more), policy or Policy())  # type: ignore[arg-type]
+def search(shelf: Shelf, policy: Policy | None = None, **more: int | bool) -> SearchOutcome:
+    return find_memories(shelf.tenant_id, SearchRequest("piano lessons", **more), policy or Policy())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -127,13 +127,13 @@ def test_the_policy_may_ask_for_it_and_the_search_may_refuse(memories: Shelf, ju
 
 
 def test_places_for_review_are_given_after_it(memories: Shelf, judge: Judge, plain: list[str]) -> None:
-    found = find(memories.tenant_id, SearchRequest("piano lessons", rerank=3, limit=1, review_blend=0.01))
+    found = find_memories(memories.tenant_id, SearchRequest("piano lessons", rerank=3, limit=1, review_blend=0.01))
     assert (keys(found), found.reranked) == ([plain[2]], True)
 
 
 def test_where_there_is_no_choice_nobody_is_asked(memories: Shelf, judge: Judge) -> None:
     assert not search(memories, rerank=1).reranked
-    assert not find(memories.tenant_id, SearchRequest("zeppelin", rerank=9)).reranked
+    assert not find_memories(memories.tenant_id, SearchRequest("zeppelin", rerank=9)).reranked
     assert judge.asked == []
 
 
@@ -240,9 +240,9 @@ def test_without_a_budget_nobody_is_asked(service: Service, memories: Shelf, pla
 
 def test_the_models_of_a_provider_are_known_by_name(service: Service) -> None:
     with asking(service, salience_model="large"):
-        assert budget.models(settings()) == ["large", "small"]
+        assert budget.list_models(settings()) == ["large", "small"]
         service.configure(reranker_model="large")
-        assert budget.models(settings()) == ["large"]
+        assert budget.list_models(settings()) == ["large"]
 
 
 def test_the_doctor_says_what_there_is(service: Service) -> None:
@@ -257,7 +257,7 @@ def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> No
     service.configure(reranker="other")
     model_clients.close()
     with capture_logs() as logged, pytest.raises(Misconfigured, match="EBBING_RERANKER=other"):
-        rerank.check()
+        rerank.check_reranker()
     assert [line["event"] for line in logged] == ["misconfigured"]
     [found] = doctor.reranker_loads()
     assert (found.severity, "EBBING_RERANKER=other" in found.detail) == ("trouble", True)

@@ -9,26 +9,26 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
-from app.domain.ingest.roles import ROLES, Role, role_of
+from app.domain.ingest.roles import ROLES, Role, infer_role
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
-from app.domain.text.embedding import passage
+from app.domain.text.embedding_input import format_passage
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.privacy import anonymising, holds
+from app.services.privacy import anonymisation, legal_holds
 from app.services.recall import recall
 from app.services.search.search import search
 from app.services.storage import lookup
 from app.store import self_tests
-from app.store.consolidation import consolidation
+from app.store.consolidation import merged_memories
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import ratings
-from app.store.memories.memories import Stored
+from app.store.enrichment import rating_queue
+from app.store.memories.memories import StoredMemory
 from tests.service import Service, Tenant
-from tests.services.attic import archive_all, fade
+from tests.services.archived_memories import archive_all, fade
 
 ZEBRA = "the zebra crosses at noon"
 SPEAKERS: dict[str, dict[str, str]] = {
@@ -39,7 +39,7 @@ SPEAKERS: dict[str, dict[str, str]] = {
     "a name": {"speaker": "Ann"},
     "nobody": {},
 }
-EFFECTIVE = {name: given.get("role") or role_of(None, given.get("speaker")) for name, given in SPEAKERS.items()}
+EFFECTIVE = {name: given.get("role") or infer_role(None, given.get("speaker")) for name, given in SPEAKERS.items()}
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-def stored(tenant: Tenant, memory_id: UUID) -> Stored:
+def stored(tenant: Tenant, memory_id: UUID) -> StoredMemory:
     found = lookup.get(tenant.tenant_id, memory_id)
-    assert isinstance(found, Stored)
+    assert isinstance(found, StoredMemory)
     return found
 
 
@@ -79,7 +79,7 @@ def find_speakers(tenant: Tenant, said: dict[UUID, str], **given: Any) -> set[st
 @pytest.mark.parametrize("more", [{}, {"external_id": "k"}], ids=["by COPY", "with an external id"])
 def test_a_role_is_stored_as_given(service: Service, tenant: Tenant, role: Role | None, more: dict[str, str]) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "x", "speaker": "Ann", "role": role, **more})
-    ingest.drain()
+    ingest.drain_streams()
     assert (stored(tenant, memory_id).role, stored(tenant, memory_id).speaker) == (role, "Ann")
 
 
@@ -89,11 +89,11 @@ def test_an_update_of_the_role_alone_is_a_new_version_of_the_memory(service: Ser
     [memory_id] = service.send(tenant.tenant_id, given | {"role": "user"})
     service.work()
     service.send(tenant.tenant_id, given | {"role": "user"})
-    assert ingest.drain() == 0
+    assert ingest.drain_streams() == 0
     service.send(tenant.tenant_id, given | {"role": "assistant"})
-    assert ingest.drain() == 1
+    assert ingest.drain_streams() == 1
     assert (stored(tenant, memory_id).role, service.one(version, memory_id)) == ("assistant", 2)
-    memories.edit(tenant.tenant_id, memory_id, MemoryPatch(role=None))
+    memories.edit_memory(tenant.tenant_id, memory_id, MemoryPatch(role=None))
     assert (stored(tenant, memory_id).role, service.one(version, memory_id)) == (None, 3)
     assert not stored(tenant, memory_id).embedded
     service.work()
@@ -104,7 +104,7 @@ def test_another_role_for_a_held_memory_becomes_a_memory_of_its_own(service: Ser
     given = {"text": "x", "external_id": "k", "role": "user"}
     [first] = service.send(tenant.tenant_id, given)
     service.work()
-    holds.place(tenant.tenant_id, Meant(memory_ids=[first]), "r", "k")
+    legal_holds.place_hold(tenant.tenant_id, Scope(memory_ids=[first]), "r", "k")
     [same] = service.send(tenant.tenant_id, given)
     service.work()
     assert stored(tenant, same).memory_id == first
@@ -120,7 +120,7 @@ def test_an_anonymised_memory_keeps_its_role_and_the_word_in_its_text(
 ) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "Ann has an assistant", "subject": "Ann", **given})
     service.work()
-    assert anonymising.anonymise(tenant.tenant_id, memory_id, "key").text == "[name] has an assistant"
+    assert anonymisation.anonymise(tenant.tenant_id, memory_id, "key").text == "[name] has an assistant"
     assert (stored(tenant, memory_id).role, stored(tenant, memory_id).speaker) == ("assistant", None)
 
 
@@ -142,11 +142,11 @@ def test_the_rules_judge_a_role_as_they_judge_its_name(service: Service, tenant:
 def test_summaries_and_ratings_read_the_role_where_there_is_no_name(service: Service, tenant: Tenant) -> None:
     said = every_speaker(service, tenant)
     with database.tenant(tenant.tenant_id) as tx:
-        facts = consolidation.facts(tx, tenant.tenant_id, list(said), "UTC")
+        facts = merged_memories.read_facts(tx, tenant.tenant_id, list(said), "UTC")
     expected = {name: given.get("speaker") or given.get("role") for name, given in SPEAKERS.items()}
     assert {said[fact.memory_id]: fact.speaker for fact in facts.values()} == expected
     with database.tenant(tenant.tenant_id) as tx:
-        unrated = ratings.claim(tx, tenant.tenant_id, "model", 100)
+        unrated = rating_queue.claim(tx, tenant.tenant_id, "model", 100)
     assert {said[each.memory_id]: each.speaker for each in unrated} == expected
 
 
@@ -168,7 +168,7 @@ def test_names_of_roles_are_neither_indexed_nor_embedded(service: Service, tenan
         assert result.id == ids[4 + (word == "user")]
     with database.tenant(tenant.tenant_id) as tx:
         texts = embeddings.read_texts(tx, tenant.tenant_id, ids, ahead=True)
-    said = {memory_id: passage(memory) for memory_id, memory in zip(texts.ids, texts.memories, strict=True)}
+    said = {memory_id: format_passage(memory) for memory_id, memory in zip(texts.ids, texts.memories, strict=True)}
     assert not any(f"{role}:" in said[memory_id] for memory_id in ids for role in ROLES)
     assert "Ann: turn 4" in said[ids[4]]
     assert [memory.speaker for memory in texts.memories] == [None] * 4 + ["Ann", "User"]
@@ -204,7 +204,7 @@ def test_a_search_finds_the_roles_it_asks_for(
     request = RecallRequest(["When does that zebra walk over the road?"], **given, limit=20)
     policy = Policy()
     policy = policy.model_copy(update={"recall": policy.recall.model_copy(update={"most": 20, "relevance_above": 0.0})})
-    brought = recall.recall(tenant.tenant_id, request, policy)
+    brought = recall.recall_memories(tenant.tenant_id, request, policy)
     assert {said[each.id]: each.role for each in brought.memories} == {name: EFFECTIVE[name] for name in expected}
 
 
@@ -237,7 +237,7 @@ def test_self_tests_ask_for_no_memory_that_their_searches_leave_out(service: Ser
     said = every_speaker(service, tenant)
     as_of = service.one("SELECT now() + interval '1 minute'")
     with database.tenant(tenant.tenant_id) as tx:
-        drawn = self_tests.drawn(tx, tenant.tenant_id, as_of, 1, 0, 100)
+        drawn = self_tests.draw_memories(tx, tenant.tenant_id, as_of, 1, 0, 100)
     assert {said[memory_id] for memory_id in drawn} == with_role("user", "assistant", None)
 
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.search.ranking import Ranking
 from app.domain.search.signals import SIGNALS
-from tests.services.shelf import NOON, Shelf, shelf
+from app.domain.search.weights import Ranking
+from tests.services.stored_memories import NOON, Shelf, shelf
 
 __all__ = ["shelf"]
 

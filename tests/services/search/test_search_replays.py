@@ -11,16 +11,16 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.ingest.touch import one
+from app.domain.ingest.uses import parse_touch
 from app.domain.policy.policy import Policy
-from app.domain.search.recorded import order
 from app.domain.search.request import SearchRequest, Weights
+from app.domain.search.search_record import order_candidates
 from app.errors import Conflict, Invalid
 from app.services.search import search, search_records, search_replays
-from app.services.search.search_replays import Wish
-from app.services.uses import reinforce
+from app.services.search.search_replays import ReplayOptions
+from app.services.uses import reinforcement
 from app.store.core import database
-from app.store.search import searches
+from app.store.search import recorded_searches
 from tests.service import Service
 
 TOPICS = ("sage tea", "the old boat", "a train to Lisbon", "green kites", "the office kettle", "my sister's garden")
@@ -71,9 +71,9 @@ class Recorder:
         """Search and record; return the ids of the results."""
         request = SearchRequest(query, **more)
         at = datetime.now(UTC)
-        found = search.find(self.tenant_id, request)
+        found = search.find_memories(self.tenant_id, request)
         assert found.gathered is not None
-        assert search_records.record(self.tenant_id, request, found.gathered, found.results, at)
+        assert search_records.record_search(self.tenant_id, request, found.gathered, found.results, at)
         return [result.id for result in found.results]
 
     def real(self, among: Sequence[UUID], query: str, **more: Any) -> list[UUID]:
@@ -81,13 +81,13 @@ class Recorder:
         found = search.search(self.tenant_id, SearchRequest(query, limit=100, **more))
         return [result.id for result in found if result.id in set(among)]
 
-    def replay(self, **more: Any) -> search_replays.Replay:
+    def replay(self, **more: Any) -> search_replays.SearchReplay:
         again, most = more.pop("again", False), more.pop("searches", 1000)
-        return search_replays.replay(self.tenant_id, Wish(more, None, most, again))
+        return search_replays.replay_searches(self.tenant_id, ReplayOptions(more, None, most, again))
 
-    def records(self) -> list[searches.Search]:
+    def records(self) -> list[recorded_searches.RecordedSearch]:
         with database.tenant(self.tenant_id) as tx:
-            return searches.newest(tx, self.tenant_id, 1000)[0]
+            return recorded_searches.list_newest(tx, self.tenant_id, 1000)[0]
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_corrections_stand_above_what_they_correct_in_a_replay_too(service: Serv
     [pair] = recorder.replay().pairs
     assert list(pair.before[:20]) == answered
     unplaced = replace(record.candidates, corrections=())
-    by_score = order(unplaced, recorder.policy.ranking, recorder.policy)
+    by_score = order_candidates(unplaced, recorder.policy.ranking, recorder.policy)
     assert [record.candidates.memory_ids[place] for place in by_score] != list(pair.before), (
         "by score alone the correction ranks lower"
     )
@@ -270,7 +270,7 @@ def test_uses_are_compared_under_both_policies(recorder: Recorder) -> None:
     for query in QUERIES:
         ids = recorder.search(query, limit=10, session=query)
         body = f'{{"session": "{query}"}}'.encode()
-        reinforce.touch(recorder.tenant_id, ids[0], one(body, recorder.tenant_id, ids[0]))
+        reinforcement.touch_memory(recorder.tenant_id, ids[0], parse_touch(body, recorder.tenant_id, ids[0]))
     same = recorder.replay().comparison.uses
     assert same is not None
     assert (same.searches, same.uses) == (len(QUERIES), len(QUERIES))
@@ -292,9 +292,9 @@ def test_a_record_of_other_columns_is_left_out(recorder: Recorder) -> None:
 def test_without_consent_there_is_nothing_to_replay(service: Service) -> None:
     tenant_id = service.tenant().tenant_id
     with pytest.raises(Conflict, match="record_searches=true"):
-        search_replays.replay(tenant_id, Wish({}))
+        search_replays.replay_searches(tenant_id, ReplayOptions({}))
     with pytest.raises(Conflict, match="record_searches=true"):
-        search_replays.fit(tenant_id, 10)
+        search_replays.fit_ranking(tenant_id, 10)
 
 
 def test_nothing_is_written_by_a_replay(recorder: Recorder) -> None:
@@ -303,7 +303,7 @@ def test_nothing_is_written_by_a_replay(recorder: Recorder) -> None:
     states = recorder.service.rows(STATES)
     recorder.replay(again=True, ranking={"role": 0.1})
     recorder.replay(forgetting={"profile": "mnemex"})
-    search_replays.fit(recorder.tenant_id, 10)
+    search_replays.fit_ranking(recorder.tenant_id, 10)
     after = recorder.service.rows("SELECT * FROM recorded_searches"), recorder.service.rows("SELECT * FROM policies")
     assert before == after
     assert states == recorder.service.rows(STATES)

@@ -12,7 +12,7 @@ import pytest
 from app.clients.embedding.static_embedder import StaticEmbedder
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
-from app.services.embedding.embed import embed
+from app.services.embedding.embed import embed_memories as embed
 from app.services.ingest import ingest
 from app.services.memories import memories
 from app.services.search.search import search
@@ -78,7 +78,7 @@ def patch(**fields: Any) -> Change:
     """Return a change that patches turn c."""
 
     def edit(_: Service, tenant: Tenant, ids: dict[str, UUID]) -> None:
-        memories.edit(tenant.tenant_id, ids["c"], MemoryPatch(**fields))
+        memories.edit_memory(tenant.tenant_id, ids["c"], MemoryPatch(**fields))
 
     return edit
 
@@ -92,7 +92,7 @@ def again(**fields: Any) -> Change:
 
     def send(service: Service, tenant: Tenant, _: dict[str, UUID]) -> None:
         service.send(tenant.tenant_id, talk(c=fields)["c"])
-        ingest.drain()
+        ingest.drain_streams()
 
     return send
 
@@ -186,7 +186,7 @@ def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(servi
     with ThreadPoolExecutor(1) as elsewhere:
         with database.tenant(tenant.tenant_id) as tx:
             embeddings.remove(tx, tenant.tenant_id, [ids["c"]])
-            rows.edit(tx, tenant.tenant_id, ids["c"], OTHER)
+            rows.update_memory(tx, tenant.tenant_id, ids["c"], OTHER)
             writing = elsewhere.submit(embed, tenant.tenant_id, list(ids.values()))
             until(lambda: service.rows(waits), "the writer waits for a lock")
         writing.result()

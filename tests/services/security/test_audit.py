@@ -14,15 +14,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app import metrics
-from app.domain.privacy.audit import START, Broken, Place, anchor_of
+from app.domain.privacy.audit_chain import START, BrokenEntry, ChainPosition, format_anchor
 from app.services.security import audit
-from app.services.security.audit import Verified
+from app.services.security.audit import ChainVerification
 from app.store.core import database
 from tests.service import Service
 from tests.services import nights
 
 
-def enter(tenant_id: UUID, times: int = 1) -> Place:
+def enter(tenant_id: UUID, times: int = 1) -> ChainPosition:
     place = START
     for _ in range(times):
         with database.tenant(tenant_id) as tx:
@@ -30,7 +30,7 @@ def enter(tenant_id: UUID, times: int = 1) -> Place:
     return place
 
 
-def whole(tenant_id: UUID, limit: int = 2, anchor: Place | None = None) -> Verified:
+def whole(tenant_id: UUID, limit: int = 2, anchor: ChainPosition | None = None) -> ChainVerification:
     """Verify the whole chain, page by page."""
     found = audit.verify(tenant_id, limit=limit, anchor=anchor)
     while not found.finished:
@@ -62,7 +62,7 @@ def test_a_chain_holds_from_page_to_page(tenant_id: UUID) -> None:
 
 
 def test_a_tenant_without_a_chain_is_well(service: Service) -> None:
-    assert whole(uuid4()) == Verified(Place(0, bytes(32)), 0, None, finished=True)
+    assert whole(uuid4()) == ChainVerification(ChainPosition(0, bytes(32)), 0, None, finished=True)
 
 
 @pytest.mark.acceptance(17)
@@ -109,7 +109,9 @@ def test_a_chain_that_was_cut_short_or_written_anew_is_found_by_an_anchor(servic
         owner.execute("DELETE FROM audit; DELETE FROM audit_heads")
     enter(tenant_id, 3)
     assert whole(tenant_id).broken is None
-    assert whole(tenant_id, anchor=anchor).broken == Broken(7, "it was noted, and is missing with all that came after")
+    assert whole(tenant_id, anchor=anchor).broken == BrokenEntry(
+        7, "it was noted, and is missing with all that came after"
+    )
     enter(tenant_id, 5)
     found = whole(tenant_id, anchor=anchor).broken
     assert found is not None
@@ -188,11 +190,11 @@ def test_at_night_the_end_of_a_chain_is_verified_and_its_anchor_logged(
     service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nights.run(tenant_id)
-    assert f'"anchor": "{anchor_of(whole(tenant_id).place)}"' in capsys.readouterr().out
+    assert f'"anchor": "{format_anchor(whole(tenant_id).place)}"' in capsys.readouterr().out
     with tampering(service) as owner:
         owner.execute("UPDATE audit SET items = 99 WHERE seq = 5")
     monkeypatch.setattr(audit, "NIGHT_ENTRIES", 2)
-    assert audit.watch(tenant_id).broken is None
+    assert audit.verify_recent(tenant_id).broken is None
     monkeypatch.setattr(audit, "NIGHT_ENTRIES", 3)
-    assert audit.watch(tenant_id).broken == Broken(5, "it was altered after it was written")
-    assert metrics.counts()["audits_broken"] == 1
+    assert audit.verify_recent(tenant_id).broken == BrokenEntry(5, "it was altered after it was written")
+    assert metrics.read_counters()["audits_broken"] == 1

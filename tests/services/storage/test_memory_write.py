@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.services.memories import counts
+from app.services.memories import recount
 from app.services.storage.memory_write import Level, memory_write
 from app.store.core import database
-from app.store.enrichment.work import EMBED, INDEX
+from app.store.enrichment.work_queue import EMBED, INDEX
 from app.store.erasure import requests
 from app.store.memories import tenant_counts
-from app.store.memories.tenant_counts import NONE, Counts
+from app.store.memories.tenant_counts import NONE, TierCounts
 from tests.service import Service, Tenant
-from tests.services import attic
+from tests.services import archived_memories
 from tests.waiting import PATIENCE_SECONDS, until
 
 
@@ -24,22 +24,22 @@ def tenant(service: Service) -> Tenant:
 
 
 def test_a_deletion_is_counted_once_and_queues_nothing(service: Service, tenant: Tenant) -> None:
-    ids = attic.remember(service, tenant.tenant_id, "A kettle", "A boat")
+    ids = archived_memories.remember(service, tenant.tenant_id, "A kettle", "A boat")
     with memory_write(tenant.tenant_id, "tier") as write:
         write.queue([EMBED], ids[:1])
         write.measure(ids[:1])
         write.delete(ids[:1], {("deleted", "decay"): 1})
         write.audit("memories_deleted", ids=ids[:1])
     with database.tenant(tenant.tenant_id) as tx:
-        assert tenant_counts.read(tx, tenant.tenant_id) == Counts(active=1, text_bytes=6)
-    assert counts.recount(tenant.tenant_id) == NONE
+        assert tenant_counts.read(tx, tenant.tenant_id) == TierCounts(active=1, text_bytes=6)
+    assert recount.recount_tenant(tenant.tenant_id) == NONE
     assert service.rows("SELECT move, rule, memories FROM tier_moves") == [("deleted", "decay", 1)]
     assert service.rows("SELECT items FROM audit WHERE action = 'memories_deleted'") == [(1,)]
     assert service.rows("SELECT stage FROM tenant_work WHERE %s = ANY (memory_ids)", ids[0]) == []
 
 
 def test_nothing_is_written_if_the_block_fails(service: Service, tenant: Tenant) -> None:
-    ids = attic.remember(service, tenant.tenant_id, "A kettle")
+    ids = archived_memories.remember(service, tenant.tenant_id, "A kettle")
 
     def delete_and_fail() -> None:
         with memory_write(tenant.tenant_id, "tier") as write:
@@ -52,11 +52,11 @@ def test_nothing_is_written_if_the_block_fails(service: Service, tenant: Tenant)
     assert service.rows("SELECT memory_id FROM memories") == [(ids[0],)]
     assert service.rows("SELECT FROM tier_moves") == []
     assert service.rows("SELECT FROM audit WHERE action = 'memories_deleted'") == []
-    assert counts.recount(tenant.tenant_id) == NONE
+    assert recount.recount_tenant(tenant.tenant_id) == NONE
 
 
 def test_work_is_one_item_for_each_call_and_stage(service: Service, tenant: Tenant) -> None:
-    ids = attic.remember(service, tenant.tenant_id, "A kettle", "A boat")
+    ids = archived_memories.remember(service, tenant.tenant_id, "A kettle", "A boat")
     with memory_write(tenant.tenant_id, "state") as write:
         write.queue([INDEX, EMBED], ids)
         write.queue([EMBED], ids[1:])

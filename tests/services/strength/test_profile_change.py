@@ -12,14 +12,14 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.dynamics.timeline import Timeline
 from app.domain.policy.policy import Policy
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.services.tenants import policy_versions
-from app.services.tenants.policy_versions import Change
+from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from app.store.strength import states
-from app.store.strength.states import Held
+from app.store.strength.states import StoredStates
 from tests.service import Service
-from tests.services.faded import fill
+from tests.services.strength_rows import fill
 
 PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 MEMORIES = 120
@@ -30,13 +30,13 @@ def of(profile: str) -> Policy:
     return Policy.model_validate({"forgetting": {"profile": profile}})
 
 
-def held_by(tenant_id: UUID) -> tuple[Held, Timeline]:
+def held_by(tenant_id: UUID) -> tuple[StoredStates, Timeline]:
     with database.tenant(tenant_id) as tx:
-        return states.page(tx, tenant_id, FIRST, MEMORIES), strengths.timeline(tx, tenant_id)
+        return states.list_page(tx, tenant_id, FIRST, MEMORIES), memory_strength.load_timeline(tx, tenant_id)
 
 
-def strength(held: Held, times: Timeline, moment: float) -> Floats:
-    return times.at(moment).dynamics.strength(strengths.advance_to_era(held, times, moment).state, moment)
+def strength(held: StoredStates, times: Timeline, moment: float) -> Floats:
+    return times.at(moment).dynamics.strength(memory_strength.advance_to_era(held, times, moment).state, moment)
 
 
 @pytest.mark.parametrize("source", PROFILES)
@@ -50,8 +50,8 @@ def check_continuity(service: Service, source: str, target: str) -> None:
     tenant = service.tenant(of(source))
     fill(service, tenant, of(source).model, MEMORIES)
     held, before = held_by(tenant.tenant_id)
-    change = Change({"forgetting": {"profile": target}}, effective_at=datetime.now(UTC) + timedelta(days=2))
-    outcome, _ = policy_versions.put(tenant.tenant_id, change)
+    change = RequestedChange({"forgetting": {"profile": target}}, effective_at=datetime.now(UTC) + timedelta(days=2))
+    outcome, _ = policy_versions.write_change(tenant.tenant_id, change)
 
     held, after = held_by(tenant.tenant_id)
     at = outcome.era.since
@@ -78,12 +78,14 @@ def test_rows_that_were_moved_are_as_strong_as_rows_that_were_not(service: Servi
 def check_moved_rows(service: Service, source: str, target: str) -> None:
     tenant = service.tenant(of(source))
     fill(service, tenant, of(source).model, MEMORIES)
-    policy_versions.put(tenant.tenant_id, Change({"forgetting": {"profile": target}}))
+    policy_versions.write_change(tenant.tenant_id, RequestedChange({"forgetting": {"profile": target}}))
     held, times = held_by(tenant.tenant_id)
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp()
         locked = states.lock(tx, tenant.tenant_id, held.ids)
-        states.write_anchors(tx, tenant.tenant_id, strengths.advance_to_era(locked, times, now), times.at(now).version)
+        states.write_anchors(
+            tx, tenant.tenant_id, memory_strength.advance_to_era(locked, times, now), times.at(now).version
+        )
     moved, _ = held_by(tenant.tenant_id)
     assert set(moved.versions.tolist()) == {2}
     for days in (0, 1, 45):
@@ -97,8 +99,8 @@ def test_through_all_four_and_back_nothing_is_lost_but_what_must_be(service: Ser
     held, before = held_by(tenant.tenant_id)
     soon = datetime.now(UTC) + timedelta(hours=1)
     for minutes, profile in enumerate((*PROFILES[1:], "spec")):
-        change = Change({"forgetting": {"profile": profile}}, effective_at=soon + timedelta(minutes=minutes))
-        policy_versions.put(tenant.tenant_id, change)
+        change = RequestedChange({"forgetting": {"profile": profile}}, effective_at=soon + timedelta(minutes=minutes))
+        policy_versions.write_change(tenant.tenant_id, change)
     held, after = held_by(tenant.tenant_id)
     assert [era.version for era in after.eras] == [0, 1, 2, 3, 4, 5]
     kept = held.state.multiplier > 0

@@ -11,13 +11,13 @@ import pytest
 from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.state import DAY_SECONDS, new
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.strength.promotion import promoted_for
-from app.services.strength import promotion, strengths
+from app.domain.strength.promotion import promotion_reasons
+from app.services.strength import memory_strength, promotion
 from app.services.uses import reviews
 from app.store.core import database
 from app.store.strength import states
 from tests.service import Service, Tenant
-from tests.services.past import age
+from tests.services.backdated import age
 
 PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 
@@ -26,7 +26,7 @@ def reasons(name: str, uses: list[int], days: list[float], multiplier: float = 1
     """Return the reason of each memory with this many uses, created this many days ago."""
     state = new(np.zeros(len(uses)) - np.array(days) * DAY_SECONDS, multiplier=multiplier)
     used = replace(state, access_count=np.array(uses, np.float64))
-    return list(promoted_for(profile(name), used, 0.0))
+    return list(promotion_reasons(profile(name), used, 0.0))
 
 
 @pytest.mark.parametrize("name", ["spec", "cmm", "memory_decay"])
@@ -45,10 +45,10 @@ def flag(tenant: Tenant, memory_id: UUID, uses: int) -> list[UUID]:
     """Set the number of uses, and return the memories that are flagged."""
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp()
-        times = strengths.timeline(tx, tenant.tenant_id)
-        held = strengths.advance_to_era(states.lock(tx, tenant.tenant_id, [memory_id]), times, now)
+        times = memory_strength.load_timeline(tx, tenant.tenant_id)
+        held = memory_strength.advance_to_era(states.lock(tx, tenant.tenant_id, [memory_id]), times, now)
         used = replace(held, state=replace(held.state, access_count=np.array([float(uses)])))
-        return promotion.flag(tx, tenant.tenant_id, used, times.at(now), now)
+        return promotion.flag_promoted(tx, tenant.tenant_id, used, times.at(now), now)
 
 
 def test_a_flag_is_set_once_with_its_reason(service: Service) -> None:
@@ -70,7 +70,7 @@ def test_a_passed_review_promotes_and_a_failed_one_does_not(service: Service, na
     [memory_id] = service.send(tenant.tenant_id, "the cat")
     service.work()
     age(service, 10, memory_id)
-    reviews.record(tenant.tenant_id, memory_id, "failed")
+    reviews.record_review(tenant.tenant_id, memory_id, "failed")
     assert service.one("SELECT promoted_for FROM memory_state") is None
-    reviews.record(tenant.tenant_id, memory_id, "passed")
+    reviews.record_review(tenant.tenant_id, memory_id, "passed")
     assert service.one("SELECT promoted_for FROM memory_state") == reason

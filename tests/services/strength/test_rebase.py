@@ -10,16 +10,16 @@ import pytest
 
 from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
+from app.domain.tiers.decay_tier import TierThresholds
 from app.domain.tiers.protection import Protection
-from app.domain.tiers.tiers import Tiers
-from app.services.jobs import jobs, runner
+from app.services.jobs import queue, runner
 from app.services.memories import memories
 from app.services.strength import rebase
 from app.services.tiers import sweep
 from app.store.core import database
-from app.store.core.packed import driver
-from app.store.enrichment.work import NIL
-from app.store.strength import pages, states
+from app.store.core.binary_arrays import driver_connection
+from app.store.enrichment.work_queue import NIL
+from app.store.strength import due_pages, states
 from tests.service import Service
 from tests.services import nights
 from tests.services.aged import START, Aged, aged, days
@@ -27,7 +27,7 @@ from tests.services.aged import START, Aged, aged, days
 __all__ = ["aged"]
 
 HASTY = Policy(forgetting=Forgetting(parameters={"base_per_day": 0.3}))
-STRICT = Policy(tiers=Tiers(0.9, 0.8, 0.01), protection=Protection(grace_days=0))
+STRICT = Policy(tiers=TierThresholds(0.9, 0.8, 0.01), protection=Protection(grace_days=0))
 
 
 @pytest.fixture
@@ -166,9 +166,9 @@ def test_one_that_is_deleted_while_the_rebase_waits_for_it_stays_deleted(many: A
     """The rebase waits for the row's lock, and then reads the row as the deletion left it."""
     [memory_id] = many.service.rows("SELECT memory_id FROM memory_state ORDER BY memory_id LIMIT 1")[0]
     with database.tenant(many.tenant_id) as tx:
-        driver(tx).execute("UPDATE memory_state SET tier = 'deleted' WHERE memory_id = %s", [memory_id])
+        driver_connection(tx).execute("UPDATE memory_state SET tier = 'deleted' WHERE memory_id = %s", [memory_id])
         with database.tenant(many.tenant_id) as other:
-            held = pages.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
+            held = due_pages.list_page(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
             assert memory_id in held.ids, "a reader without a lock doesn't see the deletion yet"
     with database.tenant(many.tenant_id) as tx:
         assert memory_id not in states.lock_older(tx, many.tenant_id, 2, NIL, 5).ids
@@ -229,7 +229,7 @@ def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> 
     nights.run(aged.tenant_id)
     aged.decide(STRICT, 0)
     before = aged.anchors()
-    found = sweep.preview(aged.tenant_id, None, None, 100, only_rebase=True)
+    found = sweep.preview_sweep(aged.tenant_id, None, None, 100, only_rebase=True)
     assert [(move.memory_id, move.after) for move in found.moves] == [
         (ids[0], "cold"),
         (ids[1], "archived"),
@@ -238,12 +238,12 @@ def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> 
     assert found.moves[0].why.endswith("is below 0.8")
     assert found.counts["looked_at"] == 4
     assert aged.anchors() == before
-    assert sweep.preview(aged.tenant_id, None, None, 100) == found, "the sweep's preview includes the rebase"
+    assert sweep.preview_sweep(aged.tenant_id, None, None, 100) == found, "the sweep's preview includes the rebase"
     Run(aged).end()
-    assert sweep.preview(aged.tenant_id, None, None, 100, only_rebase=True).counts["looked_at"] == 0
+    assert sweep.preview_sweep(aged.tenant_id, None, None, 100, only_rebase=True).counts["looked_at"] == 0
 
 
 def test_it_may_be_of_an_earlier_day(many: Aged) -> None:
-    assert Run(many, parameters=jobs.parameters_at(days(-1))).end().job.done == 0
-    assert Run(many, parameters=jobs.parameters_at(days(0.5))).end().job.done == 23
+    assert Run(many, parameters=queue.evaluation_parameters(days(-1))).end().job.done == 0
+    assert Run(many, parameters=queue.evaluation_parameters(days(0.5))).end().job.done == 23
     assert not is_due(many, 2)

@@ -11,8 +11,7 @@ from app.clients.llm.salience_scorer import Scorer
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.salience import judge
-from app.services.enrichment import enrichment, rate
-from app.services.enrichment import score as scoring
+from app.services.enrichment import score_by_model, score_by_rules, stage_runner
 from app.services.ingest import ingest
 from app.services.memories import memories
 from app.services.storage import lookup
@@ -44,7 +43,7 @@ class Kept:
         return ids
 
     def edit(self, memory_id: UUID, **changes: Any) -> None:
-        memories.edit(self.tenant.tenant_id, memory_id, MemoryPatch(**changes))
+        memories.edit_memory(self.tenant.tenant_id, memory_id, MemoryPatch(**changes))
         self.service.work()
 
     def get(self, columns: str, *ids: UUID) -> list[Any]:
@@ -160,14 +159,14 @@ def test_a_text_that_changes_meanwhile_is_not_weighed_by_the_old_one(
 ) -> None:
     kept = Kept(service, MNEMEX)
     [memory_id] = service.send(kept.tenant.tenant_id, SECRET)
-    ingest.drain()
+    ingest.drain_streams()
 
     def judge_late(batch: Any) -> Any:
-        memories.edit(kept.tenant.tenant_id, memory_id, MemoryPatch(text=PLAIN))
+        memories.edit_memory(kept.tenant.tenant_id, memory_id, MemoryPatch(text=PLAIN))
         return judge(batch)
 
-    monkeypatch.setattr(scoring, "judge", judge_late)
-    scoring.score(kept.tenant.tenant_id, [memory_id])
+    monkeypatch.setattr(score_by_rules, "judge", judge_late)
+    score_by_rules.score_memories(kept.tenant.tenant_id, [memory_id])
     assert kept.get("multiplier", memory_id) == [1]
 
 
@@ -195,7 +194,7 @@ def test_scored_twice_nothing_more_happens(service: Service) -> None:
     kept = Kept(service, CMM)
     [memory_id] = kept.send("thanks")
     before = service.one("SELECT memory_state::text FROM memory_state")
-    scoring.score(kept.tenant.tenant_id, [memory_id])
+    score_by_rules.score_memories(kept.tenant.tenant_id, [memory_id])
     assert service.one("SELECT memory_state::text FROM memory_state") == before
     assert service.one("SELECT count(*) FROM memory_events") == 0
 
@@ -231,11 +230,11 @@ def under(rated: Rated, forgetting: Forgetting) -> Kept:
 def test_a_models_rating_wins_over_the_class(rated: Rated) -> None:
     kept = under(rated, CMM)
     [memory_id] = kept.send("thanks")
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     [(salience, source)] = kept.get("salience, salience_source", memory_id)
     assert source == "llm"
     assert salience != 0.25
-    scoring.score(kept.tenant.tenant_id, [memory_id])
+    score_by_rules.score_memories(kept.tenant.tenant_id, [memory_id])
     assert kept.get("salience, salience_source", memory_id) == [(salience, "llm")]
 
 
@@ -246,7 +245,7 @@ def test_after_a_rating_weight_and_kind_stay_and_the_pace_follows_what_it_found(
         {"text": f"{DECISION} The password is x.", "categories": ["ephemeral"]},
     )
     assert kept.get("multiplier, pace", found, own) == [(2, 1), (2, 2)]
-    assert rate.rate() == 2
+    assert score_by_model.rate_memories() == 2
     inferred = rated.stored(found).inferred
     assert inferred is not None
     assert "credentials" in inferred["categories"]
@@ -259,12 +258,12 @@ def test_after_a_rating_weight_and_kind_stay_and_the_pace_follows_what_it_found(
 def test_a_rating_gives_no_other_kind_than_the_callers_category(rated: Rated) -> None:
     kept = under(rated, MEMORY_DECAY)
     [memory_id] = kept.send({"text": DECISION, "categories": ["decision"]})
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     [(kind, salience, source)] = kept.get("kind, salience, salience_source", memory_id)
     assert (kind, source) == (SEMANTIC, "llm")
     assert salience != 0.85
     assert rated.stored(memory_id).inferred["kind"] == "episodic"  # type: ignore[index]
-    enrichment.score()
+    stage_runner.run_score_stage()
     assert kept.get("kind", memory_id) == [SEMANTIC]
 
 
@@ -280,7 +279,7 @@ def test_categories_that_the_caller_gives_while_a_model_rates_decide(
         return gather(scorer, asked, **more)
 
     monkeypatch.setattr(Scorer, "gather", gather_late)
-    assert rate.rate() == 1
+    assert score_by_model.rate_memories() == 1
     assert kept.get("pace", memory_id) == [2]
 
 
@@ -296,5 +295,5 @@ def test_a_text_that_is_new_when_its_rating_comes_keeps_its_class(
         return gather(scorer, asked, **more)
 
     monkeypatch.setattr(Scorer, "gather", gather_late)
-    rate.rate()
+    score_by_model.rate_memories()
     assert kept.get("salience, salience_source", memory_id) == [(0.75, "heuristic")]

@@ -16,15 +16,15 @@ from structlog.testing import capture_logs
 from app import metrics
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Usage
-from app.domain.policy.budget import Spent
+from app.domain.policy.budget import DaySpending
 from app.domain.policy.policy import Budget, Policy
 from app.errors import Invalid, NotFound
-from app.services.passing import OverBudget
 from app.services.tenants import budget
-from app.services.tenants.budget import Report, State, report, spend, state
+from app.services.tenants.budget import BudgetState, CostReport, budget_state, report_costs, spend_tokens
+from app.services.transient_errors import OverBudget
 from app.settings import OPENAI_URL, Settings, settings
 from app.store.core import database
-from app.store.tenants import usage as rows
+from app.store.tenants import model_usage
 from tests.service import Service, Tenant, forget
 
 pytestmark = pytest.mark.usefixtures("whole_day")
@@ -61,16 +61,16 @@ def statements() -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def spent(found: Report) -> Spent:
+def spent(found: CostReport) -> DaySpending:
     return found.standing.own
 
 
 def test_calls_of_a_day_are_one_row_for_each_purpose_and_model(tenant: Tenant) -> None:
     for _ in range(2):
-        spend(tenant.tenant_id, "score", "m", CALL, memories=7, cache_hits=3)
-    spend(tenant.tenant_id, "query", "m", Usage(1, 10))
-    spend(tenant.tenant_id, "score", "free", CALL)
-    found = report(tenant.tenant_id)
+        spend_tokens(tenant.tenant_id, "score", "m", CALL, memories=7, cache_hits=3)
+    spend_tokens(tenant.tenant_id, "query", "m", Usage(1, 10))
+    spend_tokens(tenant.tenant_id, "score", "free", CALL)
+    found = report_costs(tenant.tenant_id)
     shown = [(row.purpose, row.model, row.calls, row.memories, row.cache_hits, row.cost) for row in found.rows]
     assert shown == [
         ("query", "m", 1, 0, 0, pytest.approx(20 / 1e6)),
@@ -83,82 +83,82 @@ def test_calls_of_a_day_are_one_row_for_each_purpose_and_model(tenant: Tenant) -
 
 
 def test_nothing_is_no_row(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", Usage())
-    assert report(tenant.tenant_id).rows == []
+    spend_tokens(tenant.tenant_id, "score", "m", Usage())
+    assert report_costs(tenant.tenant_id).rows == []
 
 
 def test_calls_of_many_workers_are_all_counted(tenant: Tenant) -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(40):
-            pool.submit(spend, tenant.tenant_id, "embed", "m", CALL)
-    [row] = report(tenant.tenant_id).rows
+            pool.submit(spend_tokens, tenant.tenant_id, "embed", "m", CALL)
+    [row] = report_costs(tenant.tenant_id).rows
     assert row.calls == 40
     assert row.cost == pytest.approx(40 * CALL_COST)
 
 
 def test_work_is_counted_for_metrics(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", CALL)
-    held = metrics.held()
-    assert held.amount("llm_requests", ("score", "answered")) == 1
-    assert [held.amount("llm_tokens", (direction,)) for direction in ("input", "output")] == [1000, 100]
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    held = metrics.read_worker_metrics()
+    assert held.value("llm_requests", ("score", "answered")) == 1
+    assert [held.value("llm_tokens", (direction,)) for direction in ("input", "output")] == [1000, 100]
 
 
 def test_requests_that_came_to_nothing_are_counted_by_why(tenant: Tenant, service: Service) -> None:
-    with pytest.raises(ProviderFailed), budget.book(tenant.tenant_id, "embed", "m"):
+    with pytest.raises(ProviderFailed), budget.book_usage(tenant.tenant_id, "embed", "m"):
         raise ProviderFailed(Reason.TIMEOUT)
     service.configure(budget_tokens=0)
-    with pytest.raises(OverBudget), budget.book(service.tenant().tenant_id, "rerank", "m"):
+    with pytest.raises(OverBudget), budget.book_usage(service.tenant().tenant_id, "rerank", "m"):
         raise AssertionError
-    held = metrics.held()
-    assert held.amount("llm_requests", ("embed", "failed")) == 1
-    assert held.amount("llm_requests", ("rerank", "over_budget")) == 1
+    held = metrics.read_worker_metrics()
+    assert held.value("llm_requests", ("embed", "failed")) == 1
+    assert held.value("llm_requests", ("rerank", "over_budget")) == 1
 
 
 # --- Unknown costs ---
 
 
 def test_a_model_without_a_price_makes_the_days_cost_unknown(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", CALL)
-    spend(tenant.tenant_id, "score", "other", CALL)
-    found = report(tenant.tenant_id)
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    spend_tokens(tenant.tenant_id, "score", "other", CALL)
+    found = report_costs(tenant.tenant_id)
     assert [(row.model, row.cost) for row in found.rows] == [("m", pytest.approx(CALL_COST)), ("other", None)]
     assert (spent(found).known_cost, spent(found).unpriced_tokens) == (None, 1100)
     assert spent(found).cost == pytest.approx(CALL_COST)
 
 
 def test_a_row_that_is_known_in_part_looks_like_no_cost(service: Service, tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", CALL)
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
     service.configure(prices="{}")
-    spend(tenant.tenant_id, "score", "m", CALL)
-    [row] = report(tenant.tenant_id).rows
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    [row] = report_costs(tenant.tenant_id).rows
     assert row.cost is None
 
 
 def test_a_price_that_comes_late_is_for_the_whole_day(service: Service, tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "late", CALL)
+    spend_tokens(tenant.tenant_id, "score", "late", CALL)
     service.configure(prices='{"late": {"input": 1, "output": 1}}')
-    spend(tenant.tenant_id, "score", "late", CALL)
-    [row] = report(tenant.tenant_id).rows
+    spend_tokens(tenant.tenant_id, "score", "late", CALL)
+    [row] = report_costs(tenant.tenant_id).rows
     assert row.cost == pytest.approx(2 * 1100 / 1e6)
 
 
 def test_hits_of_the_cache_cost_nothing_even_without_a_price(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "other", Usage(), cache_hits=5)
-    [row] = report(tenant.tenant_id).rows
+    spend_tokens(tenant.tenant_id, "score", "other", Usage(), cache_hits=5)
+    [row] = report_costs(tenant.tenant_id).rows
     assert (row.cache_hits, row.cost) == (5, 0)
 
 
 def test_more_cached_than_sent_is_taken_for_all(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", Usage(1, 10, 50, 0))
-    [row] = report(tenant.tenant_id).rows
+    spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 10, 50, 0))
+    [row] = report_costs(tenant.tenant_id).rows
     assert row.cached_tokens == 10
     assert row.cost == pytest.approx(10 / 1e6)
 
 
 def test_a_provider_that_counts_without_end_breaks_nothing(tenant: Tenant) -> None:
     for _ in range(2):
-        spend(tenant.tenant_id, "score", "m", Usage(1, 10**30, 10**30, 10**30))
-    [row] = report(tenant.tenant_id).rows
+        spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 10**30, 10**30, 10**30))
+    [row] = report_costs(tenant.tenant_id).rows
     assert (row.calls, row.input_tokens) == (2, 2 * 10**12)
 
 
@@ -166,8 +166,8 @@ def test_a_provider_that_counts_without_end_breaks_nothing(tenant: Tenant) -> No
 
 
 def test_without_limits_models_may_be_asked(tenant: Tenant) -> None:
-    spend(tenant.tenant_id, "score", "m", Usage(1, 10**12))
-    assert state(tenant.tenant_id) is State.OK
+    spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 10**12))
+    assert budget_state(tenant.tenant_id) is BudgetState.OK
 
 
 @pytest.mark.parametrize("limit", [{"budget_tokens": 2200}, {"budget_cost": 2 * CALL_COST}], ids=["tokens", "cost"])
@@ -175,43 +175,43 @@ def test_a_tenant_is_stopped_at_its_limit_and_others_are_not(
     service: Service, tenant: Tenant, limit: dict[str, float]
 ) -> None:
     service.configure(**limit)
-    spend(tenant.tenant_id, "score", "m", CALL)
-    assert state(tenant.tenant_id) is State.OK
-    spend(tenant.tenant_id, "score", "m", CALL)
-    assert state(tenant.tenant_id) is State.HARD
-    assert state(service.tenant().tenant_id) is State.OK
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    assert budget_state(tenant.tenant_id) is BudgetState.OK
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    assert budget_state(tenant.tenant_id) is BudgetState.HARD
+    assert budget_state(service.tenant().tenant_id) is BudgetState.OK
 
 
 def test_what_all_spend_together_stops_everybody(service: Service, tenant: Tenant) -> None:
     service.configure(budget_total_tokens=2200, budget_soft_share=0.5)
     other = service.tenant()
-    assert state(other.tenant_id) is State.OK
-    spend(tenant.tenant_id, "score", "m", CALL)
-    assert state(other.tenant_id) is State.SOFT
-    spend(tenant.tenant_id, "embed", "m", CALL)
-    assert (state(other.tenant_id), state(tenant.tenant_id)) == (State.HARD, State.HARD)
+    assert budget_state(other.tenant_id) is BudgetState.OK
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    assert budget_state(other.tenant_id) is BudgetState.SOFT
+    spend_tokens(tenant.tenant_id, "embed", "m", CALL)
+    assert (budget_state(other.tenant_id), budget_state(tenant.tenant_id)) == (BudgetState.HARD, BudgetState.HARD)
 
 
 def test_a_tenants_own_limit_counts_where_it_is_smaller(service: Service, unheld: None) -> None:
     service.configure(budget_tokens=1000)
     careful, bold = (service.tenant(Policy(budget=Budget(tokens=tokens))) for tokens in (100, 10**9))
     for tenant in (careful, bold):
-        spend(tenant.tenant_id, "score", "m", Usage(1, 100))
-    assert (state(careful.tenant_id), state(bold.tenant_id)) == (State.HARD, State.OK)
-    spend(bold.tenant_id, "score", "m", Usage(1, 900))
-    assert state(bold.tenant_id) is State.HARD
+        spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 100))
+    assert (budget_state(careful.tenant_id), budget_state(bold.tenant_id)) == (BudgetState.HARD, BudgetState.OK)
+    spend_tokens(bold.tenant_id, "score", "m", Usage(1, 900))
+    assert budget_state(bold.tenant_id) is BudgetState.HARD
 
 
 def test_a_tenant_may_want_no_model_at_all(service: Service) -> None:
-    assert state(service.tenant(Policy(budget=Budget(tokens=0))).tenant_id) is State.HARD
+    assert budget_state(service.tenant(Policy(budget=Budget(tokens=0))).tenant_id) is BudgetState.HARD
 
 
 def test_yesterdays_spending_is_over(service: Service, tenant: Tenant, unheld: None) -> None:
     service.configure(budget_tokens=1000, budget_total_tokens=1000)
-    spend(tenant.tenant_id, "score", "m", CALL)
-    assert state(tenant.tenant_id) is State.HARD
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
+    assert budget_state(tenant.tenant_id) is BudgetState.HARD
     service.rows("UPDATE usage SET day = day - 1")
-    assert state(tenant.tenant_id) is State.OK
+    assert budget_state(tenant.tenant_id) is BudgetState.OK
 
 
 # --- Caching ---
@@ -219,14 +219,14 @@ def test_yesterdays_spending_is_over(service: Service, tenant: Tenant, unheld: N
 
 def test_a_state_is_read_once_and_the_processs_own_spending_added(service: Service, tenant: Tenant) -> None:
     service.configure(budget_tokens=2200, budget_total_tokens=10**9)
-    assert state(tenant.tenant_id) is State.OK
+    assert budget_state(tenant.tenant_id) is BudgetState.OK
     with statements() as seen:
         for _ in range(5):
-            assert state(tenant.tenant_id) is State.OK
+            assert budget_state(tenant.tenant_id) is BudgetState.OK
         assert seen == []
-        spend(tenant.tenant_id, "score", "m", Usage(1, 2200))
+        spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 2200))
         assert len(seen) == 1
-        assert state(tenant.tenant_id) is State.HARD
+        assert budget_state(tenant.tenant_id) is BudgetState.HARD
         assert len(seen) == 1
 
 
@@ -236,25 +236,25 @@ def test_own_and_total_are_one_query_and_the_total_isnt_summed_for_each_tenant(
     service.configure(budget_tokens=2200, budget_total_tokens=10**9)
     other = service.tenant()
     with statements() as seen:
-        state(tenant.tenant_id)
+        budget_state(tenant.tenant_id)
         assert len([statement for statement in seen if "FROM usage" in statement]) == 1
-    spend(tenant.tenant_id, "score", "m", CALL)
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
     service.rows("UPDATE usage SET input_tokens = 10^9")  # by another process
-    assert state(other.tenant_id) is State.OK, "the total is cached for a second"
+    assert budget_state(other.tenant_id) is BudgetState.OK, "the total is cached for a second"
 
 
 def test_what_another_process_spends_is_heard_of(service: Service, tenant: Tenant, unheld: None) -> None:
     service.configure(budget_tokens=2200)
-    assert state(tenant.tenant_id) is State.OK
-    spend(tenant.tenant_id, "score", "m", CALL)
+    assert budget_state(tenant.tenant_id) is BudgetState.OK
+    spend_tokens(tenant.tenant_id, "score", "m", CALL)
     service.rows("UPDATE usage SET input_tokens = 5000")
-    assert state(tenant.tenant_id) is State.HARD
+    assert budget_state(tenant.tenant_id) is BudgetState.HARD
 
 
 def test_a_process_holds_so_many_tenants_at_most(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "TENANTS_MAX", 2)
     for _ in range(5):
-        state(service.tenant().tenant_id)
+        budget_state(service.tenant().tenant_id)
         assert len(budget._memo.own) <= 2
 
 
@@ -266,7 +266,7 @@ def test_the_sum_of_a_day_uses_its_index(service: Service, tenant: Tenant) -> No
     service.rows("ANALYZE usage")
     values = {"tenant_id": tenant.tenant_id, "total": True}
     with database.shared() as tx:
-        plan = "\n".join(tx.execute(text(f"EXPLAIN {rows._SPENT_TODAY}"), values).scalars())
+        plan = "\n".join(tx.execute(text(f"EXPLAIN {model_usage._SPENT_TODAY}"), values).scalars())
     assert "usage_day" in plan
     assert "Seq Scan" not in plan
 
@@ -281,12 +281,12 @@ def test_soft_and_hard_are_said_and_counted_once_a_tenant_and_day(
     other = service.tenant()
     with capture_logs() as logged:
         for _ in range(3):
-            state(tenant.tenant_id)
-            state(other.tenant_id)
-            spend(tenant.tenant_id, "score", "m", Usage(1, 440))
-        spend(other.tenant_id, "score", "m", Usage(1, 900))
-        state(other.tenant_id)
-        state(tenant.tenant_id)
+            budget_state(tenant.tenant_id)
+            budget_state(other.tenant_id)
+            spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 440))
+        spend_tokens(other.tenant_id, "score", "m", Usage(1, 900))
+        budget_state(other.tenant_id)
+        budget_state(tenant.tenant_id)
     shown = [(line["state"], line["tenant"]) for line in logged if line["event"] == "budget"]
     assert shown == [
         ("soft", str(tenant.tenant_id)),
@@ -294,7 +294,7 @@ def test_soft_and_hard_are_said_and_counted_once_a_tenant_and_day(
         ("soft", str(other.tenant_id)),
     ]
     assert all(line["log_level"] == "warning" for line in logged)
-    counted = metrics.counts()
+    counted = metrics.read_counters()
     assert (counted["budget_soft_reached"], counted["budget_hard_reached"]) == (2, 1)
 
 
@@ -303,19 +303,19 @@ def configured(**values: object) -> Settings:
 
 
 def test_a_limit_of_money_on_a_model_without_a_price_is_remarked_on() -> None:
-    assert budget.remarks(configured()) == []
-    assert budget.remarks(configured(openai_api_key=None, budget_cost=1)) == []
-    assert budget.remarks(configured(budget_tokens=1)) == []
-    assert budget.remarks(configured(budget_cost=1, prices={"m": {"input": 1}})) == []
-    [one] = budget.remarks(configured(budget_cost=1, prices={"e": {"input": 1}}))
+    assert budget.list_warnings(configured()) == []
+    assert budget.list_warnings(configured(openai_api_key=None, budget_cost=1)) == []
+    assert budget.list_warnings(configured(budget_tokens=1)) == []
+    assert budget.list_warnings(configured(budget_cost=1, prices={"m": {"input": 1}})) == []
+    [one] = budget.list_warnings(configured(budget_cost=1, prices={"e": {"input": 1}}))
     assert "BUDGET_COST is set but m has no price in PRICES" in one
-    assert len(budget.remarks(configured(budget_total_cost=1, embedder="openai"))) == 2
+    assert len(budget.list_warnings(configured(budget_total_cost=1, embedder="openai"))) == 2
 
 
 def test_it_is_said_at_start_up(service: Service) -> None:
     service.configure(openai_base_url="http://127.0.0.1:9/v1", salience_model="m", budget_cost=1)
     with capture_logs() as logged:
-        budget.check()
+        budget.log_warnings()
     assert [line["event"] for line in logged] == ["budget_unheld"]
 
 
@@ -334,7 +334,7 @@ def test_the_host_is_all_that_is_kept_of_an_address() -> None:
 # --- The report ---
 
 
-def days_of(found: Report) -> list[date]:
+def days_of(found: CostReport) -> list[date]:
     return [row.day for row in found.rows]
 
 
@@ -352,32 +352,35 @@ def daily(service: Service, tenant: Tenant) -> Tenant:
 
 def test_a_report_is_of_the_last_30_days_or_those_asked_for(daily: Tenant) -> None:
     today = TODAY()
-    assert days_of(report(daily.tenant_id)) == [today - timedelta(days=29 - n) for n in range(30)]
+    assert days_of(report_costs(daily.tenant_id)) == [today - timedelta(days=29 - n) for n in range(30)]
     early = today - timedelta(days=380)
-    assert days_of(report(daily.tenant_id, early, early + timedelta(days=1))) == [early, early + timedelta(days=1)]
-    assert days_of(report(daily.tenant_id, None, early)) == [early - timedelta(days=19 - n) for n in range(20)]
-    assert len(report(daily.tenant_id, today - timedelta(days=365)).rows) == 366
-    assert report(daily.tenant_id, None, date.min).rows == []
+    assert days_of(report_costs(daily.tenant_id, early, early + timedelta(days=1))) == [
+        early,
+        early + timedelta(days=1),
+    ]
+    assert days_of(report_costs(daily.tenant_id, None, early)) == [early - timedelta(days=19 - n) for n in range(20)]
+    assert len(report_costs(daily.tenant_id, today - timedelta(days=365)).rows) == 366
+    assert report_costs(daily.tenant_id, None, date.min).rows == []
 
 
 def test_too_many_days_or_none_are_refused(daily: Tenant) -> None:
     today = TODAY()
     with pytest.raises(Invalid) as raised:
-        report(daily.tenant_id, today - timedelta(days=366), today)
+        report_costs(daily.tenant_id, today - timedelta(days=366), today)
     [error] = raised.value.errors
     assert (error.field, error.value, error.limit) == ("from", 367, 366)
     with pytest.raises(Invalid) as raised:
-        report(daily.tenant_id, today, today - timedelta(days=1))
+        report_costs(daily.tenant_id, today, today - timedelta(days=1))
     assert raised.value.errors[0].field == "from"
 
 
 def test_a_tenant_that_isnt_there_has_no_report(service: Service) -> None:
     with pytest.raises(NotFound):
-        report(uuid4())
+        report_costs(uuid4())
 
 
 def test_forgetting_drops_what_is_held(service: Service, tenant: Tenant) -> None:
-    state(tenant.tenant_id)
+    budget_state(tenant.tenant_id)
     forget()
     assert budget._memo.own == {}
     assert settings().prices

@@ -17,17 +17,17 @@ from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
 from app.domain.strength import importance
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services.jobs import jobs
+from app.services.jobs import queue
 from app.services.memories import memories
-from app.services.strength import policies, rebase, strengths
-from app.services.tenants import effects, policy_versions
-from app.services.tenants.policy_versions import Change, Outcome
+from app.services.strength import current_policy, memory_strength, rebase
+from app.services.tenants import policy_impact, policy_versions
+from app.services.tenants.policy_versions import ChangeOutcome, RequestedChange
 from app.store.core import database
 from app.store.strength import states
-from app.store.tenants import policies as versions
+from app.store.tenants import policies
 from tests.service import Service, Tenant
-from tests.services.faded import fill
 from tests.services.job_kinds import set_kind
+from tests.services.strength_rows import fill
 
 MEMORIES = 90
 
@@ -37,9 +37,11 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-def put(tenant: Tenant, effective_at: datetime | None = None, expected: int | None = None, **fields: Any) -> Outcome:
-    change = Change(fields, effective_at=effective_at, expected_version=expected)
-    return policy_versions.put(tenant.tenant_id, change)[0]
+def put(
+    tenant: Tenant, effective_at: datetime | None = None, expected: int | None = None, **fields: Any
+) -> ChangeOutcome:
+    change = RequestedChange(fields, effective_at=effective_at, expected_version=expected)
+    return policy_versions.write_change(tenant.tenant_id, change)[0]
 
 
 def ahead(**more: float) -> datetime:
@@ -47,25 +49,29 @@ def ahead(**more: float) -> datetime:
 
 
 def statuses(tenant: Tenant) -> dict[int, str]:
-    return {one.era.version: one.status for one in policy_versions.page(tenant.tenant_id, None, 100)}
+    return {one.era.version: one.status for one in policy_versions.list_versions(tenant.tenant_id, None, 100)}
 
 
 def test_a_change_is_a_new_version_of_what_it_names(service: Service, tenant: Tenant) -> None:
     first = put(tenant, tiers={"archived_below": 0.4})
     second = put(tenant, language="german", forgetting={"parameters": {"law": "linear"}})
     assert (first.era.version, second.era.version) == (2, 3)
-    held = policies.current(tenant.tenant_id)
+    held = current_policy.read(tenant.tenant_id)
     assert (held.language, held.tiers.archived_below, held.tiers.cold_below) == ("german", 0.4, 0.15)
     assert held.forgetting.parameters == {"law": "linear"}
     put(tenant, tiers=None, forgetting={"parameters": {"law": None}})
-    assert policies.current(tenant.tenant_id) == Policy(language="german")
+    assert current_policy.read(tenant.tenant_id) == Policy(language="german")
     assert statuses(tenant) == {4: "in force", 3: "past", 2: "past", 1: "past"}
 
 
 def test_the_same_again_changes_nothing(service: Service, tenant: Tenant) -> None:
     first = put(tenant, expected=1, history_days=30)
     again = put(tenant, expected=1, history_days=30)
-    assert (first.is_new, again.is_new, again.era) == (True, False, policy_versions.in_force(tenant.tenant_id)[0].era)
+    assert (first.is_new, again.is_new, again.era) == (
+        True,
+        False,
+        policy_versions.list_in_force(tenant.tenant_id)[0].era,
+    )
     later = ahead(days=1)
     assert put(tenant, later, history_days=20).is_new
     assert not put(tenant, later, history_days=20).is_new
@@ -82,7 +88,7 @@ def test_what_moves_no_memory_needs_no_rebase(service: Service, tenant: Tenant) 
     put(tenant, history_days=30)
     assert is_due(2), "no version has been rebased yet"
     with database.tenant(tenant.tenant_id) as tx:
-        versions.mark_rebased(tx, tenant.tenant_id, 2)
+        policies.mark_rebased(tx, tenant.tenant_id, 2)
     put(tenant, language="german")
     assert not is_due(3)
     put(tenant, tiers={"archived_below": 0.4})
@@ -92,9 +98,9 @@ def test_what_moves_no_memory_needs_no_rebase(service: Service, tenant: Tenant) 
 def test_a_change_for_later_waits_and_a_later_one_builds_on_it(service: Service, tenant: Tenant) -> None:
     put(tenant, ahead(days=2), history_days=20)
     put(tenant, ahead(days=4), language="german")
-    held, waiting, latest = policy_versions.in_force(tenant.tenant_id)
+    held, waiting, latest = policy_versions.list_in_force(tenant.tenant_id)
     assert (held.era.version, [era.version for era in waiting], latest) == (1, [2, 3], 3)
-    assert (waiting[1].policy.history_days, policies.current(tenant.tenant_id)) == (20, Policy())
+    assert (waiting[1].policy.history_days, current_policy.read(tenant.tenant_id)) == (20, Policy())
 
 
 def test_a_change_that_begins_earlier_supersedes_what_waits(service: Service, tenant: Tenant) -> None:
@@ -106,7 +112,7 @@ def test_a_change_that_begins_earlier_supersedes_what_waits(service: Service, te
     cancelled = put(tenant)
     assert (cancelled.superseded, cancelled.changes, cancelled.is_new) == ([2, 4], [], True)
     assert statuses(tenant) == {5: "in force", 4: "superseded", 3: "superseded", 2: "superseded", 1: "past"}
-    assert policies.current(tenant.tenant_id) == Policy()
+    assert current_policy.read(tenant.tenant_id) == Policy()
 
 
 @pytest.mark.parametrize(("moment", "limit"), [(timedelta(seconds=-5), None), (timedelta(days=400), 366)], ids=str)
@@ -125,7 +131,7 @@ def test_what_somebody_has_changed_since_is_a_conflict(service: Service, tenant:
     with pytest.raises(Conflict, match="is 2, not 1"):
         put(tenant, expected=1, history_days=31)
     with pytest.raises(Conflict):
-        policy_versions.preview(tenant.tenant_id, Change({"history_days": 31}, expected_version=1))
+        policy_versions.preview_change(tenant.tenant_id, RequestedChange({"history_days": 31}, expected_version=1))
     put(tenant, ahead(days=1), expected=2, history_days=31)
     with pytest.raises(Conflict):
         put(tenant, expected=2, history_days=32)
@@ -137,7 +143,7 @@ def test_changes_at_once_all_count_and_none_is_lost(service: Service, tenant: Te
     with ThreadPoolExecutor(len(wanted)) as callers:
         done = list(callers.map(lambda fields: put(tenant, **fields), wanted))
     assert sorted(outcome.era.version for outcome in done) == list(range(2, len(wanted) + 2))
-    found = policies.current(tenant.tenant_id)
+    found = current_policy.read(tenant.tenant_id)
     assert (found.history_days, found.language, found.time_zone) == (30, "german", "Asia/Tokyo")
     assert (found.review.session_limit, found.review.danger_to, found.tiers.archived_below) == (7, 0.4, 0.4)
     assert [era.version for era in times_of(tenant).eras] == list(range(len(wanted) + 2)), (
@@ -163,12 +169,12 @@ def test_a_job_moves_the_memories_where_strength_depends_on_it(
     set_kind(monkeypatch, "rebase", lambda _: Step(0, {}, finished=True))
 
     def job(at: datetime | None = None, **fields: Any) -> UUID | None:
-        return policy_versions.put(tenant.tenant_id, Change(fields, effective_at=at))[1]
+        return policy_versions.write_change(tenant.tenant_id, RequestedChange(fields, effective_at=at))[1]
 
     assert job(history_days=30, ranking={"when": 0.5}) is None
     started = job(importance={"weights": {"recency": 0.5}})
     assert started is not None
-    assert jobs.get(tenant.tenant_id, started).kind == "rebase"
+    assert queue.get(tenant.tenant_id, started).kind == "rebase"
     assert job(importance={"weights": {"recency": 0.5}}) is None, "an unchanged policy starts no job"
     assert job(tiers={"archived_below": 0.5}) == started, "the unfinished job covers the newer version too"
     assert job(ahead(days=1), forgetting={"profile": "cmm"}) is None, "the nightly sweep does it"
@@ -187,13 +193,13 @@ def test_an_unknown_version_and_another_tenants_are_not_found(service: Service, 
 
 def times_of(tenant: Tenant) -> Timeline:
     with database.tenant(tenant.tenant_id) as tx:
-        return strengths.timeline(tx, tenant.tenant_id)
+        return memory_strength.load_timeline(tx, tenant.tenant_id)
 
 
-def tier_by_hand(times: Timeline, held: states.Held, row: int, moment: float) -> str:
+def tier_by_hand(times: Timeline, held: states.StoredStates, row: int, moment: float) -> str:
     """Return the tier of one memory, evaluated condition by condition."""
     era = times.at(moment)
-    one = times.brought(take(held.state, np.array([row])), held.versions[[row]], moment)
+    one = times.advance_to(take(held.state, np.array([row])), held.versions[[row]], moment)
     strength = float(era.dynamics.strength(one, moment)[0])
     worth = float(importance.importance(era.policy.importance, one, moment)[0])
     tiers, protection = era.policy.tiers, era.policy.protection
@@ -228,19 +234,19 @@ CHANGES: list[dict[str, Any]] = [
 def test_effects_are_those_of_each_memory_by_hand(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], days: int
 ) -> None:
-    monkeypatch.setattr(effects, "PAGE_ROWS", 7)
+    monkeypatch.setattr(policy_impact, "PAGE_ROWS", 7)
     fill(service, tenant, Policy().model, MEMORIES)
     put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # scheduled: in force by then, or superseded
     at = ahead(days=days) if days else None
     before = service.rows("SELECT state::text FROM memory_state AS state ORDER BY 1")
-    outcome, found = policy_versions.preview(tenant.tenant_id, Change(change, effective_at=at))
+    outcome, found = policy_versions.preview_change(tenant.tenant_id, RequestedChange(change, effective_at=at))
     assert service.rows("SELECT state::text FROM memory_state AS state ORDER BY 1") == before
     assert set(statuses(tenant)) == {1, 2}
 
     times = times_of(tenant)
     changed = Timeline([*times.eras, outcome.era])
     with database.tenant(tenant.tenant_id) as tx:
-        held = states.page(tx, tenant.tenant_id, UUID(int=0), MEMORIES)
+        held = states.list_page(tx, tenant.tenant_id, UUID(int=0), MEMORIES)
     later = found.at + 30 * DAY_SECONDS
     pairs = [tuple(tier_by_hand(each, held, row, found.at) for each in (times, changed)) for row in range(MEMORIES)]
     assert found.memories == MEMORIES
@@ -256,19 +262,19 @@ def test_effects_are_those_of_each_memory_by_hand(
 def test_deleted_memories_have_no_part_in_it(service: Service, tenant: Tenant) -> None:
     fill(service, tenant, Policy().model, 3)
     memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories WHERE text = 'memory 1'"))
-    _, found = policy_versions.preview(tenant.tenant_id, Change({"tiers": {"archived_below": 1}}))
+    _, found = policy_versions.preview_change(tenant.tenant_id, RequestedChange({"tiers": {"archived_below": 1}}))
     assert (found.memories, sum(found.after.values())) == (2, 2)
 
 
 def test_looking_ends_before_clients_have_waited_too_long(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "PAGE_ROWS", 4)
+    monkeypatch.setattr(policy_impact, "PAGE_ROWS", 4)
     fill(service, tenant, Policy().model, 10)
-    change = Change({"tiers": {"archived_below": 1}})
-    assert policy_versions.preview(tenant.tenant_id, change)[1].complete
-    monkeypatch.setattr(effects, "SECONDS_MAX", -1.0)
-    _, found = policy_versions.preview(tenant.tenant_id, change)
+    change = RequestedChange({"tiers": {"archived_below": 1}})
+    assert policy_versions.preview_change(tenant.tenant_id, change)[1].complete
+    monkeypatch.setattr(policy_impact, "SECONDS_MAX", -1.0)
+    _, found = policy_versions.preview_change(tenant.tenant_id, change)
     assert (found.memories, found.complete) == (4, False)
 
 
@@ -276,14 +282,14 @@ def test_what_another_profile_cannot_hold_is_counted(service: Service) -> None:
     tenant = service.tenant(Policy.model_validate({"forgetting": {"profile": "mnemex", "parameters": {"beta": 1}}}))
     fill(service, tenant, Policy().model, MEMORIES)
     service.rows("UPDATE memory_state SET accessed_at = now(), anchored_at = now(), level = 0")
-    _, found = policy_versions.preview(tenant.tenant_id, Change({"forgetting": {"profile": "cmm"}}))
+    _, found = policy_versions.preview_change(tenant.tenant_id, RequestedChange({"forgetting": {"profile": "cmm"}}))
     above = service.one("SELECT count(*) FROM memory_state WHERE (access_count + 1) * multiplier > 1.001")
     assert +found.lost == {"score_above_1": above}
 
     other = service.tenant(Policy.model_validate({"forgetting": {"profile": "memory_decay"}}))
     fill(service, other, of_memory_decay(), MEMORIES)
-    change = Change({"forgetting": {"profile": "mnemex"}})
-    _, found = policy_versions.preview(other.tenant_id, change)
+    change = RequestedChange({"forgetting": {"profile": "mnemex"}})
+    _, found = policy_versions.preview_change(other.tenant_id, change)
     zero = service.one(
         "SELECT count(*) FROM memory_state WHERE tenant_id = %s AND multiplier = 0 AND level > -1", other.tenant_id
     )
@@ -293,7 +299,9 @@ def test_what_another_profile_cannot_hold_is_counted(service: Service) -> None:
     )
     assert found.lost["stability"] == stable > 0
     assert found.lost["retrieval"] > 0
-    _, found = policy_versions.preview(other.tenant_id, Change({"forgetting": {"parameters": {"boost": 0.2}}}))
+    _, found = policy_versions.preview_change(
+        other.tenant_id, RequestedChange({"forgetting": {"parameters": {"boost": 0.2}}})
+    )
     assert found.lost == {}, "the same profile loses nothing"
 
 

@@ -7,26 +7,26 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.policy import keys
+from app.domain.policy import api_keys
 from app.domain.policy.policy import Policy
 from app.errors import Conflict, Invalid, NotFound
-from app.services.strength import policies
+from app.services.strength import current_policy
 from app.services.tenants import tenants
 from tests.service import Service
 
 
 def test_a_tenant_has_its_policy_and_a_key_for_all_but_admin(service: Service) -> None:
     tenant, text = tenants.create("acme", Policy(time_zone="Europe/Berlin"))
-    read = keys.parse(text)
+    read = api_keys.parse(text)
     assert read is not None
     key = tenants.find_key(read.key_id)
     assert key is not None
     assert (key.tenant_id, key.revoked_at, key.expires_at) == (tenant.tenant_id, None, None)
     assert key.scopes == {"ingest", "read", "maintain", "privacy"}
-    assert keys.matches(read.secret, key.digest)
-    assert policies.current(tenant.tenant_id).time_zone == "Europe/Berlin"
-    assert tenants.find("acme") == tenant
-    assert tenants.find("nobody") is None
+    assert api_keys.matches_digest(read.secret, key.digest)
+    assert current_policy.read(tenant.tenant_id).time_zone == "Europe/Berlin"
+    assert tenants.find_tenant("acme") == tenant
+    assert tenants.find_tenant("nobody") is None
 
 
 def test_a_name_is_taken_once_and_nothing_is_left_of_the_second(service: Service) -> None:
@@ -51,16 +51,16 @@ def test_tenants_are_listed_by_name_page_by_page(service: Service) -> None:
     for name in reversed(names):
         tenants.create(name)
     seen: list[str] = []
-    while page := tenants.listed(seen[-1] if seen else "", 3):
+    while page := tenants.list_tenants(seen[-1] if seen else "", 3):
         seen += [tenant.name for tenant in page]
     assert seen == names
 
 
 def test_two_keys_live_until_one_is_revoked(service: Service) -> None:
     tenant = service.tenant()
-    second = keys.parse(tenants.issue_key(tenant.tenant_id, "second", ["read"]))
+    second = api_keys.parse(tenants.issue_key(tenant.tenant_id, "second", ["read"]))
     assert second is not None
-    listed = tenants.listed_keys(tenant.tenant_id)
+    listed = tenants.list_keys(tenant.tenant_id)
     assert {key.key_id for key in listed} == {tenant.key_id, second.key_id}
     tenants.revoke_key(tenant.key_id)
     found = tenants.find_key(tenant.key_id)
@@ -76,13 +76,13 @@ def test_two_keys_live_until_one_is_revoked(service: Service) -> None:
 
 def test_keys_of_all_tenants_are_listed_without_one(service: Service) -> None:
     made = {service.tenant().key_id for _ in range(3)}
-    assert {key.key_id for key in tenants.listed_keys()} == made
+    assert {key.key_id for key in tenants.list_keys()} == made
 
 
 def test_a_key_may_expire(service: Service) -> None:
     tenant = service.tenant()
     moment = datetime(2030, 1, 1, tzinfo=UTC)
-    read = keys.parse(tenants.issue_key(tenant.tenant_id, "short", expires_at=moment))
+    read = api_keys.parse(tenants.issue_key(tenant.tenant_id, "short", expires_at=moment))
     assert read is not None
     found = tenants.find_key(read.key_id)
     assert found is not None
@@ -95,7 +95,7 @@ def test_only_known_scopes_are_given(service: Service, scopes: list[str]) -> Non
     with pytest.raises(Invalid) as raised:
         tenants.issue_key(tenant.tenant_id, "x", scopes)
     assert raised.value.errors[0].field == "scopes"
-    assert len(tenants.listed_keys(tenant.tenant_id)) == 1
+    assert len(tenants.list_keys(tenant.tenant_id)) == 1
 
 
 def test_unknown_tenants_and_keys_are_not_found(service: Service) -> None:

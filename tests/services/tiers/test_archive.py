@@ -15,13 +15,13 @@ from app.domain.search.request import SearchRequest
 from app.services.enrichment import index
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.search.search import find, search
+from app.services.search.search import find_memories, search
 from app.services.storage import lookup
-from app.services.tiers import archive, bases
+from app.services.tiers import archive, pca_fitting
 from tests.service import Service, Tenant
-from tests.services import attic
-from tests.services.attic import archive_all, fade, found, remember, tiers
-from tests.services.grave import erased
+from tests.services import archived_memories
+from tests.services.archived_memories import archive_all, fade, found, remember, tiers
+from tests.services.due_deletions import erased
 from tests.waiting import PATIENCE_SECONDS
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
@@ -73,7 +73,7 @@ def test_neighbours_lose_its_words_and_keep_theirs(service: Service, tenant: Ten
 
     once = {first: {"appl", "boat"}, third: {"appl", "boat", "lamp"}, fourth: {"boat", "lamp"}}
     assert context() == once
-    index.index(tenant.tenant_id, [first, second, third, fourth])  # must not bring any word back
+    index.index_memories(tenant.tenant_id, [first, second, third, fourth])  # must not bring any word back
     assert context() == once
     assert counted(service)[""] == 3
 
@@ -109,7 +109,7 @@ def test_a_hit_is_listed_and_not_used(service: Service, tenant: Tenant) -> None:
     fade(service, [kettle])
     archive_all(tenant.tenant_id)
     request = SearchRequest("red teapot", tiers=("active", "archived"), reinforce=True)
-    hits = find(tenant.tenant_id, request)
+    hits = find_memories(tenant.tenant_id, request)
     assert len(hits.results) == 2
     assert [use.id for use in hits.uses] == [teapot]
     assert tiers(service, [kettle]) == ["archived"]
@@ -117,11 +117,11 @@ def test_a_hit_is_listed_and_not_used(service: Service, tenant: Tenant) -> None:
 
 def test_a_memory_without_words_and_vector_is_archived_all_the_same(service: Service, tenant: Tenant) -> None:
     ids = service.send(tenant.tenant_id, KETTLE)
-    ingest.drain()
+    ingest.drain_streams()
     fade(service, ids)
     archive_all(tenant.tenant_id)
     assert service.rows("SELECT vector, own IS NULL FROM archived_memories") == [(None, False)]
-    attic.embed(service)  # work queued before the move
+    archived_memories.embed(service)  # work queued before the move
     assert service.rows("SELECT * FROM embeddings") == service.rows("SELECT * FROM memory_words") == []
     assert counted(service) == {}
     assert [result.id for result in found(tenant.tenant_id, "kettle", "archived")] == ids
@@ -140,13 +140,13 @@ def test_deleting_an_archived_memory_leaves_nothing_of_it(service: Service, tena
 def test_two_movers_at_once_share_the_work(service: Service, tenant: Tenant) -> None:
     ids = remember(service, tenant.tenant_id, *(f"memory {n} of a boat" for n in range(60)))
     fade(service, ids)
-    attic.swept(tenant.tenant_id)
+    archived_memories.swept(tenant.tenant_id)
     both = Barrier(2)
 
     def mover() -> int:
         both.wait()
         done = 0
-        while (moved := archive.move(tenant.tenant_id, None, None, limit=7))[0]:
+        while (moved := archive.move_slice(tenant.tenant_id, None, None, limit=7))[0]:
             done += moved[1]["archived"]
         return done
 
@@ -160,24 +160,24 @@ def test_two_movers_at_once_share_the_work(service: Service, tenant: Tenant) -> 
 def test_what_happens_during_a_move_is_done_before_it_or_after_it(service: Service, tenant: Tenant, act: str) -> None:
     ids = remember(service, tenant.tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(40)))
     fade(service, ids)
-    attic.swept(tenant.tenant_id)
+    archived_memories.swept(tenant.tenant_id)
     both = Barrier(2)
 
     def mover() -> None:
         both.wait()
-        while archive.move(tenant.tenant_id, None, None, limit=5)[0]:
+        while archive.move_slice(tenant.tenant_id, None, None, limit=5)[0]:
             pass
 
     def other() -> None:
         both.wait()
         for memory_id in reversed(ids):
-            attic.act_on(tenant.tenant_id, memory_id, act)
+            archived_memories.act_on(tenant.tenant_id, memory_id, act)
 
     with ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(mover), pool.submit(other)]:
             future.result(timeout=PATIENCE_SECONDS)
-    attic.embed(service)
-    attic.check(service, ids)
+    archived_memories.embed(service)
+    archived_memories.check(service, ids)
     assert set(tiers(service, ids)) <= ({"deleted"} if act == "delete" else {"active", "archived"})
 
 
@@ -185,7 +185,7 @@ def test_what_happens_during_a_move_is_done_before_it_or_after_it(service: Servi
 def test_killed_anywhere_it_is_the_old_state_or_the_new(service: Service, tenant: Tenant, place: str) -> None:
     ids = remember(service, tenant.tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(5)))
     fade(service, ids[:3])
-    attic.swept(tenant.tenant_id)
+    archived_memories.swept(tenant.tenant_id)
     code = (
         "from uuid import UUID; from app.services.tiers import archive; "
         f"archive.move(UUID('{tenant.tenant_id}'), None, None)"
@@ -205,9 +205,9 @@ def test_killed_anywhere_it_is_the_old_state_or_the_new(service: Service, tenant
 def test_a_dry_run_lists_what_a_run_then_moves_and_why(service: Service, tenant: Tenant) -> None:
     ids = remember(service, tenant.tenant_id, *(f"memory {n}" for n in range(5)))
     fade(service, ids[:3])
-    page = archive.preview(tenant.tenant_id, None, None, 2)
+    page = archive.preview_archive(tenant.tenant_id, None, None, 2)
     assert [move.memory_id for move in page.moves] == sorted(ids[:3])[:2]
-    rest = archive.preview(tenant.tenant_id, None, page.following, 2)
+    rest = archive.preview_archive(tenant.tenant_id, None, page.following, 2)
     listed = [*page.moves, *rest.moves]
     assert rest.following is None
     assert {(move.before, move.after, move.rule) for move in listed} == {("active", "archived", "decay")}
@@ -227,4 +227,4 @@ def test_without_a_basis_vectors_are_kept_whole_and_it_says_so(service: Service,
     assert counts["whole"] == 1
     assert notes == ["1 vectors are too few to reduce by: they are kept as they are for now"]
     assert service.rows("SELECT vector_dims(vector), basis_id FROM archived_memories") == [(256, None)]
-    assert bases.in_use(tenant.tenant_id)[0].variance_kept == 1
+    assert pca_fitting.list_in_use(tenant.tenant_id)[0].variance_kept == 1

@@ -16,20 +16,20 @@ from app import failpoints
 from app.domain.ingest.memory import KINDS, MemoryPatch
 from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
-from app.domain.privacy.hold import Meant
+from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.parameters import Category, Privacy
 from app.errors import NotFound
-from app.services.consolidation import rederiving
+from app.services.consolidation import summary_refresh
 from app.services.enrichment import index
-from app.services.memories import counts, memories, why
-from app.services.privacy import categories, holds
+from app.services.memories import explanation, memories, recount
+from app.services.privacy import categories, legal_holds
 from app.services.storage import lookup
 from app.services.tiers import archive, expiry, sweep
-from app.services.tiers.previews import Move
+from app.services.tiers.dry_run import PredictedMove
 from app.store.core import database
-from app.store.enrichment.work import NIL
+from app.store.enrichment.work_queue import NIL
 from app.store.memories import tenant_counts
-from app.store.memories.memories import Stored
+from app.store.memories.memories import StoredMemory
 from tests.service import Service
 from tests.services import nights
 from tests.services.aged import Aged, days
@@ -77,7 +77,7 @@ def run(aged: Aged) -> Counter[str]:
     state: dict[str, Any] = {}
     counts = Counter[str]()
     while True:
-        did = expiry.step(Job(uuid4(), aged.tenant_id, expiry.KIND, {}, state, None, 0))
+        did = expiry.run_job_slice(Job(uuid4(), aged.tenant_id, expiry.KIND, {}, state, None, 0))
         counts.update(did.counts)
         if did.finished:
             return counts
@@ -196,17 +196,17 @@ def test_a_memory_that_is_archived_after_two_years_goes_with_the_next_night(aged
     labelled(aged, memory_id, thread="t")
     aged.now = days(800)
     assert run(aged) == {}
-    archive.move(aged.tenant_id, None, None)
+    archive.move_slice(aged.tenant_id, None, None)
     assert run(aged)["deleted"] == 1
 
 
 def test_holds_win_and_release_lets_it_go(aged: Aged) -> None:
     held, _ = (labelled(aged, each, "pii") for each in aged.remember(0, 0))
-    hold = holds.place(aged.tenant_id, Meant(memory_ids=[held]), "a case", "k")
+    hold = legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.now = days(40)
     run(aged)
     assert left(aged) == {held}
-    holds.release(aged.tenant_id, hold.hold_id, "k")
+    legal_holds.release_hold(aged.tenant_id, hold.hold_id, "k")
     aged.service.rows("UPDATE memory_state SET next_due_at = '-infinity'")  # as the job that releases the hold does
     run(aged)
     assert left(aged) == set()
@@ -225,11 +225,11 @@ def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     labelled(aged, given, "pii")
     found(aged, risky, "card", "financial", 0.97, 1.0)
     aged.now = days(10)
-    early = why.explain(aged.tenant_id, given)
+    early = explanation.explain_tier(aged.tenant_id, given)
     assert (early.change_at, early.change and early.change.rule) == (days(30), "expiry")
-    late = why.explain(aged.tenant_id, given, days(30.5))
+    late = explanation.explain_tier(aged.tenant_id, given, days(30.5))
     assert late.verdict.why == "memories of the category pii are kept for 30 days, and this one is 30.5 days old"
-    told = why.explain(aged.tenant_id, risky, days(91))
+    told = explanation.explain_tier(aged.tenant_id, risky, days(91))
     assert (told.verdict.tier, told.verdict.rule) == ("deleted", "expiry")
     assert told.verdict.why.startswith("privacy risk 0.8379 is above 0.7: memories of the category financial")
 
@@ -244,7 +244,7 @@ def test_a_dry_run_says_what_the_run_does(aged: Aged) -> None:
             found(aged, memory_id, "iban", "financial", 0.99, 1.0)
     told = {
         move.memory_id: move.rule
-        for move in expiry.preview(aged.tenant_id, days(3), None, 1000).moves
+        for move in expiry.preview_expiry(aged.tenant_id, days(3), None, 1000).moves
         if move.after == "deleted"
     }
     assert set(told.values()) == {"expiry"}
@@ -280,12 +280,12 @@ def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, pag
         (faded, sources[:2]),
     ):
         summarised(aged, summary, of)
-    holds.place(aged.tenant_id, Meant(memory_ids=[held]), "a case", "k")
+    legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.service.rows("UPDATE memory_state SET tier = 'archived' WHERE memory_id = %s", faded)
-    told: list[Move] = []
+    told: list[PredictedMove] = []
     after = None
     while True:
-        found = expiry.preview(aged.tenant_id, days(31), after, page)
+        found = expiry.preview_expiry(aged.tenant_id, days(31), after, page)
         told += found.summaries
         if (after := found.following) is None:
             break
@@ -320,8 +320,8 @@ def summed(aged: Aged) -> tuple[UUID, UUID, UUID]:
     source, other, summary = aged.remember(0, 0, 0, salience=1.0)
     for memory_id, text in zip((source, other, summary), (SECRET, OTHER, f"{SECRET} {OTHER}"), strict=True):
         aged.service.rows("UPDATE memories SET text = %s WHERE memory_id = %s", text, memory_id)
-    index.index(aged.tenant_id, [source, other, summary])
-    counts.recount(aged.tenant_id)
+    index.index_memories(aged.tenant_id, [source, other, summary])
+    recount.recount_tenant(aged.tenant_id)
     merge = uuid4()
     aged.service.rows(
         "INSERT INTO merges "
@@ -338,7 +338,7 @@ def summed(aged: Aged) -> tuple[UUID, UUID, UUID]:
 
 
 def rederived(aged: Aged) -> Counter[str]:
-    return rederiving.carry_on(aged.tenant_id, None, NIL, time.monotonic() + PATIENCE_SECONDS)[0]
+    return summary_refresh.run_slice(aged.tenant_id, None, NIL, time.monotonic() + PATIENCE_SECONDS)[0]
 
 
 def test_a_summary_of_what_expired_is_hidden_and_made_again_of_what_remains(aged: Aged) -> None:
@@ -353,15 +353,15 @@ def test_a_summary_of_what_expired_is_hidden_and_made_again_of_what_remains(aged
     with pytest.raises(NotFound):
         lookup.get(aged.tenant_id, summary)
     assert aged.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", summary) == 0
-    assert aged.service.one("SELECT kind FROM jobs") == rederiving.KIND
+    assert aged.service.one("SELECT kind FROM jobs") == summary_refresh.KIND
     assert rederived(aged)["summaries"] == 1
     shown = lookup.get(aged.tenant_id, summary)
-    assert isinstance(shown, Stored)
+    assert isinstance(shown, StoredMemory)
     assert "4711" not in shown.text
     assert "garden" in shown.text
     assert aged.service.one("SELECT count(*) FROM memory_words WHERE words::text LIKE '%%4711%%'") == 0
     assert aged.service.one("SELECT count(*) FROM hidden_memories") == 0
-    assert counts.recount(aged.tenant_id) == tenant_counts.NONE
+    assert recount.recount_tenant(aged.tenant_id) == tenant_counts.NONE
     moved = aged.service.rows("SELECT move, rule, memories FROM tier_moves ORDER BY move")
     assert moved == [("expired", "category", 1), ("hidden", "source_expired", 1), ("restored", "made_again", 1)]
     aged.now = days(31)
@@ -376,7 +376,7 @@ def test_a_summary_goes_where_nothing_remains_to_make_it_of(aged: Aged, gone: st
         labelled(aged, other, "pii")
     aged.now = days(30)
     if gone == "deleted":
-        expiry.expire(aged.tenant_id, aged.now)
+        expiry.expire_slice(aged.tenant_id, aged.now)
         run(aged)
         memories.delete(aged.tenant_id, other, "key")
         assert rederived(aged)["removed"] == 1
@@ -390,7 +390,7 @@ def test_a_summary_goes_where_nothing_remains_to_make_it_of(aged: Aged, gone: st
 def test_a_held_summary_stays_as_it_is(aged: Aged) -> None:
     source, other, summary = summed(aged)
     labelled(aged, source, "pii")
-    holds.place(aged.tenant_id, Meant(memory_ids=[summary]), "a case", "k")
+    legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[summary]), "a case", "k")
     aged.now = days(30)
     assert run(aged) == {"deleted": 1}
     assert left(aged) == {other, summary}
@@ -404,9 +404,9 @@ def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     labelled(aged, given, "pii")
     labelled(aged, held, "pii")
     found(aged, risky, "secret", "credentials", 0.95, 1.0)
-    holds.place(aged.tenant_id, Meant(memory_ids=[held]), "a case", "k")
+    legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.decide(Policy(privacy=Privacy(pii_days=20)), 0)
-    told = {each.name: each for each in categories.running(aged.tenant_id).categories}
+    told = {each.name: each for each in categories.count_categories(aged.tenant_id).categories}
     assert (told["pii"].max_days, told["pii"].memories, told["pii"].next_expiry_at) == (20, 2, days(20))
     assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), (
         "the retention period that follows from its risk"
@@ -423,10 +423,10 @@ def test_other_tenants_memories_stay(service: Service, aged: Aged) -> None:
     other = service.tenant().tenant_id
     service.rows("UPDATE policies SET effective_at = %s", days(-10_000))
     aged.now = days(50)
-    assert expiry.preview(other, None, None, 10).moves == []
-    assert categories.running(other).categories[0].memories == 0
+    assert expiry.preview_expiry(other, None, None, 10).moves == []
+    assert categories.count_categories(other).categories[0].memories == 0
     sweep.sweep(other)
-    assert expiry.expire(other) == (Counter(), None)
+    assert expiry.expire_slice(other) == (Counter(), None)
     assert left(aged) == {mine}
 
 
@@ -443,13 +443,13 @@ def test_what_is_personal_is_found_as_it_comes_in_and_struck_out_as_it_goes(serv
     service.work()
     assert findings(service) == [(personal, ["email"], ["pii"], 0.99)]
     text = "pay DE89 3704 0044 0532 0130 00 instead"
-    memories.edit(tenant_id, personal, MemoryPatch(text=text))
+    memories.edit_memory(tenant_id, personal, MemoryPatch(text=text))
     assert findings(service) == [(personal, ["iban"], ["financial"], 0.99)]
     service.rows("UPDATE memory_state SET next_due_at = 'infinity'")
-    memories.edit(tenant_id, personal, MemoryPatch(text="no number any more"))
+    memories.edit_memory(tenant_id, personal, MemoryPatch(text="no number any more"))
     assert findings(service) == []
     assert service.one("SELECT next_due_at = '-infinity' FROM memory_state WHERE memory_id = %s", personal)
-    index.index(tenant_id, [personal])
+    index.index_memories(tenant_id, [personal])
     assert findings(service) == []
 
 
@@ -480,9 +480,9 @@ def test_a_slice_that_dies_leaves_all_as_it_was(aged: Aged, monkeypatch: pytest.
     def die(name: str) -> None:
         raise RuntimeError(name)
 
-    monkeypatch.setattr(failpoints, "reach", die)
+    monkeypatch.setattr(failpoints, "trigger", die)
     with pytest.raises(RuntimeError):
-        expiry.expire(aged.tenant_id)
+        expiry.expire_slice(aged.tenant_id)
     assert left(aged) == {memory_id}
     with database.tenant(aged.tenant_id) as tx:
         assert database.now(tx) == aged.now

@@ -13,16 +13,16 @@ import pytest
 
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.policy.amendment import amended
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.tiers.forecast import tiers_at
-from app.domain.tiers.lifecycle import fresh
-from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.policy.policy_diff import amend_policy
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.forecast import tiers_by_time
+from app.domain.tiers.tier_decision import fresh_facts
 from app.errors import Invalid
 from app.services.memories import memories
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.services.tiers import forecast
-from app.services.tiers.forecast import Outlook, Wish, forecast_tiers
+from app.services.tiers.forecast import ForecastOptions, TierForecast, forecast_tiers
 from app.store.core import database
 from app.store.strength import states
 from tests.service import Service, Tenant
@@ -52,11 +52,11 @@ def remember(service: Service, tenant: Tenant, *ages_days: float, **given: Any) 
     return ids
 
 
-def look(tenant: Tenant, days: int = 0, **given: Any) -> Outlook:
-    return forecast_tiers(tenant.tenant_id, Wish(days, **given))
+def look(tenant: Tenant, days: int = 0, **given: Any) -> TierForecast:
+    return forecast_tiers(tenant.tenant_id, ForecastOptions(days, **given))
 
 
-def row(outlook: Outlook, day: int) -> dict[str, int]:
+def row(outlook: TierForecast, day: int) -> dict[str, int]:
     return dict(zip(DECAY_TIERS, outlook.counts[day].tolist(), strict=True))
 
 
@@ -66,14 +66,14 @@ def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -
     remember(service, tenant, 200, 300, salience=0.0)
     found = look(tenant, 40)
     with database.tenant(tenant.tenant_id) as tx:
-        held = states.page(tx, tenant.tenant_id, UUID(int=0), 100)
+        held = states.list_page(tx, tenant.tenant_id, UUID(int=0), 100)
     zone = ZoneInfo("Asia/Kolkata")
     assert found.dates[0] == found.as_of.astimezone(zone).date()
     for day in (0, 1, 17, 40):
         start = datetime.combine(found.dates[day], datetime.min.time(), zone)
         moment = (start if day else found.as_of).timestamp()
         expected = np.bincount(
-            tiers_at(fading(Policy()), held.state, fresh(held.state.created_at), moment), minlength=4
+            tiers_by_time(fading(Policy()), held.state, fresh_facts(held.state.created_at), moment), minlength=4
         )
         assert found.counts[day].tolist() == expected.tolist()
     assert row(found, 0) == {"active": 2, "archived": 1, "cold": 3, "deleted": 2}
@@ -91,7 +91,7 @@ def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> No
     ids = remember(service, tenant, *range(40))
     found = look(tenant, 30, changes=MNEMEX)
     with database.tenant(tenant.tenant_id) as tx:
-        state = states.page(tx, tenant.tenant_id, UUID(int=0), 100).state
+        state = states.list_page(tx, tenant.tenant_id, UUID(int=0), 100).state
     changed = fading(Policy.model_validate(MNEMEX))
     now = found.as_of.timestamp()
     converted = rebase(state, now, Policy().model, changed.model)
@@ -99,7 +99,7 @@ def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> No
     assert found.changed is not None
     assert (
         found.changed[30].tolist()
-        == np.bincount(tiers_at(changed, converted, fresh(state.created_at), last), minlength=4).tolist()
+        == np.bincount(tiers_by_time(changed, converted, fresh_facts(state.created_at), last), minlength=4).tolist()
     )
     assert found.changed[0].tolist() == found.counts[0].tolist(), "a profile alone moves nothing at once"
     assert found.moves == []
@@ -131,9 +131,11 @@ def test_memories_under_older_policies_are_brought_to_the_one_in_force(service: 
     found = look(tenant)
     now = found.as_of.timestamp()
     with database.tenant(tenant.tenant_id) as tx:
-        times = strengths.timeline(tx, tenant.tenant_id)
-        held = strengths.advance_to_era(states.page(tx, tenant.tenant_id, UUID(int=0), 10), times, now)
-    expected = np.bincount(tiers_at(times.at(now).policy, held.state, fresh(held.state.created_at), now), minlength=4)
+        times = memory_strength.load_timeline(tx, tenant.tenant_id)
+        held = memory_strength.advance_to_era(states.list_page(tx, tenant.tenant_id, UUID(int=0), 10), times, now)
+    expected = np.bincount(
+        tiers_by_time(times.at(now).policy, held.state, fresh_facts(held.state.created_at), now), minlength=4
+    )
     assert found.counts[0].tolist() == expected.tolist() == [0, 0, 3, 0]
 
 
@@ -159,13 +161,13 @@ def test_nothing_is_written(service: Service) -> None:
 
 def test_changes_are_laid_over_the_policy() -> None:
     policy = Policy.model_validate({**MNEMEX, "history_days": 7})
-    same = amended(policy, {"forgetting": {"parameters": {"beta": 0.4}}})
+    same = amend_policy(policy, {"forgetting": {"parameters": {"beta": 0.4}}})
     assert same.forgetting.parameters == {"half_life_days": 1, "beta": 0.4}
     assert same.history_days == 7
-    spec = amended(policy, {"forgetting": {"profile": "spec", "parameters": {"kinds": {"system": 0}}}})
+    spec = amend_policy(policy, {"forgetting": {"profile": "spec", "parameters": {"kinds": {"system": 0}}}})
     assert spec.forgetting == Forgetting(profile="spec", parameters={"kinds": {"system": 0}})
-    assert amended(policy, {}) == policy
-    assert amended(policy, {"importance": {"weights": {"recency": 0.5}}}).importance.weights.salience == 0.35
+    assert amend_policy(policy, {}) == policy
+    assert amend_policy(policy, {"importance": {"weights": {"recency": 0.5}}}).importance.weights.salience == 0.35
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_changes_are_laid_over_the_policy() -> None:
 )
 def test_a_wrong_field_is_named_by_its_path(changes: Mapping[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as wrong:
-        amended(Policy(), changes)
+        amend_policy(Policy(), changes)
     assert [error.field for error in wrong.value.errors] == [field]
 
 

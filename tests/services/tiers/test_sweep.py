@@ -13,12 +13,12 @@ import pytest
 
 from app.domain.jobs import Job
 from app.domain.policy.policy import Forgetting, Policy
-from app.domain.tiers.tiers import Tiers
+from app.domain.tiers.decay_tier import TierThresholds
 from app.errors import Invalid
-from app.services.jobs import jobs, runner
+from app.services.jobs import queue, runner
 from app.services.memories import memories
-from app.services.tiers import previews, sweep
-from app.services.tiers.previews import Move
+from app.services.tiers import dry_run, sweep
+from app.services.tiers.dry_run import PredictedMove
 from app.store.core import database
 from app.store.strength import states
 from tests.service import Service
@@ -178,7 +178,7 @@ def test_what_was_used_later_is_left_as_the_use_has_left_it(aged: Aged, ids: lis
 
 
 def test_what_a_later_policy_holds_is_not_judged_by_an_earlier_one(aged: Aged, ids: list[UUID]) -> None:
-    aged.decide(Policy(tiers=Tiers(archived_below=0.9)), -5)
+    aged.decide(Policy(tiers=TierThresholds(archived_below=0.9)), -5)
     swept(aged)
     before = table(aged)
     assert swept(aged, days(-6)) == (0, Counter())
@@ -187,10 +187,10 @@ def test_what_a_later_policy_holds_is_not_judged_by_an_earlier_one(aged: Aged, i
 
 def test_a_moment_to_come_is_for_a_dry_run_alone(aged: Aged, ids: list[UUID]) -> None:
     with pytest.raises(Invalid) as refused:
-        jobs.parameters_at(START + timedelta(seconds=1))
+        queue.evaluation_parameters(START + timedelta(seconds=1))
     assert refused.value.errors[0].field == "as_of"
-    assert jobs.parameters_at(START) == {"as_of": "2026-01-01T00:00:00+00:00"}
-    assert jobs.parameters_at(None) == {}
+    assert queue.evaluation_parameters(START) == {"as_of": "2026-01-01T00:00:00+00:00"}
+    assert queue.evaluation_parameters(None) == {}
 
 
 # --- Uses and deletions ---
@@ -230,7 +230,7 @@ def test_deleted_memories_never_come_up(aged: Aged, ids: list[UUID]) -> None:
     swept(aged)
     memories.delete(aged.tenant_id, ids[1])
     aged.now = days(400)
-    assert all(move.memory_id != ids[1] for move in sweep.preview(aged.tenant_id, None, None, 100).moves)
+    assert all(move.memory_id != ids[1] for move in sweep.preview_sweep(aged.tenant_id, None, None, 100).moves)
     before = len(aged.events())
     swept(aged)
     assert all(row[0] != ids[1] for row in aged.events()[before:])
@@ -246,12 +246,12 @@ def test_tenants_are_swept_apart(aged: Aged, ids: list[UUID]) -> None:
 # --- Dry runs ---
 
 
-def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[Move], Counter[str]]:
+def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[PredictedMove], Counter[str]]:
     """Return the moves and counts of every page of a dry run."""
-    moves: list[Move] = []
+    moves: list[PredictedMove] = []
     counts, after = Counter[str](), None
     while True:
-        found = sweep.preview(aged.tenant_id, as_of, after, limit)
+        found = sweep.preview_sweep(aged.tenant_id, as_of, after, limit)
         assert len(found.moves) <= limit
         moves += found.moves
         counts.update(found.counts)
@@ -276,17 +276,17 @@ def test_a_dry_run_says_what_a_sweep_then_does(aged: Aged, ids: list[UUID]) -> N
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_its_pages_hold_each_change_once(aged: Aged, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(previews, "ROWS", 4)
+    monkeypatch.setattr(dry_run, "ROWS", 4)
     ids = aged.remember(*np.linspace(-60, 0, 19))
     moves, counts = previewed(aged, limit=limit)
-    whole = sweep.preview(aged.tenant_id, None, None, 100)
+    whole = sweep.preview_sweep(aged.tenant_id, None, None, 100)
     assert (moves, counts) == (whole.moves, whole.counts)
     assert counts["looked_at"] == len(ids)
 
 
 def test_it_looks_ahead_as_if_nothing_happened_until_then(aged: Aged, ids: list[UUID]) -> None:
     swept(aged)
-    aged.decide(Policy(tiers=Tiers(deleted_below=0, cold_below=0, archived_below=0.5)), 50)
+    aged.decide(Policy(tiers=TierThresholds(deleted_below=0, cold_below=0, archived_below=0.5)), 50)
     by_now, later = previewed(aged, days(49))[0], previewed(aged, days(51))[0]
     assert {(move.before, move.after) for move in by_now} == {("archived", "cold"), ("active", "cold")}
     assert ("deleted", "archived") in {(move.before, move.after) for move in later}, "evaluated under that day's policy"
@@ -335,7 +335,7 @@ def test_a_job_is_of_one_moment_from_its_first_step_to_its_last(
 
 
 def test_a_job_may_be_of_an_earlier_moment(aged: Aged, ids: list[UUID]) -> None:
-    run(aged, jobs.parameters_at(days(-30)))
+    run(aged, queue.evaluation_parameters(days(-30)))
     assert {row[1] for row in aged.events()} == {days(-30)}
 
 

@@ -69,7 +69,7 @@ def swept(aged: Aged, as_of: datetime) -> None:
     """Sweep as a night does, with a rebase first if one is due."""
     state: dict[str, Any] = {}
     while True:
-        step = sweep.carry_on(aged.tenant_id, as_of, state, float("inf"))
+        step = sweep.run_slice(aged.tenant_id, as_of, state, float("inf"))
         state = step.state
         if step.finished:
             return

@@ -11,22 +11,22 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
-from app.domain.ingest.touch import Touches, Use
+from app.domain.ingest.uses import Touches, Use
 from app.domain.strength.links import NewLink
-from app.services.memories import links, live, memories
+from app.services.memories import links, live_numbers, memories
 from app.services.storage import lookup
-from app.services.strength import strengths
+from app.services.strength import memory_strength
 from app.services.tiers import sweep
-from app.services.uses import reinforce, reviews
-from app.services.uses.reinforce import Touched
+from app.services.uses import reinforcement, reviews
+from app.services.uses.reinforcement import EnvelopeTouches
 from app.store.core import database
-from app.store.memories.memories import Stored
+from app.store.memories.memories import StoredMemory
 from app.store.strength import states
-from app.store.strength.states import Held
+from app.store.strength.states import StoredStates
 from app.store.tenants import policies
 from tests.service import Service
 from tests.services.aged import Aged, aged
-from tests.services.shop import Shop, policy, shop_of
+from tests.services.used_memories import Shop, policy, shop_of
 from tests.waiting import until
 
 __all__ = ["aged"]
@@ -35,15 +35,17 @@ STEP_DAYS = 0.25
 
 
 def touch(aged: Aged, memory_id: UUID) -> None:
-    reinforce.touch(aged.tenant_id, memory_id, Touches([Use(memory_id)], 1))
+    reinforcement.touch_memory(aged.tenant_id, memory_id, Touches([Use(memory_id)], 1))
 
 
 def observe(aged: Aged, memory_id: UUID) -> None:
-    reinforce.apply(aged.tenant_id, [Touched(b"a" * 16, aged.now.timestamp(), Touches([Use(memory_id)], 1))])
+    reinforcement.reinforce_used(
+        aged.tenant_id, [EnvelopeTouches(b"a" * 16, aged.now.timestamp(), Touches([Use(memory_id)], 1))]
+    )
 
 
 def review(aged: Aged, memory_id: UUID) -> None:
-    reviews.record(aged.tenant_id, memory_id, "passed")
+    reviews.record_review(aged.tenant_id, memory_id, "passed")
 
 
 uses = pytest.mark.parametrize("use", [touch, observe, review])
@@ -56,11 +58,16 @@ def step_passed_unseen(aged: Aged, step: float, until_days: float) -> bool:
     for place in range(int(until_days / STEP_DAYS)):
         moment = aged.now + timedelta(days=place * STEP_DAYS)
         with database.tenant(aged.tenant_id) as tx:
-            times = strengths.timeline(tx, aged.tenant_id)
+            times = memory_strength.load_timeline(tx, aged.tenant_id)
             held = states.read(tx, aged.tenant_id, [memory_id])
         if held.next_due_at[0] <= moment.timestamp():
             return False
-        if strengths.evaluate(times.at(moment.timestamp()), held.state, moment.timestamp()).importance[0] < step:
+        if (
+            memory_strength.evaluate_strength(times.at(moment.timestamp()), held.state, moment.timestamp()).importance[
+                0
+            ]
+            < step
+        ):
             return True
     raise AssertionError("it never falls so low")
 
@@ -95,8 +102,8 @@ def test_what_is_used_and_linked_to_what_is_used_is_looked_at(
     links.add(aged.tenant_id, [NewLink(one, other)])
     now = aged.now.timestamp()
     told = [(b"a" * 16, one), (b"b" * 16, other)]
-    batch = [Touched(base, now, Touches([Use(memory_id)] * 4, 1)) for base, memory_id in told]
-    reinforce.apply(aged.tenant_id, batch)
+    batch = [EnvelopeTouches(base, now, Touches([Use(memory_id)] * 4, 1)) for base, memory_id in told]
+    reinforcement.reinforce_used(aged.tenant_id, batch)
     assert min(aged.strengths()) > 0.3
     assert aged.due() == [None, None], "the next sweep finds them active"
 
@@ -106,7 +113,7 @@ def use_it(shop: Shop, memory_id: UUID) -> None:
 
 
 def edit(shop: Shop, memory_id: UUID) -> None:
-    memories.edit(shop.tenant_id, memory_id, MemoryPatch(salience=0.9))
+    memories.edit_memory(shop.tenant_id, memory_id, MemoryPatch(salience=0.9))
 
 
 @pytest.mark.parametrize("write", [use_it, edit])
@@ -125,13 +132,13 @@ def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
             with database.tenant(shop.tenant_id) as other:
                 policies.add(other, shop.tenant_id, 2, policy("mnemex"))
             now = database.now(tx).timestamp()
-            times = strengths.timeline(tx, shop.tenant_id)
-            strengths.settle_tiers(tx, shop.tenant_id, held, times, now)
+            times = memory_strength.load_timeline(tx, shop.tenant_id)
+            memory_strength.write_tiers(tx, shop.tenant_id, held, times, now)
         waiting.result()
     assert shop.row(memory_id).version == 2
     with database.tenant(shop.tenant_id) as tx:
         after = states.read(tx, shop.tenant_id, [memory_id])
-    [before] = times.at(now).dynamics.strength(times.brought(held.state, held.versions, now), now)
+    [before] = times.at(now).dynamics.strength(times.advance_to(held.state, held.versions, now), now)
     [strength] = times.at(now).dynamics.strength(after.state, shop.now())
     assert strength == pytest.approx(before, abs=1e-4) or (write is use_it and strength > before)
 
@@ -151,19 +158,21 @@ def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
     shop = shop_of(service, policy())
     [memory_id] = shop.stored("x", age_days=30)
     stored = lookup.get(shop.tenant_id, memory_id)
-    assert isinstance(stored, Stored)
-    before = live.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
+    assert isinstance(stored, StoredMemory)
+    before = live_numbers.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
     real_read = states.read
 
-    def adopted_then_read(*given: Any) -> Held:
+    def adopted_then_read(*given: Any) -> StoredStates:
         with database.tenant(shop.tenant_id) as tx:
             policies.add(tx, shop.tenant_id, 2, policy("mnemex"))
             held = states.lock(tx, shop.tenant_id, [memory_id])
             now = database.now(tx).timestamp()
-            strengths.settle_tiers(tx, shop.tenant_id, held, strengths.timeline(tx, shop.tenant_id), now)
+            memory_strength.write_tiers(
+                tx, shop.tenant_id, held, memory_strength.load_timeline(tx, shop.tenant_id), now
+            )
         return real_read(*given)
 
     monkeypatch.setattr(states, "read", adopted_then_read)
-    after = live.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
+    after = live_numbers.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
     assert shop.row(memory_id).version == 2
     assert after == pytest.approx(before, abs=1e-4)

@@ -10,11 +10,11 @@ import pytest
 
 from app.domain.search.request import SearchRequest
 from app.domain.text.windows import WINDOW_SHARE
-from app.services.embedding import graphs
+from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
-from app.store.search.search import Probe
-from tests.store.crowd import DIMENSIONS, Crowd, crowd, found
+from app.store.search.hybrid_search import SearchProbe
+from tests.store.bulk_tenants import DIMENSIONS, Crowd, crowd, found
 
 __all__ = ["crowd"]
 
@@ -40,12 +40,12 @@ def grafted(crowd: Crowd) -> set[bool]:
     return {is_grafted for (is_grafted,) in crowd.owner.execute("SELECT grafted FROM memory_windows")}
 
 
-def opposite(probe: Probe) -> np.ndarray:
+def opposite(probe: SearchProbe) -> np.ndarray:
     assert probe.vector is not None
     return -probe.vector
 
 
-def towards(probe: Probe) -> np.ndarray:
+def towards(probe: SearchProbe) -> np.ndarray:
     assert probe.vector is not None
     return probe.vector
 
@@ -120,9 +120,9 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     probe = replace(crowd.probe(among=MANY), has_windows=True)
     [long] = some(crowd, tenant, 1)
     divide(crowd, tenant, long, towards(probe))
-    assert not graphs.needs_maintenance(tenant)
-    monkeypatch.setattr(graphs, "TAIL_MAX", 1)
-    assert graphs.needs_maintenance(tenant)
+    assert not tenant_indexes.needs_maintenance(tenant)
+    monkeypatch.setattr(tenant_indexes, "TAIL_MAX", 1)
+    assert tenant_indexes.needs_maintenance(tenant)
     crowd.see_to(tenant)
 
     def indexes() -> set[str]:

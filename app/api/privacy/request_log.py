@@ -1,0 +1,102 @@
+"""`/v1/privacy/requests`: the log of data-subject requests, retained for 24 months, and its statistics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from app.api.http import responses
+from app.api.http.auth import Caller, needs
+from app.api.http.cursors import Paged
+from app.api.http.request_body import json_body
+from app.api.memories.memories import Moment
+from app.domain.privacy.requests import Denial, Ground, NewRequest, PrivacyRequest
+from app.errors import FieldError, Invalid
+from app.services.privacy import anonymisation, deadlines, request_log
+
+router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
+keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
+
+YEAR = timedelta(days=365)
+
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+
+
+@router.post("", summary="Record a request received through another channel", status_code=201)
+def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRequest))]) -> Response:
+    """Record a request, such as a correction requested by mail. Erasures and exports are recorded automatically."""
+    return responses.answer(_render(request_log.create(caller.tenant_id, given)), 201)
+
+
+@router.get("", summary="List requests, newest first")
+def page(caller: Guardian, wanted: Paged, *, only_open: bool = False) -> Response:
+    """Return a page of requests with days left until their deadlines; `only_open` selects unanswered ones.
+
+    Requests don't name their subject.
+    """
+    found = request_log.list_requests(caller.tenant_id, *wanted, is_open=only_open)
+    return responses.page("requests", found, _render)
+
+
+@router.get("/summary", summary="Summarise requests by nature and law")
+def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | None = None) -> Response:
+    """Return the number of received, completed, denied and late requests, and median and mean response times in days.
+
+    Covers requests received from `after` (default: one year before `before`) until `before` (default: now). Also
+    returns the categories of stored memories.
+    """
+    for name, given in (("after", after), ("before", before)):
+        if given is not None and not MINYEAR + 2 <= given.year < MAXYEAR:
+            raise Invalid(errors=[FieldError(name, "is out of range")])
+    until = before or datetime.now(UTC)
+    since = after or until - YEAR
+    return responses.answer(asdict(request_log.summarise_requests(caller.tenant_id, since, until)))
+
+
+@router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
+def confirm(caller: Guardian, request_id: str) -> Response:
+    """Record that receipt was confirmed to the requester; only the first confirmation counts."""
+    return responses.answer(
+        _render(request_log.confirm_receipt(caller.tenant_id, responses.id_named(request_id, "request")))
+    )
+
+
+@router.post("/{request_id}/deny", summary="Deny a request")
+def deny(caller: Guardian, request_id: str, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
+    """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
+    answered = request_log.answer_request(
+        caller.tenant_id, responses.id_named(request_id, "request"), "denied", given.basis, caller.key_id
+    )
+    return responses.answer(_render(answered))
+
+
+@router.post("/{request_id}/complete", summary="Record that a request is completed")
+def complete(caller: Guardian, request_id: str) -> Response:
+    """Complete a request. 409 if it is answered or is an erasure in progress."""
+    done = request_log.answer_request(
+        caller.tenant_id, responses.id_named(request_id, "request"), "done", None, caller.key_id
+    )
+    return responses.answer(_render(done))
+
+
+@keeping.post("/{memory_id}/anonymise", summary="Anonymise a memory retained on a legal ground")
+def anonymise(
+    caller: Guardian, memory_id: str, given: Annotated[Ground, Depends(json_body(Ground, is_optional=True))]
+) -> Response:
+    """Clear the labels of a memory and replace personal data in its text by `[kind]`. Erasures then skip the memory.
+
+    This can't be undone. 409 if the memory is under a legal hold or in cold storage. Only personal data that matches a
+    pattern or a label is found, so check the returned text. The subject's erasure report counts such memories by
+    `ground`.
+    """
+    done = anonymisation.anonymise(
+        caller.tenant_id, responses.id_named(memory_id, "memory"), caller.key_id, given.ground
+    )
+    return responses.answer({"id": memory_id, "text": done.text, "removed": done.removed})
+
+
+def _render(each: PrivacyRequest) -> dict[str, Any]:
+    return asdict(each) | {"days_left": deadlines.days_left(each, datetime.now(UTC))}

@@ -1,0 +1,66 @@
+"""Errors of commands: a one-line message and an exit code for scripts."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from app.errors import EbbingError, NotAllowed, NotAuthenticated, Unavailable
+
+
+class Code(IntEnum):
+    """Exit codes."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_ALLOWED = 4
+
+
+class CommandFailure(Exception):
+    """Failure that ends a command. The message is one line: the cause and the fix."""
+
+    def __init__(self, message: str, code: Code = Code.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Commands(TyperGroup):
+    """Command group that prints expected failures as one line instead of a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context is its base
+        """Run the command; exit with a message and a code on expected failures."""
+        try:
+            return super().invoke(ctx)
+        except CommandFailure as failure:
+            _end(str(failure), failure.code)
+        except EbbingError as error:
+            _end(describe_error(error), _code(error))
+        except KeyboardInterrupt:
+            _end("stopped", Code.FAILED)
+
+
+def describe_error(error: EbbingError) -> str:
+    """Return an error of the service as one line, including its fields."""
+    fields = [f"{item.field} {item.message}" + _limit(item.value, item.limit) for item in error.errors]
+    return ": ".join(part for part in (str(error), "; ".join(fields)) if part)
+
+
+def _limit(value: object, limit: object) -> str:
+    parts = [f"{name} {found}" for name, found in (("value", value), ("limit", limit)) if found is not None]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _code(error: EbbingError) -> Code:
+    if isinstance(error, NotAllowed | NotAuthenticated):
+        return Code.NOT_ALLOWED
+    return Code.UNREACHABLE if isinstance(error, Unavailable) else Code.FAILED
+
+
+def _end(message: str, code: Code) -> None:
+    typer.echo(f"ebbing: {message}", err=True)
+    raise typer.Exit(code) from None

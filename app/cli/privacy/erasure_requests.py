@@ -1,0 +1,179 @@
+"""`ebbing privacy`: list, show, cancel and report erasures."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Commands
+from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
+from app.cli.privacy.erase import PATH, format_minute
+
+router = typer.Typer()
+privacy = typer.Typer(cls=Commands, help="List, show, cancel and report privacy requests.", no_args_is_help=True)
+router.add_typer(
+    privacy,
+    name="privacy",
+    epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
+)
+
+PAGE: Final = 500
+_DATES: Final = {
+    "requested_at": "requested",
+    "erase_after": "grace ends",
+    "due_at": "legal deadline",
+    "started_at": "started",
+    "verified_at": "verified",
+    "cancelled_at": "cancelled",
+}
+
+Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
+
+
+@privacy.command(epilog=examples("ebbing privacy requests", "ebbing privacy requests --status held --json"))
+def requests(
+    *,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            "--status", help="Only erasures with this status: `grace`, `running`, `held`, `verified` or `cancelled`."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of erasures.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List erasures, newest first."""
+    from app.cli.core.client import Api, pages
+
+    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"status": status} if status else {})
+    with Api(find_connection(url)) as api:
+        found = list(islice(pages(api, PATH, "erasures", params), limit))
+    if as_json:
+        print_json({"erasures": found})
+        return
+    rows = [
+        (
+            each["erasure_id"],
+            each["kind"],
+            each["status"],
+            each["hidden"],
+            _describe_scope(each),
+            *map(_day, _describe_deadlines(each)),
+        )
+        for each in found
+    ]
+    heads = ["id", "kind", "status", "hidden at once", "scope", "requested", "erased after", "due"]
+    print_table(heads, rows, right=["hidden at once"])
+
+
+@privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
+def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Show an erasure with its dates and progress."""
+    from app.cli.core.client import Api
+
+    with Api(find_connection(url)) as api:
+        found = api.call("GET", _path(request_id)).body
+    if as_json:
+        print_json(found)
+        return
+    shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
+    shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
+    shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
+    for name, value in shown.items():
+        typer.echo(f"{name:<16}{plain(value)}")
+    done = {each["step"]: each for each in found["executed"]}
+    rows = [
+        (each["store"], each["found"], done[each["step"]]["removed"] if each["step"] in done else "")
+        for each in found["plan"] or ()
+    ]
+    if rows:
+        print_table(["store", "found", "removed"], rows, right=["found", "removed"])
+
+
+@privacy.command(epilog=examples("ebbing privacy cancel ID", "ebbing privacy cancel ID --yes"))
+def cancel(
+    request_id: Id,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel an erasure during its grace period and restore the memories it has hidden."""
+    from app.cli.core.client import Api
+
+    with Api(find_connection(url)) as api:
+        if not yes:
+            found = api.call("GET", _path(request_id)).body
+            at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
+            confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
+        done = api.call("POST", f"{_path(request_id)}/cancel").body
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}")
+
+
+@privacy.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))
+def report(
+    request_id: Id,
+    *,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the report of a completed erasure: results per store, retained data with legal grounds, and recipients."""
+    from app.cli.core.client import Api
+
+    with Api(find_connection(url)) as api:
+        if html is not None:
+            html.write_text(api.page(f"{_path(request_id)}/report?format=html"), encoding="utf-8")
+            typer.echo(f"written: {html}", err=True)
+            return
+        found = api.call("GET", f"{_path(request_id)}/report").body
+    if as_json:
+        print_json(found)
+        return
+    dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
+    for name, moment in dates.items():
+        typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
+    counts = ("found", "removed", "left")
+    rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
+    print_table(["store", *counts], rows, right=counts)
+    typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
+    kept = [(each["what"], "" if each["count"] is None else each["count"], each["ground"]) for each in found["kept"]]
+    print_table(["retained", "count", "ground"], kept, right=["count"])
+    hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"
+    typer.echo(f"recipients: {plain(hosts)}")
+    typer.echo(
+        f"backups: the last backup with this data expires {format_minute(found['backups']['newest_affected_expires'])}"
+    )
+
+
+def _path(request_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"{PATH}/{quote(request_id, safe='')}"
+
+
+def _describe_scope(found: dict[str, Any]) -> str:
+    """Describe the scope of an erasure; empty after it has completed."""
+    if found["ids"]:
+        return f"{len(found['ids'])} memories by id"
+    by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
+    return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())
+
+
+def _describe_deadlines(found: dict[str, Any]) -> list[str | None]:
+    return [found["requested_at"], found["erase_after"], found["due_at"]]
+
+
+def _day(moment: str | None) -> str:
+    return "" if moment is None else moment[:10]

@@ -1,0 +1,124 @@
+"""`ebbing privacy log`, `summary` and `deny`: the log of data-subject requests."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.connection import find_connection
+from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
+from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.privacy.erasure_requests import privacy
+
+router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
+
+PATH: Final = "/v1/privacy/requests"
+PAGE: Final = 500
+COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
+
+
+@privacy.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
+def log(
+    *,
+    only_open: Annotated[bool, typer.Option("--open", help="Only unanswered requests.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of requests.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List requests, newest first, with their deadlines."""
+    from app.cli.core.client import Api, pages
+
+    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"only_open": "true"} if only_open else {})
+    with Api(find_connection(url)) as api:
+        found = list(islice(pages(api, PATH, "requests", params), limit))
+    if as_json:
+        print_json({"requests": found})
+        return
+    days = ("received_at", "confirm_by", "confirmed_at", "due_at", "answered_at")
+    rows = [
+        (
+            *(each[name] for name in ("request_id", "nature", "law")),
+            *((each[name] or "")[:10] for name in days),
+            "" if each["days_left"] is None else f"{each['days_left']:.1f}",
+            _answer(each),
+        )
+        for each in found
+    ]
+    heads = [name.removesuffix("_at").replace("_", " ") for name in days]
+    print_table(["id", "nature", "law", *heads, "days left", "answer"], rows, right=["days left"])
+
+
+@privacy.command(epilog=examples("ebbing privacy summary", "ebbing privacy summary --after 2026-01-01 --json"))
+def summary(
+    *,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--after", callback=parse_time, metavar=METAVAR, help="Only requests received at this time or later."
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only requests received before this time."),
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the requests of a period (default: one year), with response times in days."""
+    from app.cli.core.client import Api
+
+    params = {name: value for name, value in (("after", after), ("before", before)) if value}
+    with Api(find_connection(url)) as api:
+        found = api.call("GET", f"{PATH}/summary", params=params).body
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"received from {plain(found['after'])[:10]} to {plain(found['before'])[:10]}")
+    rows = [
+        (each["nature"], each["law"], *(each[name] for name in COUNTS), _days(each, "median"), _days(each, "mean"))
+        for each in found["tallies"]
+    ]
+    heads = [*COUNTS, "median days", "mean days"]
+    print_table(["nature", "law", *heads], rows, right=heads)
+    held = ", ".join(f"{plain(name)} ({memories})" for name, memories in found["categories"].items())
+    left_out = found.get("categories_left_out")  # absent from servers of the version before
+    more = f", and {left_out} more categories" if left_out else ""
+    typer.echo(f"categories stored: {held or 'none'}{more}")
+
+
+@privacy.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
+def deny(
+    request_id: Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")],
+    *,
+    basis: Annotated[
+        str, typer.Option("--basis", help="Legal ground, stored for 24 months; must not contain personal data.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deny a request and record the legal ground."""
+    from urllib.parse import quote
+
+    from app.cli.core.client import Api
+
+    if not yes:
+        confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
+    with Api(find_connection(url)) as api:
+        done = api.call("POST", f"{PATH}/{quote(request_id, safe='')}/deny", json={"basis": basis}).body
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{plain(done['request_id'])} is denied: {plain(done['basis'])}")
+
+
+def _answer(each: dict[str, Any]) -> str:
+    basis = each["basis"]
+    return f"{each['answer'] or 'open'}{f': {basis}' if basis else ''}"
+
+
+def _days(each: dict[str, Any], which: str) -> str:
+    value = each[f"{which}_days"]
+    return "" if value is None else f"{value:.1f}"

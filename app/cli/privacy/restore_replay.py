@@ -1,0 +1,92 @@
+"""`ebbing privacy replay`: repeat erasures, requests and holds that a restored backup doesn't contain."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from app.cli.core.connection import load_settings
+from app.cli.core.errors import CommandFailure
+from app.cli.core.output import AsJson, examples, print_json, print_table
+from app.cli.privacy.erasure_requests import privacy
+from app.settings import settings
+
+router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
+
+
+@privacy.command(
+    epilog=examples(
+        "ebbing privacy replay --dry-run", "ebbing privacy replay", "ebbing privacy replay --json | jq .replayed"
+    )
+)
+def replay(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be erased or hidden again, without changing anything.")
+    ] = False,
+    accept_key_store: Annotated[
+        bool,
+        typer.Option(
+            "--accept-key-store",
+            help="Continue with a key store that is older than the data, if no newer copy exists.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Repeat erasures after a restore from backup, following the ledger in the key store.
+
+    Missing legal holds are placed again first. Erasure requests still in their grace period are recreated afterwards,
+    with their original dates.
+
+    The command connects to the database directly (EBBING_DATABASE_URL, EBBING_REDIS_URL); the service refuses requests
+    until it completes. Memories under a legal hold stay hidden and are erased after its release. With --dry-run, the
+    database of a running `ebbing run` is found through its home.
+    """
+    from app.services.erasure import ledger, restore_replay
+
+    if dry_run:
+        _use_home_database()
+    config = load_settings()
+    for name in ("database_url",) if dry_run else ("database_url", "redis_url"):
+        if getattr(config, name) is None:
+            raise CommandFailure(f"EBBING_{name.upper()} isn't set (`ebbing run` replays automatically at startup)")
+    if accept_key_store and not dry_run:
+        ledger.accept_key_store()
+    done = list(restore_replay.due() if dry_run else restore_replay.replay())
+    if as_json:
+        shown = [
+            {
+                "seq": one.seq,
+                "tenant_id": str(one.tenant_id),
+                "erasure_id": one.erasure_id,
+                "hold_id": one.hold_id,
+                "memories": one.memories,
+                "outcome": one.outcome,
+            }
+            for one in done
+        ]
+        print_json({"dry_run": dry_run, "replayed": shown})
+        return
+    if not done:
+        typer.echo("nothing to replay: the data contains every erasure, request and hold")
+        return
+    print_table(
+        ["seq", "tenant", "erasure or hold", "memories", "outcome"],
+        [(one.seq, one.tenant_id, one.erasure_id or one.hold_id, one.memories, one.outcome) for one in done],
+        right=["seq", "memories"],
+    )
+    outcomes = Counter(one.outcome for one in done)
+    typer.echo(", ".join(f"{many} {outcome}" for outcome, many in outcomes.items()))
+
+
+def _use_home_database() -> None:
+    """Use the database of a service that runs in the home, unless another one is configured."""
+    from app.supervisor.service_children import running_database
+
+    config = load_settings()
+    if config.database_url is None and (url := running_database(config.home)) is not None:
+        os.environ["EBBING_DATABASE_URL"] = url
+        settings.cache_clear()

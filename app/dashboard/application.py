@@ -1,0 +1,96 @@
+"""Build the dashboard application: routes, static files and HTML error pages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from app.api.http.problems import as_ours
+from app.dashboard import login, rendering
+from app.dashboard.access import LoggedOut
+from app.dashboard.pages import (
+    audit,
+    consolidation,
+    dead_letters,
+    erasures,
+    holds,
+    memory,
+    overview,
+    privacy,
+    search,
+    self_tests,
+    tenants,
+    tiers,
+    usage,
+)
+from app.dashboard.rendering import PREFIX
+from app.errors import EbbingError
+
+_TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg": "image/svg+xml"}
+
+PAGES: Final = (
+    login,
+    overview,
+    tiers,
+    consolidation,
+    privacy,
+    erasures,
+    holds,
+    dead_letters,
+    usage,
+    self_tests,
+    search,
+    memory,
+    audit,
+    tenants,
+)
+
+
+def build() -> FastAPI:
+    """Build the application that is mounted at `PREFIX`."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.streams = overview.Streams()
+    for module in PAGES:
+        app.include_router(module.router)
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        content = rendering.asset_content(name)
+        if content is None:
+            raise HTTPException(404)
+        kept = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=kept)
+
+    async def ours(request: Request, error: Exception) -> Response:
+        found = as_ours(error)
+        return rendering.page(request, None, "error", found.status, error=found)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - guaranteed by the handler's registration
+        found = EbbingError("the page does not exist" if error.status_code == 404 else str(error.detail))
+        found.status, found.title = (
+            error.status_code,
+            "Page not found" if error.status_code == 404 else "Request failed",
+        )
+        return rendering.page(request, None, "error", error.status_code, error=found)
+
+    async def parameters(request: Request, _: Exception) -> Response:
+        found = EbbingError("the address contains an invalid parameter")
+        found.status, found.title = 422, "Invalid request"
+        return rendering.page(request, None, "error", 422, error=found)
+
+    async def logged_out(request: Request, _: Exception) -> Response:
+        if request.headers.get("hx-request"):  # partial request by htmx: redirect the whole page
+            return Response(status_code=204, headers={"hx-redirect": f"{PREFIX}/log-in"})
+        return RedirectResponse(f"{PREFIX}/log-in", 303)
+
+    app.add_exception_handler(LoggedOut, logged_out)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, parameters)
+    app.add_exception_handler(EbbingError, ours)
+    app.add_exception_handler(Exception, ours)
+    return app

@@ -1,0 +1,127 @@
+"""Log in with an API key, log out, and select the tenant shown to an admin."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.api.http.auth import cache
+from app.dashboard import rendering, sessions
+from app.dashboard.access import LOOKS, Action, check_origin, read_form, require_action
+from app.dashboard.rendering import PREFIX
+from app.errors import EbbingError, FieldError, Invalid, NotAuthenticated
+
+TRIES: Final = 10
+"""Maximum failed log-ins per address within `TRIES_SECONDS`."""
+TRIES_SECONDS: Final = 60.0
+_ADDRESSES_MAX: Final = 10_000
+
+router = APIRouter()
+
+
+class TooManyLogins(EbbingError):
+    """Rate limit for failed log-ins."""
+
+    status, type, title = 429, "too-many-log-ins", "Too many failed log-ins"
+
+
+class LoginFailures:
+    """Failed log-ins of the last `TRIES_SECONDS`, by address."""
+
+    def __init__(self) -> None:
+        """Start without failures."""
+        self._by_address: OrderedDict[str, list[float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Check an address against the rate limit.
+
+        Raises:
+            TooMany: The address has too many recent failures.
+        """
+        recent = self._recent(address)
+        if len(recent) >= TRIES:
+            wait = round(TRIES_SECONDS - (time.monotonic() - recent[0])) + 1
+            raise TooManyLogins(f"try again in {wait} s", retry_after_seconds=wait)
+
+    def record(self, address: str) -> None:
+        """Record a failed log-in."""
+        self._by_address[address] = [*self._recent(address), time.monotonic()]
+        self._by_address.move_to_end(address)
+        while len(self._by_address) > _ADDRESSES_MAX:
+            self._by_address.popitem(last=False)
+
+    def _recent(self, address: str) -> list[float]:
+        since = time.monotonic() - TRIES_SECONDS
+        return [moment for moment in self._by_address.get(address, []) if moment > since]
+
+
+failures = LoginFailures()
+
+
+@router.get("/log-in")
+async def asked(request: Request) -> Response:
+    """Show the log-in form."""
+    return rendering.page(request, None, "log_in", wrong=None)
+
+
+@router.post("/log-in")
+async def log_in(request: Request) -> Response:
+    """Start a session if the key is valid and has a suitable scope."""
+    check_origin(request)
+    address = request.client.host if request.client else ""
+    failures.check(address)
+    form = await read_form(request)
+    try:
+        caller = await cache.presented(form.get("key", "").strip())
+    except NotAuthenticated:
+        failures.record(address)
+        return rendering.page(request, None, "log_in", 401, wrong="This key is invalid: unknown, revoked or expired.")
+    if not caller.scopes & set(LOOKS):
+        return rendering.page(
+            request,
+            None,
+            "log_in",
+            403,
+            wrong="This key has only the `ingest` scope and cannot open the dashboard.",
+        )
+    return _redirect_with_cookie(sessions.seal_session(sessions.start_session(caller.key_id, caller.tenant_id)), "")
+
+
+@router.post("/log-out", dependencies=[Depends(require_action("", asks_why=False))])
+async def log_out() -> Response:
+    """End the session by deleting its cookie."""
+    answer = RedirectResponse(f"{PREFIX}/log-in", 303)
+    answer.delete_cookie(sessions.COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+    return answer
+
+
+@router.post("/tenant")
+async def look_at(acting: Annotated[Action, Depends(require_action("admin", asks_why=False))]) -> Response:
+    """Switch to another tenant."""
+    try:
+        shown = UUID(acting.form.get("tenant", ""))
+    except ValueError:
+        raise Invalid(errors=[FieldError("tenant", "must be an id")]) from None
+    session = acting.viewer.session
+    return _redirect_with_cookie(
+        sessions.seal_session(sessions.Session(session.key_id, shown, session.began, session.nonce)), "?done=tenant"
+    )
+
+
+def _redirect_with_cookie(cookie: str, query: str) -> Response:
+    answer = RedirectResponse(f"{PREFIX}/{query}", 303)
+    answer.set_cookie(
+        sessions.COOKIE,
+        cookie,
+        max_age=sessions.SESSION_SECONDS,
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="strict",
+    )
+    return answer

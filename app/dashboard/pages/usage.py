@@ -1,0 +1,39 @@
+"""Costs page: model usage by day and purpose, and today's remaining budget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.dashboard import rendering
+from app.dashboard.access import Viewer, require_viewer
+from app.domain.policy.budget import BudgetState, remaining
+from app.services.tenants import budget, usage_report
+from app.settings import settings
+
+router = APIRouter(prefix="/money")
+
+Looking = Annotated[Viewer, Depends(require_viewer("maintain", "admin"))]
+
+
+@router.get("")
+def page(viewer: Looking, request: Request, *, every: bool = False) -> Response:
+    """Show the costs of the tenant, or of all tenants if an admin selects it."""
+    every = every and viewer.is_admin
+    found = usage_report.report_usage(viewer.tenant_id, every=every)
+    report = found.report
+    # Only admins see the total of all tenants; others learn of it once the total limit blocks them too.
+    state = report.state if viewer.is_admin or report.state is BudgetState.HARD else report.own_state
+    return rendering.page(
+        request,
+        viewer,
+        "money",
+        found=found,
+        every=every,
+        state=state,
+        spent=report.standing.own,
+        limits=report.standing.limits,
+        left=remaining(report.standing),
+        remarks=budget.list_warnings(settings()) if viewer.is_admin else [],
+    )

@@ -1,0 +1,168 @@
+"""Touches, which record uses of memories: the format callers send, and the format in the stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain.ingest import json_input
+from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, check_moment
+from app.errors import FieldError, Invalid
+
+MEMORIES_MAX: Final = 1000
+_FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python can't represent moments
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A used memory, with its own moment of use.
+
+    Attributes:
+        id: Id of the memory.
+        used_at: Moment of use; omitted or in the future, it counts as the time of acceptance.
+    """
+
+    id: UUID
+    used_at: _Moment | None = None
+
+
+class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Uses of memories as reported by a caller.
+
+    Attributes:
+        memories: 1 to 1,000, each by its id alone or with the moment of its use.
+        ids: The `ids` of a response of `POST /v1/recall`, instead of `memories`; at most 1,000, may be empty.
+        context_tags: Up to 64 tags of the context of use: mnemex boosts memories used in another domain.
+        session: The conversation in which they were used; a session reinforces a memory at most once per refractory
+            period.
+        boost: Also raise the memories' multipliers (mnemex).
+    """
+
+    memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)] | None = None
+    ids: Annotated[list[UUID], msgspec.Meta(max_length=MEMORIES_MAX)] | None = None
+    context_tags: _Labels = ()
+    session: _Name | None = None
+    boost: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse requests with both `memories` and `ids`, or neither.
+
+        Raises:
+            Invalid: The request has both or neither.
+        """
+        if (self.memories is None) == (self.ids is None):
+            reason = "is missing" if self.ids is None else "is there beside `ids`"
+            raise Invalid(errors=[FieldError("memories", reason)])
+
+
+class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Use of one memory; the fields are those of `Observation` and `Used`."""
+
+    context_tags: _Labels = ()
+    session: _Name | None = None
+    boost: bool = False
+    used_at: _Moment | None = None
+
+
+class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One use of a memory.
+
+    Attributes:
+        id: The memory's id, or an alias.
+        at: Seconds since 1970; None means when the envelope was accepted.
+        place: Rank in the results of a search, from 0.
+        margin: Similarity minus the next result's, -1 to 1.
+        lexical: Whether the query's words matched too.
+    """
+
+    id: UUID
+    at: Annotated[float, msgspec.Meta(ge=_FIRST_MOMENT)] | None = None
+    place: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    margin: Annotated[float, msgspec.Meta(ge=-1, le=1)] = 0.0
+    lexical: bool = False
+
+
+class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Touches in an envelope.
+
+    Attributes:
+        uses: At most `MEMORIES_MAX`.
+        session: See `session_digest`.
+        boost: As in `Observation`.
+        context_tags: As in `Observation`.
+        by_search: Reported by a search for its results near the best one, not by a caller.
+    """
+
+    uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
+    session: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    boost: bool = False
+    context_tags: _Labels = ()
+    by_search: bool = False
+
+
+_observation = msgspec.json.Decoder(Observation)
+_one_touch = msgspec.json.Decoder(OneTouch)
+_touches = msgspec.json.Decoder(Touches)
+
+
+def parse_observation(body: bytes, tenant_id: UUID) -> Touches:
+    """Return the touches in a request's body.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is invalid; the error names it, its limit and its value.
+    """
+    given = json_input.read(body, _observation)
+    uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories or given.ids or ())]
+    return Touches(uses, session_digest(tenant_id, given.session), given.boost, given.context_tags)
+
+
+def parse_touch(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
+    """Return the touch of one memory from a request's body, which may be empty; raises like `parse_observation`."""
+    given = json_input.read(body, _one_touch) if body else OneTouch()
+    use = _use(Used(memory_id, given.used_at), "used_at")
+    return Touches([use], session_digest(tenant_id, given.session), given.boost, given.context_tags)
+
+
+def touch_results(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
+    """Return the touches of a search's results."""
+    return Touches(list(uses), session_digest(tenant_id, session), by_search=True)
+
+
+def encode(touches: Touches) -> bytes:
+    """Encode touches as the body of an envelope."""
+    return msgspec.json.encode(touches)
+
+
+def decode(body: bytes) -> Touches:
+    """Decode the touches in an envelope's body.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is invalid.
+    """
+    return json_input.read(body, _touches)
+
+
+def session_digest(tenant_id: UUID, session: str | None) -> int:
+    """Return the digest stored instead of a session's name, signed 64 bits; uses without a session share one digest."""
+    digest = hashlib.blake2b((session or "").encode(), digest_size=8, key=tenant_id.bytes)
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _use(given: UUID | Used, field: str) -> Use:
+    if isinstance(given, UUID):
+        return Use(given)
+    if given.used_at is None:
+        return Use(given.id)
+    check_moment(given.used_at, field)
+    return Use(given.id, given.used_at.timestamp())

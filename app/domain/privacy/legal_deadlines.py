@@ -1,0 +1,90 @@
+"""Legal deadlines of privacy requests: when a request must be confirmed and answered, and when an erasure starts.
+
+An engineer's reading of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not a lawyer's.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from app.errors import FieldError, Invalid
+
+Law = Literal["user", "gdpr", "ccpa"]
+
+LAWS: Final[tuple[Law, ...]] = ("user", "gdpr", "ccpa")
+GRACE_DAYS: Final[dict[Law, int]] = {"user": 30, "gdpr": 7, "ccpa": 7}
+"""Default grace period during which an erasure can be cancelled, in days."""
+GRACE_DAYS_MAX: Final[dict[Law, int]] = {"user": 30, "gdpr": 14, "ccpa": 14}
+CCPA_DAYS: Final = 45
+CCPA_CONFIRM_DAYS: Final = 10
+"""Business days."""
+RESERVE: Final = timedelta(days=5)
+"""Erasing starts at least this long before the legal deadline, even if that shortens the grace period."""
+_SATURDAY: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LegalDeadlines:
+    """Deadlines, in UTC.
+
+    Attributes:
+        confirm_by: Deadline for confirming receipt to the person; None if no law sets one.
+        due_at: Deadline for completion; None if no law sets one.
+        erase_after: End of the grace period, when erasing starts.
+    """
+
+    confirm_by: datetime | None
+    due_at: datetime | None
+    erase_after: datetime
+
+
+def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = None) -> LegalDeadlines:
+    """Return the deadlines of an erasure.
+
+    Args:
+        law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
+        received_at: Time of receipt, with a time zone.
+        grace_days: Length of the grace period, from 0; None for the law's default. It is shortened if erasing would
+            otherwise start later than `RESERVE` before `due_at`.
+
+    Raises:
+        Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.
+    """
+    most = GRACE_DAYS_MAX[law]
+    given = GRACE_DAYS[law] if grace_days is None else grace_days
+    if not 0 <= given <= most:
+        raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {most}", given, most)])
+    received_at = received_at.astimezone(UTC)
+    due_at = _due_at(law, received_at)
+    after = received_at + timedelta(days=given)
+    if due_at is not None:
+        after = min(after, max(due_at - RESERVE, received_at))
+    return LegalDeadlines(confirmation_deadline(law, received_at), due_at, after)
+
+
+def confirmation_deadline(law: Law, received_at: datetime) -> datetime | None:
+    """Return the deadline for confirming receipt to the person, or None if no law sets one."""
+    return _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
+
+
+def _due_at(law: Law, received_at: datetime) -> datetime | None:
+    if law == "gdpr":
+        return add_month(received_at)
+    return received_at + timedelta(days=CCPA_DAYS) if law == "ccpa" else None
+
+
+def add_month(moment: datetime) -> datetime:
+    """Return the same day of the next month, or that month's last: 31 January becomes 28 or 29 February."""
+    year, month = (moment.year, moment.month + 1) if moment.month < 12 else (moment.year + 1, 1)
+    return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
+
+
+def _business_days_later(moment: datetime, days: int) -> datetime:
+    """Add this many days from Monday to Friday; public holidays count as business days."""
+    while days:
+        moment += timedelta(days=1)
+        days -= moment.weekday() < _SATURDAY
+    return moment

@@ -1,0 +1,110 @@
+"""A legal hold as requested: which memories must not be deleted, moved or changed until it is released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain.ingest.json_input import precompile
+from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, check_moment
+from app.errors import FieldError, Invalid
+
+IDS_MAX: Final = 1_000
+REASON_MAX_CHARACTERS: Final = 2_000
+
+_TEXT: Final = r"^[^\x00]*$"
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=_TEXT)]
+_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(min_length=1, max_length=LABELS_MAX)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """Conditions on memories by the fields that callers gave; all given conditions must match.
+
+    Attributes:
+        thread: In this conversation.
+        tags: With all of these tags.
+        categories: With any of these categories.
+        kinds: Of any of these kinds.
+        after: Happened at this moment or later (accepted, if the time of the event is unknown).
+        before: Happened before this moment (accepted, if the time of the event is unknown).
+    """
+
+    thread: _Name | None = None
+    tags: _Labels | None = None
+    categories: _Labels | None = None
+    kinds: Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1)] | None = None
+    after: _Moment | None = None
+    before: _Moment | None = None
+
+
+class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A hold on memories by their ids, or on all memories of a subject, a filter or both, including future ones.
+
+    Attributes:
+        reason: The reason, 1 to 2,000 characters; shown only to callers with the scope `privacy`.
+        memory_ids: Up to 1,000 stored memories.
+        subject: All memories about this subject.
+        filter: Other conditions.
+        dry_run: Only count the memories that the hold would cover.
+    """
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)]
+    memory_ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
+    subject: _Name | None = None
+    filter: HoldFilter | None = None
+    dry_run: bool = False
+
+
+@precompile
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Conditions of a hold or an erasure, all of which must match; None means no condition."""
+
+    memory_ids: list[UUID] | None = None
+    subject: str | None = None
+    thread: str | None = None
+    tags: list[str] | None = None
+    categories: list[str] | None = None
+    kinds: list[str] | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+    def conditions(self) -> dict[str, object]:
+        """Return the conditions that are set, by name."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+
+
+def parse_scope(given: NewHold) -> Scope:
+    """Return the conditions of a requested hold.
+
+    Raises:
+        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
+    """
+    by = given.filter or HoldFilter()
+    found = Scope(
+        None if given.memory_ids is None else list(dict.fromkeys(given.memory_ids)),
+        given.subject,
+        by.thread,
+        None if by.tags is None else list(by.tags),
+        None if by.categories is None else list(by.categories),
+        None if by.kinds is None else list(by.kinds),
+        by.after,
+        by.before,
+    )
+    conditions = found.conditions()
+    if not conditions:
+        raise Invalid(errors=[FieldError("memory_ids", "is missing: give memory_ids, a subject, or a filter")])
+    if found.memory_ids is not None and len(conditions) > 1:
+        raise Invalid(errors=[FieldError("memory_ids", "goes with neither subject nor filter")])
+    for name in ("after", "before"):
+        if isinstance(moment := conditions.get(name), datetime):
+            check_moment(moment, f"filter.{name}")
+    if found.after is not None and found.before is not None and found.after >= found.before:
+        raise Invalid(errors=[FieldError("filter.before", "isn't later than after")])
+    return found

@@ -1,0 +1,55 @@
+"""Choose the words and word pairs whose memories are compared with a query when there are very many memories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Final
+
+BUDGET: Final = 4000
+"""Target for the number of memories that a search compares by words."""
+CONTEXT: Final = 5
+"""Number of turns whose words make a memory match: its own and two on either side."""
+PAIRED_MAX: Final = 8
+"""Maximum number of common words that are combined into pairs; the rarest of them are used."""
+
+
+def worthwhile_words(lexemes: Mapping[str, float], total: int, budget: int = BUDGET) -> list[tuple[str, ...]]:
+    """Return the words that are worth looking up alone, and the pairs that must occur together.
+
+    Memories that can't score well aren't read (after MaxScore, Turtle and Flood 1995). Rare words come first, at least
+    one and as many as the budget allows by expected matches; the remaining words are looked up in pairs, rarest first.
+
+    Args:
+        lexemes: The query's lexemes with their idf among `total` memories, from `terms.inverse_document_frequency`.
+        total: Number of memories.
+        budget: Approximate number of memories to match.
+    """
+    expected = {lexeme: min(total, CONTEXT * _documents(idf, total)) for lexeme, idf in lexemes.items()}
+    rarest = sorted(expected, key=lambda lexeme: (expected[lexeme], lexeme))
+    chosen: list[tuple[str, ...]] = []
+    others: list[str] = []
+    spent = 0.0
+    for lexeme in rarest:
+        if chosen and spent + expected[lexeme] > budget:
+            others.append(lexeme)
+        else:
+            chosen.append((lexeme,))
+            spent += expected[lexeme]
+    pairs = [(expected[one] * expected[other] / max(total, 1), (one, other)) for one, other in _pairs(others)]
+    for count, pair in sorted(pairs):
+        if spent + count > budget:
+            break
+        chosen.append(pair)
+        spent += count
+    return chosen
+
+
+def _pairs(lexemes: list[str]) -> combinations[tuple[str, str]]:
+    return combinations(lexemes[:PAIRED_MAX], 2)
+
+
+def _documents(idf: float, total: int) -> float:
+    """Return how many memories contain a word with this idf."""
+    return max((total + 1) * math.exp(-idf) - 0.5, 1.0)

@@ -1,0 +1,63 @@
+"""Explain a result beyond its score's parts: ranks, matching words and time-dependent scores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.terms import QueryTerm
+
+BASE_SCORES: Final = ("words", "relevance")
+UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
+"""Ranks of a result that neither base score found."""
+
+
+def rank_by_score(candidates: Sequence[Candidate]) -> list[dict[str, int | None]]:
+    """Return each candidate's rank by each base score alone, from 1, ties sharing a rank; None for a score of 0."""
+    places = {name: _places(np.array([getattr(found, name) for found in candidates])) for name in BASE_SCORES}
+    return [{name: place[n] for name, place in places.items()} for n in range(len(candidates))]
+
+
+def explain_strength(found: CandidateStrength, place: int) -> dict[str, float]:
+    """Return one candidate's time-dependent scores, as used in its score."""
+    return {
+        "strength": float(found.strength[place]),
+        "importance": float(found.importance[place]),
+        "recency": float(found.recency[place]),
+        "salience": float(found.salience[place]),
+    }
+
+
+def map_spellings(
+    lexemes: Collection[str], terms: Sequence[QueryTerm], rarity: Mapping[str, float]
+) -> dict[str, float]:
+    """Map words, as the query spells them, to their rarity (idf), rarest first.
+
+    A lexeme that corresponds to no single word of the query, such as a pair of Chinese characters, is shown unchanged.
+
+    Args:
+        lexemes: The matching lexemes.
+        terms: Terms of the query.
+        rarity: Rarity by lexeme; lexemes missing here don't count in the search.
+    """
+    shown = {lexeme: spelling for spelling, lexeme in reversed(_alone(terms).items())}
+    by_rarity = sorted((lexeme for lexeme in lexemes if lexeme in rarity), key=lambda found: (-rarity[found], found))
+    return {shown.get(lexeme, lexeme): rarity[lexeme] for lexeme in by_rarity}
+
+
+def _alone(terms: Sequence[QueryTerm]) -> dict[str, str]:
+    """Map each spelling with exactly one lexeme to this lexeme, in the query's order."""
+    lexemes: dict[str, list[str]] = {}
+    for term in terms:
+        if term.spelling is not None:
+            lexemes.setdefault(term.spelling, []).append(term.lexeme)
+    return {spelling: found[0] for spelling, found in lexemes.items() if len(found) == 1}
+
+
+def _places(scores: Floats) -> list[int | None]:
+    order = np.sort(-scores)
+    return [int(np.searchsorted(order, -score)) + 1 if score > 0 else None for score in scores]

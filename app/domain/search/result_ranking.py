@@ -1,0 +1,93 @@
+"""Rank candidates and convert them to results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from app.domain.dynamics.ops import Floats
+from app.domain.ingest.uses import Use
+from app.domain.search import modes, signals
+from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.weights import Ranking
+
+
+def rank_candidates(
+    candidates: Sequence[Candidate],
+    vitals: CandidateStrength,
+    request: SearchRequest,
+    ranking: Ranking,
+    *,
+    priming: Floats | None = None,
+    now: datetime | None = None,
+    parameters: object = None,
+    soft_words: Floats | None = None,
+) -> list[SearchResult]:
+    """Return the best candidates as results, best first.
+
+    Ties are broken by the higher memory id. Candidates with a score of 0 are dropped.
+
+    Args:
+        vitals: Their time-dependent scores.
+        ranking: The weights, including the request's own.
+        priming: Factor on each candidate's score, 1 or more, shape (n,); None if nothing is primed.
+        now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores them.
+        parameters: Parameters of the tenant's forgetting model, for modes that implement one.
+        soft_words: Soft word match of each candidate, at least 0, shape (n,).
+    """
+    if not candidates:
+        return []
+    parts = signals.compute_parts(candidates, request.query, ranking, now, soft_words)
+    blended = modes.blend_scores(candidates, parts, vitals, ranking, priming, parameters)
+    scores = blended.scores
+    order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
+    return [
+        _result(
+            candidates[n],
+            float(scores[n]),
+            vitals,
+            n,
+            _explained(blended.parts, blended.factors, n) if request.explain else None,
+        )
+        for n in order[: request.limit]
+        if scores[n] > 0
+    ]
+
+
+def list_uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
+    """Convert results to uses of their memories.
+
+    The margin is the difference between a result's relevance (the best candidate has 1) and the highest relevance of
+    all candidates ranked below it, returned or not.
+    """
+    by_id = {found.memory_id: found for found in candidates}
+    left = by_id.keys() - {result.id for result in results}
+    after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
+    told = []
+    for place in range(len(results) - 1, -1, -1):
+        found = by_id.get(results[place].id)  # results added by spreading are not candidates
+        relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
+        margin = min(max(relevance - after, -1.0), 1.0)
+        told.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
+        after = max(after, relevance)
+    return told[::-1]
+
+
+def _explained(parts: signals.ScoreParts, factors: dict[str, Floats], place: int) -> dict[str, Any]:
+    return {**parts.of_candidate(place), "factors": {name: float(factor[place]) for name, factor in factors.items()}}
+
+
+def _result(
+    found: Candidate, score: float, vitals: CandidateStrength, place: int, explained: dict[str, Any] | None
+) -> SearchResult:
+    fields: dict[str, Any] = {name: getattr(found, name) for name in _ALIKE}
+    fields |= {"supersedes": found.supersedes or [], "superseded_by": found.superseded_by or []}
+    return SearchResult(
+        id=found.memory_id, score=score, strength=float(vitals.strength[place]), explain=explained, **fields
+    )
+
+
+_ALIKE: Final = tuple(name for name in Candidate.__slots__ if name in SearchResult.__struct_fields__)
+"""The fields of a candidate that its result repeats."""

@@ -1,0 +1,174 @@
+"""Fit the weights of relevance to what callers used, and evaluate the proposal on held-out searches.
+
+The training signal is pairwise: a used result should rank above each unused result of the same response, because
+callers receive a response as a whole. The fit is a logistic regression on such pairs with a penalty towards the current
+weights, so that few uses change little. Pairs only with results ranked higher would all contradict the current weights,
+whatever was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.search.policy_comparison import MeanInterval, mean_interval
+from app.domain.search.search_record import PARTS
+from app.domain.search.weights import Ranking
+
+USES_MIN: Final = 50
+"""Minimum number of searches with both a used and an unused result for a proposal."""
+FOLDS: Final = 5
+"""Number of time spans; each is evaluated with weights fitted to the others."""
+WEIGHT_MAX: Final = 10.0
+SPREAD: Final = 0.5
+"""Prior standard deviation of the weights around the current ones."""
+LEAST_CHANGE: Final = 0.01
+STEPS: Final = 100
+_SETTLED: Final = 1e-10
+_SHRINKS: Final = tuple(0.5**power for power in range(30))
+_TEMPERATURES: Final = np.geomspace(0.01, 3.0, 40)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSearch:
+    """A search with the results that its caller used.
+
+    Attributes:
+        features: Unweighted parts of each result times its factors (such as strength and importance), in the order of
+            the response, shape (n, parts).
+        used: True for each result that was used, shape (n,).
+    """
+
+    features: Floats
+    used: np.typing.NDArray[np.bool_]
+
+    def pairs(self) -> Floats:
+        """Return the feature differences between each used and each unused result, shape (pairs, parts)."""
+        used, unused = self.features[self.used], self.features[~self.used]
+        return (used[:, None, :] - unused[None, :, :]).reshape(-1, len(PARTS))
+
+    def reciprocal_rank(self, weights: Floats) -> float:
+        """Return 1 / rank of the best used result under these weights; ties keep the order of the response."""
+        order = np.argsort(-(self.features @ weights), kind="stable")
+        return 1.0 / (1 + int(np.argmax(self.used[order])))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Fitted weights and the metrics that decide whether they are proposed.
+
+    Attributes:
+        searches: Number of searches with a use.
+        pairs: Number of pairs of a used and an unused result.
+        before: Mean reciprocal rank of the used results under the current weights.
+        after: Mean reciprocal rank under fitted weights, each search held out from its own fit with its time span.
+        difference: Gain in mean reciprocal rank; None if nothing could be fitted.
+        weights: Proposed changes by name, rounded; empty if nothing is proposed.
+        reason: Why nothing is proposed; None if something is.
+    """
+
+    searches: int
+    pairs: int
+    before: float
+    after: float
+    difference: MeanInterval | None
+    weights: dict[str, float]
+    reason: str | None
+
+
+def propose_weights(judged: Sequence[JudgedSearch], ranking: Ranking) -> Proposal:
+    """Fit the weights and propose them if the gain on held-out searches is significant (the interval is above 0).
+
+    Args:
+        judged: Searches with a use, oldest first.
+    """
+    present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
+    pairs = [search.pairs() for search in judged]
+    told = sum(len(each) > 0 for each in pairs)
+    before = [search.reciprocal_rank(present) for search in judged]
+    mean = float(np.mean(before)) if before else 0.0
+    count = sum(map(len, pairs))
+    if told < USES_MIN:
+        few = f"{told} searches have both a used and an unused result: a fit needs at least {USES_MIN}"
+        return Proposal(len(judged), count, mean, mean, None, {}, few)
+    after = np.empty(len(judged))
+    for fold in np.array_split(np.arange(len(judged)), FOLDS):
+        held_out = set(fold.tolist())
+        weights = fit_weights([each for place, each in enumerate(pairs) if place not in held_out], present)
+        after[fold] = [judged[place].reciprocal_rank(weights) for place in fold]
+    gain = mean_interval(after - np.array(before))
+    fitted = np.round(fit_weights(pairs, present), 2)
+    changed = {
+        name: float(weight)
+        for name, weight, was in zip(PARTS, fitted, present, strict=True)
+        if abs(weight - was) >= LEAST_CHANGE
+    }
+    reason: str | None = None
+    if gain.low <= 0:
+        reason = "fitted weights don't rank what was used higher in held-out searches, beyond the interval"
+    elif not changed:
+        reason = "the fitted weights are the present ones"
+    return Proposal(len(judged), count, mean, float(after.mean()), gain, {} if reason else changed, reason)
+
+
+def fit_weights(pairs: Sequence[Floats], present: Floats) -> Floats:
+    """Return weights, 0 to 10, that rank used results above unused ones and have the same sum as the current weights.
+
+    Each search counts equally, however many pairs it has.
+
+    Args:
+        pairs: Feature differences between used and unused results, per search, shape (pairs, parts) each.
+        present: The current weights, shape (parts,).
+    """
+    told = [each for each in pairs if len(each)]
+    rows = np.concatenate(told)
+    shares = np.concatenate([np.full(len(each), 1 / (len(each) * len(told))) for each in told])
+    rows = rows / _temperature(rows @ present, shares)
+    pull = 1 / (SPREAD**2 * len(told))
+    weights = _minimise(rows, shares, present, pull)
+    total = float(weights.sum())
+    return np.clip(weights * (present.sum() / total), 0, WEIGHT_MAX) if total > 0 else present
+
+
+def _temperature(margins: Floats, shares: Floats) -> float:
+    """Return the score unit in which the current weights explain the uses best.
+
+    Weights are then fitted in this unit; without it they would all grow or shrink together, which changes no ranking.
+    """
+    losses = [float(shares @ np.logaddexp(0, -margins / unit)) for unit in _TEMPERATURES]
+    return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def _minimise(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
+    """Minimise the loss, which is convex, by projected Newton steps.
+
+    A weight at a bound that the gradient pushes outwards is fixed for the step.
+    """
+    weights, loss = present, _loss(present, rows, shares, present, pull)
+    for _ in range(STEPS):
+        wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # probability that the pair is in the wrong order
+        gradient = -rows.T @ (shares * wrong) + pull * (weights - present)
+        is_stuck = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
+        free = np.flatnonzero(~is_stuck)
+        curvature = (rows * (shares * wrong * (1 - wrong))[:, None]).T @ rows + pull * np.eye(len(present))
+        direction = np.zeros_like(present)
+        direction[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        for shrink in _SHRINKS:
+            moved = np.clip(weights - shrink * direction, 0, WEIGHT_MAX)
+            following = _loss(moved, rows, shares, present, pull)
+            if following < loss:
+                break
+        else:
+            return weights
+        gained, weights, loss = loss - following, moved, following
+        if gained < _SETTLED:
+            return weights
+    return weights
+
+
+def _loss(weights: Floats, rows: Floats, shares: Floats, present: Floats, pull: float) -> float:
+    return float(shares @ np.logaddexp(0, -rows @ weights) + pull / 2 * ((weights - present) ** 2).sum())

@@ -1,0 +1,127 @@
+"""Decide which tier decay alone asks for, by strength, and when this can next change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.parameters import STRICT, Days, Share
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
+from app.domain.strength import importance
+from app.domain.strength.importance import Importance
+
+DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
+"""Tiers in the order of decay; a row stores the tier's index."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class TierThresholds:
+    """Thresholds of the tiers; the defaults are seed 004's (§3), except for salience."""
+
+    archived_below: Share = 0.30
+    """Strength below which decay moves a memory to the archive."""
+    cold_below: Share = 0.15
+    """Strength below which decay moves a memory to cold storage."""
+    deleted_below: Share = 0.05
+    """Strength below which a memory may be deleted if all other deletion thresholds are met."""
+    deleted_after_days: Days = 90.0
+    """Minimum age for deletion (exclusive), in days since acceptance."""
+    deleted_importance_below: Share = 0.2
+    """Importance below which a memory may be deleted."""
+    deleted_uses_below: Annotated[int, Field(ge=0, le=1_000_000)] = 2
+    """Number of uses below which a memory may be deleted."""
+
+    deleted_salience_below: Share = 0.145
+    """Salience below which a memory may be deleted, because deletion is final. Not part of the seed."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> TierThresholds:
+        if not self.deleted_below <= self.cold_below <= self.archived_below:
+            found = f"{self.deleted_below}, {self.cold_below} and {self.archived_below}"
+            raise ValueError(f"deleted_below <= cold_below <= archived_below, not {found}")
+        return self
+
+
+class CurrentStrength(NamedTuple):
+    """Strength and importance without a context at a given time, 0 to 1, shape (n,)."""
+
+    strength: Floats
+    importance: Floats
+
+
+def decay_tier(
+    tiers: TierThresholds, state: State, now: Floats | float, seen: CurrentStrength, accepted_at: Floats
+) -> npt.NDArray[np.int8]:
+    """Return the tier that decay alone asks for, as an index in `DECAY_TIERS`, ignoring protection.
+
+    Args:
+        now: Seconds since 1970.
+        seen: Their strength and importance at that time.
+        accepted_at: Time of acceptance, in seconds since 1970.
+    """
+    strength = seen.strength
+    deletable = (
+        (strength < tiers.deleted_below)
+        & (now - accepted_at > tiers.deleted_after_days * DAY_SECONDS)
+        & (seen.importance < tiers.deleted_importance_below)
+        & (state.access_count < tiers.deleted_uses_below)
+        & (state.salience < tiers.deleted_salience_below)
+    )
+    place = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
+    return np.where(deletable, 3, place).astype(np.int8)
+
+
+def next_due_at(
+    tiers: TierThresholds,
+    weights: Importance,
+    dynamics: Dynamics,
+    state: State,
+    now: float,
+    seen: CurrentStrength,
+    *,
+    steps: tuple[float, ...] = (),
+) -> Floats:
+    """Return the first time after `now`, or a lower bound of it, at which decay can ask for another tier.
+
+    That is when strength or importance crosses a threshold, or when the model must be refreshed. In seconds since 1970,
+    `inf` if neither happens.
+
+    Args:
+        weights: Parameters of importance.
+        state: The memories, anchored under these parameters.
+        now: Seconds since 1970.
+        seen: Their strength and importance at that time.
+        steps: Further thresholds of importance, below which a memory loses its protection by importance.
+    """
+    first: Floats = np.minimum.reduce(
+        [
+            _time_of_crossing(
+                seen.strength, (tiers.archived_below, tiers.cold_below, tiers.deleted_below), dynamics.due_at, state
+            ),
+            _time_of_crossing(
+                seen.importance,
+                (*steps, tiers.deleted_importance_below),
+                lambda rows, thresholds: importance.due_at(weights, rows, thresholds),
+                state,
+            ),
+            state.anchored_at + dynamics.refresh_seconds,
+        ]
+    )
+    return np.maximum(first, now + DUE_MARGIN_SECONDS)
+
+
+def _time_of_crossing(
+    values: Floats, thresholds: tuple[float, ...], due_at: Callable[[State, Floats], Floats], state: State
+) -> Floats:
+    """Return when each value falls below the highest threshold that it still reaches; `inf` if it reaches none."""
+    steps = np.sort(np.asarray(thresholds))
+    reached = np.searchsorted(steps, values, side="right")
+    next_step = np.where(reached > 0, steps[np.maximum(reached - 1, 0)], 0.0)
+    return np.where(reached > 0, due_at(state, next_step), np.inf)

@@ -1,0 +1,166 @@
+"""Explain a memory's tier in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, State
+from app.domain.ingest.memory import KINDS
+from app.domain.privacy import retention
+from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tier_decision import RULES, Decision, TierFacts, TierRules
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionCase:
+    """Inputs to the decision about one memory.
+
+    Attributes:
+        kind: The caller's kind; None if none was given.
+        strength: 0 to 1.
+        importance: Importance without a context, 0 to 1.
+        uses: Number of uses.
+        age_days: Days since acceptance.
+        back_days: Days since acceptance or the last restore.
+        is_marked: True if a tag or category given by the caller says never forget.
+        salience: 0 to 1, from the caller, a model or the rules.
+        privacy_risk: Risk of retaining the memory, 0 to 1.
+        expires_as: Category whose retention limit applies; None if it never expires or the limit for no category
+            applies.
+        expires_after_days: That limit, in days since acceptance; None if the memory never expires.
+        expires_by_risk: True if the limit applies only because the privacy risk is too high.
+    """
+
+    kind: str | None
+    strength: float
+    importance: float
+    uses: int
+    age_days: float
+    back_days: float
+    is_marked: bool
+    salience: float
+    privacy_risk: float
+    expires_as: str | None
+    expires_after_days: float | None
+    expires_by_risk: bool
+
+
+def decision_cases(
+    rules: TierRules, standing: TierFacts, state: State, now: float, seen: CurrentStrength
+) -> list[DecisionCase]:
+    """Return the inputs of the decision for each memory; the arguments are those of `tier_decision.decide_tiers`."""
+    ages = (now - standing.accepted_at) / DAY_SECONDS
+    back = (now - standing.grace_from) / DAY_SECONDS
+    ours = (seen.strength, seen.importance, state.access_count, ages, back)
+    columns = (standing.kinds, *ours, standing.is_marked, state.salience)
+    rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
+    return [
+        DecisionCase(
+            KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience, *expiry
+        )
+        for kind, strength, importance, uses, age, since, marked, salience, expiry in rows
+    ]
+
+
+def _expiries(
+    rules: TierRules, standing: TierFacts, ages: Floats
+) -> Iterator[tuple[float, str | None, float | None, bool]]:
+    privacy, found = rules.privacy, standing.expiry
+    risks = retention.privacy_risk(privacy, found.pii, found.sensitivity, ages)
+    columns = (np.isfinite(found.at), risks, found.category, found.by_risk)
+    for ends, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
+        if ends:
+            yield risk, retention.category_name(privacy, category), retention.category_days(privacy, category), by_risk
+        else:
+            yield risk, None, None, False
+
+
+def explain_decisions(
+    rules: TierRules, standing: TierFacts, state: State, now: float, seen: CurrentStrength, decision: Decision
+) -> list[str]:
+    """Explain each memory in one line; the arguments are those of `tier_decision.decide_tiers` and its result."""
+    found = zip(decision.rules, decision_cases(rules, standing, state, now, seen), strict=True)
+    return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
+
+
+def _format_comparison(name: str, value: float, side: str, threshold: float) -> str:
+    """Format a comparison; if value and threshold look equal when rounded, say "just" above or below."""
+    shown = f"{value:.4g}"
+    return (
+        f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"
+    )
+
+
+def _expiry(rules: TierRules, case: DecisionCase) -> str:
+    days = case.expires_after_days or 0
+    whose = f"memories of the category {case.expires_as}" if case.expires_as else "those without a category"
+    kept = f"{whose} are kept for {days:g} days, and this one is {case.age_days:.4g} days old"
+    if not case.expires_by_risk:
+        return kept
+    return f"{_format_comparison('privacy risk', case.privacy_risk, 'above', rules.privacy.risk_above)}: {kept}"
+
+
+def _never_forget(rules: TierRules, case: DecisionCase) -> str:
+    protection = rules.protection
+    if case.is_marked:
+        return "a tag or category says never forget"
+    if case.kind in protection.never_forget_kinds:
+        return f"kind {case.kind} is never forgotten"
+    if case.uses > protection.uses_above:
+        return f"uses {case.uses}, more than {protection.uses_above}"
+    limit = protection.semantic_importance_above
+    return f"kind semantic, {_format_comparison('importance', case.importance, 'above', limit)}"
+
+
+def _grace(rules: TierRules, case: DecisionCase) -> str:
+    protection: Protection = rules.protection
+    if case.back_days < protection.grace_days:
+        since = "accepted" if case.back_days == case.age_days else "restored"
+        return f"{since} {case.back_days:.4g} days ago, less than {protection.grace_days:g}"
+    if case.importance > protection.grace_importance_above:
+        return _format_comparison("importance", case.importance, "above", protection.grace_importance_above)
+    return f"kind {case.kind} is left as it is"
+
+
+def _salience(rules: TierRules, case: DecisionCase) -> str:
+    return _format_comparison("salience", case.salience, "above", rules.protection.salience_above)
+
+
+def _decay(rules: TierRules, case: DecisionCase) -> str:
+    tiers: TierThresholds = rules.tiers
+    if case.strength >= tiers.archived_below:
+        return f"strength {case.strength:.4g} is at least {tiers.archived_below:g}"
+    if case.strength >= tiers.cold_below:
+        return _format_comparison("strength", case.strength, "below", tiers.archived_below)
+    deletable = (
+        case.strength < tiers.deleted_below
+        and case.age_days > tiers.deleted_after_days
+        and case.importance < tiers.deleted_importance_below
+        and case.uses < tiers.deleted_uses_below
+        and case.salience < tiers.deleted_salience_below
+    )
+    if not deletable:
+        return _format_comparison("strength", case.strength, "below", tiers.cold_below)
+    return (
+        f"strength {case.strength:.4g} is below {tiers.deleted_below:g}, importance {case.importance:.4g} below "
+        f"{tiers.deleted_importance_below:g}, {case.age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
+        f"uses {case.uses}, fewer than {tiers.deleted_uses_below}, salience {case.salience:.4g} below "
+        f"{tiers.deleted_salience_below:g}"
+    )
+
+
+_WORDS: Final[dict[str, Callable[[TierRules, DecisionCase], str]]] = {
+    "hold": lambda _rules, _case: "under a legal hold",
+    "erasure": lambda _rules, _case: "its erasure was asked for, and the time to cancel it is over",
+    "expiry": _expiry,
+    "never_forget": _never_forget,
+    "grace": _grace,
+    "salience": _salience,
+    "decay": _decay,
+}

@@ -1,0 +1,198 @@
+"""Decide a memory's tier at a time, and why; sweeps, moves, forecasts and `why` share this decision.
+
+In order of precedence: legal hold, erasure, privacy expiry, never forget, grace, salience, decay. Tiers only go down
+here; a use, a restore or an undo brings a memory back up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
+from app.domain.ingest.memory import KINDS
+from app.domain.privacy.parameters import Privacy
+from app.domain.privacy.retention import Expiry, no_expiry
+from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresholds, decay_tier
+from app.domain.tiers.protection import Protection
+
+RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "decay")
+"""Rules by precedence; a decision stores the rule's index."""
+DELETED: Final = DECAY_TIERS.index("deleted")
+_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _DECAY = range(len(RULES))
+
+
+@dataclass(frozen=True, slots=True)
+class TierFacts:
+    """Tiers of memories and their protections and deadlines other than decay; shape (n,).
+
+    Times are in seconds since 1970.
+
+    Attributes:
+        tiers: Current tiers, as indexes in `DECAY_TIERS`.
+        kinds: Kinds given by the caller, as indexes in `KINDS`; -1 if none was given.
+        accepted_at: Time of acceptance.
+        restored_at: Time of the last restore; minus infinity if never restored.
+        expiry: Time and reason of the privacy expiry.
+        erase_at: Time of a pending erasure; infinite if there is none.
+        is_held: True under a legal hold.
+        is_marked: True if a tag or category given by the caller says never forget.
+    """
+
+    tiers: npt.NDArray[np.int8]
+    kinds: npt.NDArray[np.int8]
+    accepted_at: Floats
+    restored_at: Floats
+    expiry: Expiry
+    erase_at: Floats
+    is_held: npt.NDArray[np.bool_]
+    is_marked: npt.NDArray[np.bool_]
+
+    def select(self, rows: npt.NDArray[np.integer[Any]]) -> TierFacts:
+        """Return the standing of these rows."""
+        return TierFacts(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def expires_at(self) -> Floats:
+        """Time of the privacy expiry; infinite if never."""
+        return self.expiry.at
+
+    @property
+    def grace_from(self) -> Floats:
+        """Start of the grace period: the acceptance or the last restore."""
+        return np.maximum(self.accepted_at, self.restored_at)
+
+
+def fresh_facts(accepted_at: Floats) -> TierFacts:
+    """Return the standing of active memories without any protection or deadline."""
+    count = accepted_at.shape
+    return TierFacts(
+        tiers=np.zeros(count, np.int8),
+        kinds=np.full(count, -1, np.int8),
+        accepted_at=accepted_at,
+        restored_at=np.full(count, -np.inf),
+        expiry=no_expiry(accepted_at.size),
+        erase_at=np.full(count, np.inf),
+        is_held=np.zeros(count, np.bool_),
+        is_marked=np.zeros(count, np.bool_),
+    )
+
+
+class TierRules(NamedTuple):
+    """The parts of a policy that determine a tier."""
+
+    tiers: TierThresholds
+    protection: Protection
+    privacy: Privacy = Privacy()
+
+
+class Decision(NamedTuple):
+    """The decided tiers, shape (n,).
+
+    Attributes:
+        tiers: New tiers, as indexes in `DECAY_TIERS`; never above the current ones.
+        rules: The deciding rules, as indexes in `RULES`.
+    """
+
+    tiers: npt.NDArray[np.int8]
+    rules: npt.NDArray[np.int8]
+
+
+def decide_tiers(
+    rules: TierRules, standing: TierFacts, state: State, now: Floats | float, seen: CurrentStrength
+) -> Decision:
+    """Decide the tier of each memory at a time.
+
+    Args:
+        standing: Tiers, protections and deadlines of the memories.
+        state: Decay state of the same memories.
+        now: Seconds since 1970.
+        seen: Their strength and importance at that time.
+    """
+    decided = np.select(
+        [
+            standing.is_held,
+            standing.erase_at <= now,
+            standing.expires_at <= now,
+            never_forget(rules.protection, standing, state, seen),
+            _grace(rules.protection, standing, now, seen),
+            _salience(rules.protection, state),
+        ],
+        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE],
+        _DECAY,
+    ).astype(np.int8)
+    asked = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
+    gone = (decided == _ERASURE) | (decided == EXPIRY)
+    kept = np.where(decided == _DECAY, asked, standing.tiers)
+    return Decision(np.where(gone, DELETED, kept).astype(np.int8), decided)
+
+
+def may_move(
+    rules: TierRules, standing: TierFacts, state: State, now: Floats | float, seen: CurrentStrength
+) -> npt.NDArray[np.bool_]:
+    """Return true where nothing protects the memory from decay; this remains so until it is used or changed."""
+    return np.asarray(
+        ~standing.is_held
+        & ~never_forget(rules.protection, standing, state, seen)
+        & ~_grace(rules.protection, standing, now, seen)
+        & ~_salience(rules.protection, state)
+    )
+
+
+def never_forget(
+    protection: Protection, standing: TierFacts, state: State, seen: CurrentStrength
+) -> npt.NDArray[np.bool_]:
+    """Return true for memories that are never forgotten because of their marks, kind or uses."""
+    semantic = standing.kinds == KINDS.index("semantic")
+    return np.asarray(
+        standing.is_marked
+        | is_of(standing, protection.never_forget_kinds)
+        | (semantic & (seen.importance > protection.semantic_importance_above))
+        | (state.access_count > protection.uses_above)
+    )
+
+
+def _grace(
+    protection: Protection, standing: TierFacts, now: Floats | float, seen: CurrentStrength
+) -> npt.NDArray[np.bool_]:
+    young = now - standing.grace_from < protection.grace_days * DAY_SECONDS
+    return np.asarray(
+        young | (seen.importance > protection.grace_importance_above) | is_of(standing, protection.grace_kinds)
+    )
+
+
+def _salience(protection: Protection, state: State) -> npt.NDArray[np.bool_]:
+    """Return true for memories protected by salience, which only changes with the text or its rating."""
+    return np.asarray(state.salience > protection.salience_above)
+
+
+def is_of(standing: TierFacts, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Return true for memories of one of these kinds."""
+    return np.isin(standing.kinds, [KINDS.index(kind) for kind in kinds])
+
+
+def fixed_due_at(rules: TierRules, standing: TierFacts, now: float, seen: CurrentStrength) -> Floats:
+    """Return the first time after `now` at which the decision can change independently of strength and importance.
+
+    In seconds since 1970, `inf` if there is none. Candidates are the end of grace, the minimum age for deletion, an
+    expiry and an erasure. Grace and age only matter for memories already weak enough for decay to move them; the others
+    are evaluated again when they become weak.
+
+    Args:
+        now: Seconds since 1970.
+        seen: Their strength and importance at that time.
+    """
+    grace_ends = standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS
+    of_age = standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS
+    ends = [
+        np.where(seen.strength < rules.tiers.archived_below, grace_ends, np.inf),
+        np.where(seen.strength < rules.tiers.deleted_below, of_age, np.inf),
+        standing.expires_at,
+        standing.erase_at,
+    ]
+    first: Floats = np.min([np.where(end > now, end, np.inf) for end in ends], axis=0)
+    return first

@@ -1,0 +1,123 @@
+"""Locate a server's data: in the home folder, or linked from there if the server's user can't reach it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import pwd
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from app.embedded.binaries import PLAIN_ENVIRONMENT
+from app.embedded.process import EmbeddedError, ProgramSpec, ServerUser, run
+
+SERVER_USERS = ("postgres", "nobody")
+
+
+def prepare_folder(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | None]:
+    """Return the folder of server `name`, created on first use, and the user to run it as.
+
+    An ordinary user stores everything in the home folder and runs the server itself (user None). PostgreSQL refuses to
+    run as root, so root's servers run as a system user; if that user can't enter the home, the folder is created under
+    `data_root` and `home/name` links to it. The folder has mode 0700; no other mode is changed.
+
+    Raises:
+        EmbeddedError: The folder can't be created or reached, or the link is dangling.
+    """
+    here = home / name
+    if os.geteuid() != 0:
+        here.mkdir(mode=0o700, exist_ok=True)
+        return here.resolve(), None
+    if here.is_symlink() or here.exists():
+        return _find_former_folder(here)
+    user = _server_user()
+    if _has_access(user, "-x", home):
+        here.mkdir(mode=0o700)
+        folder = here
+    else:
+        folder = _folder_elsewhere(home, name, data_root)
+        if not _has_access(user, "-x", folder.parent):
+            raise EmbeddedError(f"{folder.parent} can't be entered by user {user.name}; {_WAY_OUT}")
+        here.symlink_to(folder)
+    os.chown(folder, user.uid, user.gid)
+    return folder.resolve(), user
+
+
+def ensure_password(path: Path) -> str:
+    """Return the password stored in `path` (mode 0600), creating it from 256 random bits on first use."""
+    with suppress(FileNotFoundError):
+        return path.read_text(encoding="utf-8").strip()
+    write_private(path, secrets.token_urlsafe(32))
+    return path.read_text(encoding="utf-8").strip()
+
+
+def write_private(path: Path, text: str, owner: ServerUser | None = None) -> None:
+    """Write a file of mode 0600 atomically and flush it to disk before returning."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if owner:
+        os.chown(draft, owner.uid, owner.gid)
+    draft.replace(path)
+
+
+_WAY_OUT = "set EBBING_HOME to a folder that it can enter, run ebbing as an ordinary user, or give URLs"
+
+
+def _server_user() -> ServerUser:
+    for name in SERVER_USERS:
+        with suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return ServerUser(name, found.pw_uid, found.pw_gid)
+    raise EmbeddedError(
+        f"PostgreSQL doesn't run as root, and none of the users {', '.join(SERVER_USERS)} exists: "
+        "run ebbing as an ordinary user, or set EBBING_DATABASE_URL"
+    )
+
+
+def _find_former_folder(here: Path) -> tuple[Path, ServerUser]:
+    """Return the folder of an earlier start and its owner, even if a new start would choose another user."""
+    folder = here.resolve()
+    if not folder.is_dir():
+        raise EmbeddedError(f"{here} leads to {folder}, which isn't there: put it back, or remove {here}")
+    found = folder.stat()
+    if found.st_uid == 0:
+        user = _server_user()
+        raise EmbeddedError(f"{folder} belongs to root: chown -R {user.name} {folder}")
+    try:
+        name = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        name = str(found.st_uid)
+    user = ServerUser(name, found.st_uid, found.st_gid)
+    if not _has_access(user, "-w", folder):
+        raise EmbeddedError(f"{folder} can't be reached by its owner {name}; {_WAY_OUT}")
+    return folder, user
+
+
+def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
+    """Create a new folder under `data_root`; an existing one belongs to a home that was moved or removed."""
+    digest = hashlib.blake2b(os.fsencode(home.resolve()), digest_size=8).hexdigest()
+    try:
+        data_root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            group = data_root / (digest if number == 1 else f"{digest}-{number}")
+            group.mkdir(mode=0o711, exist_ok=True)
+            with suppress(FileExistsError):
+                (group / name).mkdir(mode=0o700)
+                (group / "home").write_text(f"{home.resolve()}\n", encoding="utf-8")
+                return group / name
+    except OSError as error:
+        raise EmbeddedError(f"no place for the data of {name}: {error}; {_WAY_OUT}") from error
+    raise AssertionError  # unreachable: `count` is endless
+
+
+def _has_access(user: ServerUser, question: str, path: Path) -> bool:
+    """Test access by running `test` as the user, which accounts for access lists and mounts as well as modes."""
+    program = shutil.which("test", path=PLAIN_ENVIRONMENT["PATH"]) or "/usr/bin/test"
+    code, _ = run(ProgramSpec([program, question, str(path)], PLAIN_ENVIRONMENT, user))
+    return code == 0

@@ -1,0 +1,115 @@
+"""List consolidation runs and merges, and show a merge with its source memories and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from app.domain.consolidation.group_types import Method, Summary
+from app.services.consolidation import approval
+from app.services.storage import lookup
+from app.store.consolidation import consolidation_runs, merged_memories, merges
+from app.store.consolidation.consolidation_runs import ConsolidationRun
+from app.store.consolidation.merged_memories import PresentMemory
+from app.store.consolidation.merges import Ancestor, Merge, Status
+from app.store.core import database
+from app.store.core.paging import Page, Place
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWithMemories:
+    """A merge with its memories, in id order."""
+
+    merge: Merge
+    ancestors: list[Ancestor]
+
+
+@dataclass(frozen=True, slots=True)
+class MergePreview:
+    """The texts of a merge's memories next to its summary.
+
+    Attributes:
+        texts: The memories that aren't deleted.
+        summary: The stored summary, or the one that a waiting merge would get; None if there is none.
+        kept: Ids of the memories that the merge leaves, or would leave, unmerged.
+    """
+
+    merge: Merge
+    texts: list[PresentMemory]
+    summary: Summary | None
+    kept: list[UUID]
+
+
+def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[ConsolidationRun]:
+    """List consolidation runs, newest first; see `store.consolidation_runs.list_runs`."""
+    with database.tenant(tenant_id) as tx:
+        return consolidation_runs.list_runs(tx, tenant_id, older_than, limit)
+
+
+def list_merges(
+    tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int
+) -> Page[MergeWithMemories]:
+    """List merges, newest first; see `store.merges.list_merges`."""
+    with database.tenant(tenant_id) as tx:
+        found = merges.list_merges(tx, tenant_id, status, older_than, limit)
+        return Page(_with_memories(tx, tenant_id, found), found.following)
+
+
+def sample_texts(tenant_id: UUID, shown: Sequence[MergeWithMemories]) -> dict[UUID, str]:
+    """Return the text of one sample memory per merge, by merge id; merges whose sample is deleted are omitted."""
+    first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
+    with database.tenant(tenant_id) as tx:
+        return {first[one.memory_id]: one.text for one in merged_memories.list_present(tx, tenant_id, list(first))}
+
+
+def get(tenant_id: UUID, merge_id: UUID) -> MergeWithMemories:
+    """Return a merge.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+    """
+    with database.tenant(tenant_id) as tx:
+        return _with_memories(tx, tenant_id, [approval.get_or_404(tx, tenant_id, merge_id)])[0]
+
+
+def list_lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[MergeWithMemories]]:
+    """Return a memory's stored id, and the merges that created or include it, newest first.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    stored_id = lookup.get(tenant_id, memory_id).memory_id
+    with database.tenant(tenant_id) as tx:
+        return stored_id, _with_memories(tx, tenant_id, merges.list_by_memory(tx, tenant_id, stored_id))
+
+
+def preview_merge(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> MergePreview:
+    """Return the texts of a merge's memories and its summary; a waiting merge's summary is generated but not stored.
+
+    Args:
+        making: Whether to generate the summary of a waiting merge, by a model if one is configured.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+    """
+    shown = get(tenant_id, merge_id)
+    merge = shown.merge
+    with database.tenant(tenant_id) as tx:
+        texts = merged_memories.list_present(tx, tenant_id, [each.memory_id for each in shown.ancestors])
+        made = merged_memories.list_present(tx, tenant_id, [merge.summary_id]) if merge.summary_id else []
+    if merge.status == "waiting" and making:
+        summary, kept = approval.preview_approval(tenant_id, merge)
+        return MergePreview(merge, texts, summary, kept)
+    summary = None
+    if made:
+        method: Method = "llm" if merge.method == "llm" else "extractive"
+        summary = Summary(made[0].text, tuple(merge.key_points), method, merge.model)
+    return MergePreview(merge, texts, summary, [each.memory_id for each in shown.ancestors if each.part == "kept"])
+
+
+def _with_memories(tx: database.Transaction, tenant_id: UUID, found: list[Merge]) -> list[MergeWithMemories]:
+    shown = {merge.merge_id: MergeWithMemories(merge, []) for merge in found}
+    for ancestor in merges.list_ancestors(tx, tenant_id, list(shown)):
+        shown[ancestor.merge_id].ancestors.append(ancestor)
+    return list(shown.values())

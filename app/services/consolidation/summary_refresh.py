@@ -1,0 +1,211 @@
+"""Rewrite summaries whose sources were changed or deleted; delete them if no source is left.
+
+A summary edited by hand remains unchanged while all its sources exist; once a source is deleted, its content must be
+removed from the summary, so it is rewritten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from app import failpoints, metrics, queues
+from app.domain.consolidation.group_types import Form, Source, Summary
+from app.domain.jobs import Job, Step
+from app.domain.privacy.audit_chain import Action
+from app.services.consolidation import summaries, supersession_restore
+from app.services.enrichment import reminders
+from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
+from app.services.strength.rebase import STEP_SECONDS
+from app.store.consolidation import consolidation_runs, merged_memories, merges, supersessions
+from app.store.consolidation.merged_memories import PresentMemory
+from app.store.consolidation.merges import Ancestor, Merge
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import cues, word_index, work_queue
+from app.store.enrichment.work_queue import NIL
+from app.store.erasure import hidden_memories, requests
+from app.store.memories import memories
+from app.store.memories.tenant_counts import NONE
+from app.store.privacy import holds
+from app.store.strength import states
+from app.store.tenants import policies
+
+KIND: Final = REDERIVE
+PAGE: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _StaleSummary:
+    """A stale summary with its sources, as read.
+
+    Attributes:
+        present: Remaining sources with their current texts.
+        gone: Sources that are deleted, or assigned to a different subject.
+        version: Version of the summary's text.
+        tier: Tier of the summary.
+    """
+
+    merge: Merge
+    present: list[PresentMemory]
+    gone: list[UUID]
+    version: int | None
+    tier: str | None
+
+    @property
+    def stays(self) -> bool:
+        """True if the summary stays stale: it was edited by hand, or the erasure that hides it will delete it."""
+        by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
+        return by_hand or (self.tier == "hidden" and not self.present)
+
+    @property
+    def goes(self) -> bool:
+        """True if the summary must be deleted: it has no source left, or its text isn't in the active indexes."""
+        return not self.present or self.tier not in {"active", "hidden", "aside"}
+
+
+def run_job_slice(job: Job) -> Step:
+    """Rewrite stale summaries for a few seconds."""
+    after = UUID(job.state.get("after", NIL.hex))
+    counts, following = run_slice(job.tenant_id, None, after, time.monotonic() + STEP_SECONDS)
+    state: dict[str, Any] = {} if following is None else {"after": following.hex}
+    return Step(counts["summaries"], state, finished=following is None, counts=dict(counts))
+
+
+def run_slice(tenant_id: UUID, run_id: UUID | None, after: UUID, until: float) -> tuple[Counter[str], UUID | None]:
+    """Rewrite stale summaries that follow an id; return counts, and the id to continue after (None at the end)."""
+    counts: Counter[str] = Counter()
+    while True:
+        with database.tenant(tenant_id) as tx:
+            page = merges.list_stale(tx, tenant_id, after, PAGE)
+        for merge_id in page:
+            counts += refresh_summary(tenant_id, run_id, merge_id)
+            after = merge_id
+            if time.monotonic() >= until:
+                _nudge(counts)
+                return counts, after
+        if len(page) < PAGE:
+            _nudge(counts)
+            return counts, None
+
+
+def _nudge(counts: Counter[str]) -> None:
+    if counts:
+        queues.nudge(queues.EMBED_MEMORIES)
+
+
+def refresh_summary(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
+    """Rewrite or delete a stale summary; one that is under legal hold or was edited by hand remains unchanged."""
+    with database.tenant(tenant_id) as tx:
+        case = _read(tx, tenant_id, merge_id)
+    if case is None or case.stays:
+        return Counter()
+    form = case.merge.action
+    summary = None if case.goes or form == "link" else _summary(tenant_id, case, form)
+    failpoints.trigger("rederive.after_summary")
+    with memory_write(tenant_id, "content", "rederive.before_commit") as write:
+        tx = write.tx
+        found = merges.get(tx, tenant_id, merge_id)
+        if found is None or found.summary_id is None:
+            return Counter()
+        involved = sorted({found.summary_id, *(each.memory_id for each in case.present)})
+        requests.lock_rows(tx, tenant_id, involved)
+        states.lock(tx, tenant_id, [found.summary_id])
+        now = _read(tx, tenant_id, merge_id)
+        if now != case or holds.list_by_memory(tx, tenant_id, [found.summary_id]):
+            return Counter()
+        counts = _write(write, case, found.summary_id, summary)
+        if run_id is not None:
+            consolidation_runs.count(tx, tenant_id, run_id, counts)
+    metrics.count("summaries_made", counts["summaries"])
+    return counts
+
+
+def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _StaleSummary | None:
+    merge = merges.get(tx, tenant_id, merge_id)
+    if merge is None or merge.summary_id is None or not merge.is_stale:
+        return None
+    ids = [each.memory_id for each in merges.list_ancestors(tx, tenant_id, [merge_id]) if each.part == "source"]
+    own = merged_memories.list_present(tx, tenant_id, [merge.summary_id])
+    own = own or merged_memories.read_hidden_summary(tx, tenant_id, merge.summary_id)
+    present = _of_one_subject(merged_memories.list_present(tx, tenant_id, ids), own)
+    left = {each.memory_id for each in present}
+    gone = [memory_id for memory_id in ids if memory_id not in left]
+    if len(ids) < merge.sources and not gone:
+        gone = [NIL]  # a permanently deleted source is no longer named in the lineage
+    return _StaleSummary(merge, present, gone, own[0].text_version if own else None, own[0].tier if own else None)
+
+
+def _of_one_subject(present: list[PresentMemory], own: list[PresentMemory]) -> list[PresentMemory]:
+    """Drop sources that belong to a different subject by now; they count as deleted."""
+    subjects = [each.subject for each in present]
+    about = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
+    return [each for each in present if each.subject == about]
+
+
+def _summary(tenant_id: UUID, case: _StaleSummary, form: Form) -> Summary:
+    sources = [Source(each.memory_id, each.text, each.speaker, each.said_at, 0.0) for each in case.present]
+    ordered = sorted(sources, key=lambda source: (source.said_at, source.memory_id))
+    return summaries.summarise_one(tenant_id, ordered, form, case.merge.level)
+
+
+def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: Summary | None) -> Counter[str]:
+    tx, tenant_id, merge_id = write.tx, write.tenant_id, case.merge.merge_id
+    write.measure([summary_id])
+    is_hidden = case.tier in {"hidden", "aside"}
+    if is_hidden:  # because of content that the rewrite removes
+        hidden_memories.unhide(tx, tenant_id, among=[summary_id])
+    if summary is None:
+        write.delete([summary_id], {("deleted", "sources_gone"): 1})
+        merges.update_merge(tx, tenant_id, merge_id, {"is_stale": False})
+    else:
+        _rewrite(write, case, summary_id, summary)
+        supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
+        supersession_restore.restore_for_memory(tx, tenant_id, summary_id)
+        if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
+            write.count(NONE, {("restored", "made_again"): 1})
+    merges.forget(tx, tenant_id, merge_id, case.gone)
+    action: Action = "memories_deleted" if summary is None else "memories_merged"
+    write.audit(action, ids=[summary_id], details={"merge": str(merge_id), "again": True})
+    if summary is None:
+        return Counter(removed=1)
+    return Counter(summaries=1, by_model=int(summary.method == "llm"))
+
+
+def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
+    """Return whether an open erasure matches the rewritten summary itself (not only its sources) and hides it again."""
+    found, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
+    if found:
+        embeddings.remove(tx, tenant_id, [summary_id])
+        word_index.remove(tx, tenant_id, [summary_id])
+    return bool(found)
+
+
+def _rewrite(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: Summary) -> None:
+    tx, tenant_id = write.tx, write.tenant_id
+    policy = policies.read_current(tx, tenant_id)
+    embeddings.remove(tx, tenant_id, [summary_id])
+    categories = {label for each in case.present for label in each.categories}
+    strictest = sorted(categories.difference(policy.protection.never_forget_categories))
+    said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
+    memories.update_memory(tx, tenant_id, summary_id, said)
+    reminders.refresh_flags(tx, tenant_id, [summary_id])
+    cues.delete_outdated(tx, tenant_id, [summary_id])
+    word_index.index_words(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
+    columns = {
+        "is_stale": False,
+        "summary_version": (case.version or 0) + 1,
+        "sources": len(case.present),
+        "method": summary.method,
+        "model": summary.model,
+        "key_points": list(summary.key_points),
+        "characters_before": sum(len(each.text) for each in case.present),
+        "characters_after": len(summary.text),
+    }
+    merges.update_merge(tx, tenant_id, case.merge.merge_id, columns)
+    taken = [Ancestor(case.merge.merge_id, each.memory_id, each.text_version, "source") for each in case.present]
+    merges.add_lineage(tx, tenant_id, taken)
+    write.queue([work_queue.EMBED], [summary_id])

@@ -1,0 +1,78 @@
+"""Detect personal data in memories' texts by rules, and store the findings."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, compress
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from app.domain.policy.policy import Policy
+from app.domain.privacy.parameters import KNOWN, SENSITIVITIES
+from app.domain.privacy.pii_detection import CATEGORY, KINDS, detect_pii
+from app.services.enrichment import reminders
+from app.services.enrichment.texts import Texts
+from app.store.core import database
+from app.store.enrichment import pii_findings
+from app.store.enrichment.complete_texts import CompleteText
+from app.store.enrichment.pii_findings import StoredFinding
+
+_SENSITIVITY: Final = dict(zip(KNOWN, SENSITIVITIES, strict=True))
+_TABLE: Final = "zone.tab"
+_LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
+
+
+def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy) -> None:
+    """Store the personal data and reminder flags found in the texts of new or edited memories.
+
+    Call it before their words are locked.
+    """
+    regions = phone_regions(policy)
+    found = []
+    concerned = [each for each in texts.memories if each.has_finding]
+    for each in compress(texts.memories, texts.screened.personal):
+        if (one := _scan_text(each, regions)) is not None:
+            found.append(one)
+            if not each.has_finding:
+                concerned.append(each)
+    pii_findings.write(tx, tenant_id, concerned, found)
+    reminders.write(tx, tenant_id, texts)
+
+
+def get_findings(tenant_id: UUID, memory_id: UUID) -> StoredFinding | None:
+    """Return the personal data found in a stored memory's text, or None."""
+    with database.tenant(tenant_id) as tx:
+        return pii_findings.get(tx, tenant_id, memory_id)
+
+
+def _scan_text(text: CompleteText, regions: Sequence[str]) -> StoredFinding | None:
+    every = detect_pii(text.text, regions)
+    if not every:
+        return None
+    kinds = sorted({each.kind for each in every}, key=KINDS.index)
+    categories = sorted({CATEGORY[kind] for kind in kinds}, key=KNOWN.index)
+    sure = max(each.confidence for each in every)
+    return StoredFinding(
+        text.memory_id, text.text_version, kinds, categories, sure, max(map(_SENSITIVITY.__getitem__, categories))
+    )
+
+
+def phone_regions(policy: Policy) -> Sequence[str]:
+    """Return the countries whose phone numbers are detected: the policy's, or by default its time zone's, if known."""
+    chosen = policy.privacy.regions
+    if chosen is not None:
+        return chosen
+    country = _countries().get(policy.time_zone)
+    return () if country is None else (country,)
+
+
+@lru_cache(maxsize=1)
+def _countries() -> dict[str, str]:
+    """Return the country of each time zone from the system's time zone database; empty if it has no `zone.tab`."""
+    tables = (Path(place) / _TABLE for place in zoneinfo.TZPATH)
+    text = next(chain((table.read_text("utf8") for table in tables if table.is_file()), [""]))
+    return {zone: country for country, zone in _LINE.findall(text)}

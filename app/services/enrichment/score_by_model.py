@@ -1,0 +1,319 @@
+"""Rate memories with a model that only the rules have scored, least certain first.
+
+If no rating is available, because the provider fails, the budget is spent or every answer about a memory is unusable,
+the rule-based score remains in force.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.llm.model_clients import model_clients
+from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
+from app.domain.policy.policy import Policy
+from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score, UnscoredText, digest_text
+from app.domain.strength.profile_hints import RatedContent, content_rule
+from app.domain.text.words import format_line
+from app.errors import ProfileMissing
+from app.services.enrichment.stage_runner import KILLED
+from app.services.storage.memory_write import memory_write
+from app.services.strength import current_policy
+from app.services.tenants import budget
+from app.services.transient_errors import is_transient
+from app.settings import settings
+from app.store.core import database
+from app.store.enrichment import cues, profile_hints, rating_queue, rating_turns, scores
+from app.store.enrichment.rating_queue import Unrated
+from app.store.enrichment.rating_turns import RatingTurn
+from app.store.enrichment.scores import Assessment
+from app.store.enrichment.work_queue import NIL
+from app.store.ingest import dead_letters
+from app.store.tenants import policies
+
+if TYPE_CHECKING:
+    from app.clients.llm.salience_scorer import Gathered, Scorer
+
+RETRY_SECONDS: Final = 5.0
+"""Minimum delay of a tenant's ratings after a provider failure."""
+PUT_OFF_SECONDS: Final = 600.0
+"""Maximum delay, also used where a retry alone won't help: invalid key, exhausted quota, spent budget."""
+
+log = structlog.get_logger(__name__)
+
+# Tenant of the last turn in this process; the next slice starts after it.
+_last_turn: dict[str, UUID] = {}
+# Consecutive turns per tenant in which every answer was unusable.
+_senseless: Counter[UUID] = Counter()
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnResult:
+    """Result of one turn: number of memories rated, and whether the provider is failing."""
+
+    rated: int = 0
+    is_ill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedText:
+    """Memories that look identical to the model, and are rated once, under the first one's id."""
+
+    digest: bytes
+    shown: str
+    memories: list[Unrated]
+
+    @property
+    def name(self) -> UUID:
+        """Id under which the text is rated."""
+        return self.memories[0].memory_id
+
+
+def rate_memories() -> int:
+    """Rate memories that only the rules have scored, for one slice; return the number rated."""
+    if not settings().has_provider:
+        return 0
+    queues.clear_nudge(queues.RATE_MEMORIES)
+    scorer = model_clients.salience_scorer
+    began = time.monotonic()
+    rated = 0
+    while not scorer.is_resting and (turn := _claim()) is not None:
+        _last_turn[rating_queue.STAGE] = turn.tenant_id
+        passed = _process_turn(turn, scorer)
+        rated += passed.rated
+        if passed.is_ill:
+            break
+        if time.monotonic() - began >= settings().slice_seconds:
+            queues.nudge(queues.RATE_MEMORIES)
+            break
+    return rated
+
+
+def _claim() -> RatingTurn | None:
+    with database.shared() as tx:
+        return rating_turns.claim(
+            tx, claim_id=uuid4(), after=_last_turn.get(rating_queue.STAGE, NIL), lease_seconds=_lease_seconds()
+        )
+
+
+def _lease_seconds() -> float:
+    """Return a turn's lease: a slice to start batches, time to settle them, and a last call that waits for a slot."""
+    config = settings()
+    return config.slice_seconds + SETTLE_SECONDS + 2 * config.llm_timeout_seconds + config.lease_seconds
+
+
+def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
+    """Rate one batch of a tenant's memories, and release or finish the turn."""
+    texts: list[_SharedText] = []
+    try:
+        if budget.budget_state(turn.tenant_id) is budget.BudgetState.HARD:
+            budget.count_failure("score", over_budget=True)
+            _count_delivery("put_off")
+            _release_turn(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
+            return _TurnResult()
+        policy = current_policy.read(turn.tenant_id)
+        _ = policy.model  # raises ProfileMissing: ratings can't be written without the profile
+        version = scorer.version(cues=policy.recall.cues)
+        texts, known = _claim_texts(turn.tenant_id, version)
+        if not texts:
+            with database.shared() as tx:
+                rating_turns.finish_turn(tx, turn)
+            return _TurnResult()
+        if texts[0].memories[0].asks > settings().deliveries_max:
+            _stop_rating(turn, texts[0].memories[0], version)
+            return _TurnResult()
+        return _rate_texts(turn, scorer, policy, texts, known)
+    except ProfileMissing:
+        log.warning("dynamics_missing", stage=rating_queue.STAGE, tenant=str(turn.tenant_id))
+        _release_turn(turn, PUT_OFF_SECONDS)
+        return _TurnResult()
+    except Exception as error:
+        taken = [memory for text in texts for memory in text.memories]
+        if is_transient(error):
+            with database.tenant(turn.tenant_id) as tx:
+                rating_queue.uncount_attempts(tx, turn.tenant_id, taken)
+                rating_turns.release(tx, turn, RETRY_SECONDS)
+            _count_delivery("put_off")
+            raise
+        _count_delivery("failed")
+        # The attempt stays counted, so each of these memories is rated alone from now on.
+        log.warning(
+            "rating_failed",
+            tenant=str(turn.tenant_id),
+            memories=len(taken),
+            error=type(error).__name__,
+            exc_info=error,
+        )
+        _release_turn(turn, RETRY_SECONDS)
+        return _TurnResult()
+
+
+def _claim_texts(tenant_id: UUID, version: str) -> tuple[list[_SharedText], dict[bytes, Score]]:
+    """Claim memories to rate, grouped by the text shown to the model, and look up earlier ratings of these texts."""
+    config = settings()
+    texts: dict[bytes, _SharedText] = {}
+    with database.tenant(tenant_id) as tx:
+        for memory in rating_queue.claim(tx, tenant_id, version, config.llm_concurrency * config.score_batch_memories):
+            shown = format_line(memory.text, memory.speaker)
+            key = digest_text(UnscoredText(memory.memory_id, shown))
+            texts.setdefault(key, _SharedText(key, shown, [])).memories.append(memory)
+        return list(texts.values()), rating_queue.find_ratings(tx, tenant_id, version, list(texts)) if texts else {}
+
+
+def _rate_texts(
+    turn: RatingTurn, scorer: Scorer, policy: Policy, texts: Sequence[_SharedText], known: Mapping[bytes, Score]
+) -> _TurnResult:
+    """Rate the texts that have no earlier rating, and write all results."""
+    config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
+    asked = [UnscoredText(text.name, text.shown) for text in texts if text.digest not in known]
+    failpoints.trigger("rate.before", str(tenant_id))
+    found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds, cues=policy.recall.cues)
+    delay_seconds = _delay_seconds(tenant_id, found)
+    failpoints.trigger("rate.before_write")
+    rated: list[Assessment] = []
+    failed: list[tuple[Unrated, ProviderFailed]] = []
+    spared: list[Unrated] = []
+    for text in texts:
+        score = known.get(text.digest) or found.scores.get(text.name)
+        if score is not None:
+            rated += (_assessment(memory, text.digest, version, score) for memory in text.memories)
+        elif text.name in found.failed:
+            failed += ((memory, found.failed[text.name]) for memory in text.memories)
+        elif text.name in found.spared:
+            spared += text.memories
+    hits = len(rated) - len(found.scores)
+    if found.illness is not None:
+        budget.count_failure("score")
+    if found.usage.calls or hits:  # booked first: the cost is due even if writing fails
+        budget.spend_tokens(
+            tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
+        )
+    with memory_write(tenant_id, "state") as write:
+        tx = write.tx
+        with write.update([each.memory_id for each in rated]):
+            written = scores.write(tx, tenant_id, scores.LLM, rated)
+            cues.write(tx, tenant_id, rated, policy.language)
+            _reapply_rule(tx, tenant_id, rated)
+        if failed:
+            rating_queue.exclude(tx, tenant_id, [memory for memory, _ in failed], version)
+        if spared:
+            rating_queue.uncount_attempts(tx, tenant_id, spared)
+        lost = [each for each in failed if each[1].treatment.verdict is Verdict.DEAD_LETTER]
+        for memory, failure in lost:
+            _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
+        rating_turns.release(tx, turn, delay_seconds)
+    _log_unrated(tenant_id, failed, spared, found.illness)
+    metrics.count("rated_memories", written)
+    metrics.count("rating_cache_hits", hits)
+    metrics.count("rating_cues", sum(len(score.cues) for score in found.scores.values()))
+    metrics.count("rating_cues_dropped", sum(score.cues_dropped for score in found.scores.values()))
+    metrics.count("rating_failures", len(failed) + (len(spared) if found.illness else 0))
+    metrics.count("dead_letters", len(lost))
+    _count_delivery("put_off" if found.illness else "done")
+    _count_delivery("dead", len(lost))
+    return _TurnResult(written, is_ill=found.illness is not None)
+
+
+def _reapply_rule(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Assessment]) -> None:
+    """Reapply the profile's content rule, since a rating may infer categories and change kinds."""
+    by_profile = content_rule(policies.read_current(tx, tenant_id).forgetting)
+    if by_profile is None:
+        return
+    versions = {each.memory_id: each.text_version for each in rated}
+    memories = scores.read(tx, tenant_id, list(versions), closed=True)  # read again: the caller may have edited labels
+    texts = [(memory.memory_id, versions[memory.memory_id]) for memory in memories]
+    profile_hints.write(
+        tx, tenant_id, texts, [by_profile(RatedContent(memory.text, memory.categories)) for memory in memories]
+    )
+
+
+def _assessment(memory: Unrated, text_digest: bytes, version: str, score: Score) -> Assessment:
+    return Assessment(
+        memory_id=memory.memory_id,
+        text_version=memory.text_version,
+        **score.criteria,
+        uncertainty=0.0,
+        inferred_kind=score.kind,
+        inferred_entities=score.entities,
+        inferred_topics=score.topics,
+        inferred_categories=score.categories,
+        inferred_cues=score.cues,
+        sensitivity=score.sensitivity,
+        version=version,
+        digest=text_digest,
+    )
+
+
+def _log_unrated(
+    tenant_id: UUID,
+    failed: Sequence[tuple[Unrated, ProviderFailed]],
+    spared: Sequence[Unrated],
+    illness: ProviderFailed | None,
+) -> None:
+    """Log memories that weren't rated: one line for a provider failure, and one per reason specific to memories."""
+    if illness is not None:
+        log.warning(
+            "rating_put_off",
+            tenant=str(tenant_id),
+            memories=len(spared),
+            reason=illness.reason.value,
+            status=illness.status,
+            retry_after_seconds=illness.retry_after_seconds,
+        )
+    for reason, count in Counter(failure.reason.value for _, failure in failed).items():
+        log.warning("not_rated", tenant=str(tenant_id), memories=count, reason=reason)
+
+
+def _stop_rating(turn: RatingTurn, memory: Unrated, version: str) -> None:
+    """Stop rating a memory whose processing repeatedly killed workers; keep its rule-based score."""
+    with database.tenant(turn.tenant_id) as tx:
+        _set_aside(tx, turn.tenant_id, memory, KILLED, memory.asks - 1)
+        rating_queue.exclude(tx, turn.tenant_id, [memory], version)
+        rating_turns.release(tx, turn)
+    metrics.count("dead_letters")
+    _count_delivery("dead")
+
+
+def _count_delivery(outcome: str, times: int = 1) -> None:
+    metrics.count("deliveries", times, lane=queues.SCORE, outcome=outcome)
+
+
+def _set_aside(tx: database.Transaction, tenant_id: UUID, memory: Unrated, reason: str, attempts: int) -> None:
+    dead_letters.add(
+        tx, tenant_id, stage=rating_queue.STAGE, reason=reason, attempts=attempts, memory_ids=[memory.memory_id]
+    )
+    log.error("dead_letter", stage=rating_queue.STAGE, tenant=str(tenant_id), reason=reason)
+
+
+def _release_turn(turn: RatingTurn, delay_seconds: float) -> None:
+    with database.shared() as tx:
+        rating_turns.release(tx, turn, delay_seconds)
+
+
+def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
+    """Return the tenant's delay: the bounded `Retry-After` of a failing provider; exponential for unusable answers."""
+    if found.scores:
+        del _senseless[tenant_id]
+    if found.illness is None:
+        return 0.0
+    if found.illness.reason is Reason.GARBAGE:
+        _senseless[tenant_id] += 1
+        return float(min(RETRY_SECONDS * 2 ** _senseless[tenant_id], PUT_OFF_SECONDS))
+    if found.illness.treatment.verdict is not Verdict.RETRY:
+        return PUT_OFF_SECONDS
+    return min(max(found.illness.retry_after_seconds or 0.0, RETRY_SECONDS), PUT_OFF_SECONDS)
+
+
+def _seconds_to_midnight() -> float:
+    """Return the time until the next day in UTC."""
+    now = datetime.now(UTC)
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (midnight - now).total_seconds()

@@ -1,0 +1,99 @@
+"""Score memories by rules: read them, score without a transaction, and write scores of unchanged texts.
+
+The suggestions of the tenant's forgetting profile are written with the scores. Scored memories are queued for rating by
+a model even if none is configured yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app import queues
+from app.domain.salience import ScoringEvidence, judge
+from app.domain.strength.profile_hints import RatedContent, content_rule
+from app.services.storage.memory_write import memory_write
+from app.settings import settings
+from app.store.core import database
+from app.store.embedding import embedding_spaces
+from app.store.enrichment import profile_hints, rating_turns, scores
+from app.store.enrichment.scores import Assessment, Unjudged
+from app.store.tenants import policies
+
+# Maximum number of earlier memories that novelty is computed against.
+EARLIER_MEMORIES = 2000
+
+
+def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    """Score these memories, except those scored by the caller or, at their current text, by a model.
+
+    Returns:
+        The number of scores written.
+    """
+    with database.tenant(tenant_id) as tx:
+        by_profile = content_rule(policies.read_current(tx, tenant_id).forgetting)
+        unjudged = scores.read(tx, tenant_id, memory_ids, closed=by_profile is not None)
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        wanted = [memory.memory_id for memory in unjudged if memory.is_open]
+        ids, vectors = (
+            scores.list_vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
+            if wanted and there is not None
+            else ([], np.empty((0, 0), dtype=np.float32))
+        )
+    nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
+    found = _judge_memories([memory for memory in unjudged if memory.is_open], nearest)
+    contents = [RatedContent(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
+    suggested = [by_profile(content) for content in contents] if by_profile else []
+    with memory_write(tenant_id, "state") as write, write.update([each.memory_id for each in unjudged]):
+        tx = write.tx
+        written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
+        profile_hints.write(tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggested)
+        if written:
+            rating_turns.add(tx, tenant_id)
+    if written and settings().has_provider:
+        queues.nudge(queues.RATE_MEMORIES)
+    return written
+
+
+def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
+    """Return each vector's cosine to the nearest preceding one, 0 to 1; None for the first.
+
+    Args:
+        vectors: Unit vectors in id order, shape (n, dimensions).
+    """
+    if not len(vectors):
+        return []
+    similar = np.tril(vectors @ vectors.T, k=-1)
+    return [None, *(float(value) for value in np.clip(similar[1:].max(axis=1), 0, 1))]
+
+
+def _judge_memories(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | None]) -> list[Assessment]:
+    evidence = [
+        ScoringEvidence(
+            text=memory.text,
+            speaker=memory.speaker,
+            role=memory.role,
+            kind=memory.kind,
+            tags=tuple(memory.tags),
+            rarity=memory.rarity,
+            nearest=nearest.get(memory.memory_id),
+        )
+        for memory in unjudged
+    ]
+    return [
+        Assessment(
+            memory_id=memory.memory_id,
+            text_version=memory.text_version,
+            emotional=judgement.criteria.emotional,
+            novelty=judgement.criteria.novelty,
+            actionable=judgement.criteria.actionable,
+            personal=judgement.criteria.personal,
+            uncertainty=judgement.uncertainty,
+            inferred_kind=judgement.kind,
+            inferred_entities=judgement.entities,
+        )
+        for memory, judgement in zip(unjudged, judge(evidence), strict=True)
+    ]

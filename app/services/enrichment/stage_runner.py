@@ -1,0 +1,240 @@
+"""Run the enrichment stages: claim queued memories in batches, tenant by tenant, and settle each claim.
+
+The stages are independent, so a slow model never delays the full-text index. A claim's lease lapses if its worker dies.
+A failing batch is halved until the memory that can't be processed is isolated and becomes a dead letter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock, Semaphore
+from typing import Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.llm.resilience import ProviderFailed
+from app.clients.redis.stream import backlog
+from app.errors import Misconfigured, ProfileMissing
+from app.services.embedding import tenant_indexes
+from app.services.embedding.embed import embed_memories
+from app.services.enrichment.index import index_memories
+from app.services.enrichment.score_by_rules import score_memories
+from app.services.strength import current_policy
+from app.services.transient_errors import OverBudget, is_transient
+from app.settings import IN_PROCESS, settings
+from app.store.core import database
+from app.store.enrichment import work_queue
+from app.store.enrichment.work_queue import WorkClaim
+from app.store.ingest import dead_letters
+
+_LANE: Final = {work_queue.INDEX: queues.INGEST, work_queue.EMBED: queues.EMBED, work_queue.SCORE: queues.SCORE}
+KILLED = "its worker died each time"
+RETRY_SECONDS = 5
+# Per worker: one batch is computed while another is read or written.
+EMBED_THREADS = 2
+# For in-process models, which may compute only one vector per second: the claim must finish within its lease.
+SLOW_EMBED_ROWS = 100
+# After a provider-wide failure or with a wrong setting, which an operator has to correct.
+ILL_SECONDS = 60
+OVER_BUDGET_SECONDS = 600
+# The drain uses the same lane: while requests wait to be stored, an indexing slice is limited to this time, which is
+# enough for one batch from each of many tenants.
+SHARED_LANE_SECONDS = 1
+
+log = structlog.get_logger(__name__)
+
+Process = Callable[[UUID, Sequence[UUID]], int]
+
+# Tenant of each stage's last turn in this process. The next slice starts after it, so that slices that end early don't
+# always serve the same tenants.
+_last_turns: dict[str, UUID] = {}
+_claiming = Lock()
+_free = Semaphore(EMBED_THREADS)
+_taking = Lock()
+
+
+def run_index_stage() -> int:
+    """Index queued memories for one slice; return the number processed."""
+    queues.clear_nudge(queues.INDEX)
+    return _run_slice(work_queue.INDEX, _index_claim, settings().index_rows, "indexed_memories", queues.INDEX)
+
+
+def embed(threads: int = 1) -> int:
+    """Embed queued memories for one slice; return the number processed.
+
+    Args:
+        threads: Number of concurrent batches, at most `EMBED_THREADS`.
+    """
+    queues.clear_nudge(queues.EMBED_MEMORIES)
+    with ThreadPoolExecutor(threads) as pool:
+        slices = [pool.submit(_embed_slice) for _ in range(threads)]
+    done = sum(each.result() for each in slices)
+    if done:
+        queues.nudge(queues.SCORE_MEMORIES)  # novelty is computed from vectors
+    return done
+
+
+def _embed_slice() -> int:
+    return _run_slice(work_queue.EMBED, _embed, _embed_rows(), "embedded_memories", queues.EMBED_MEMORIES)
+
+
+def _embed_rows() -> int:
+    """Return the batch size of embedding claims; smaller for in-process models, which may be slow."""
+    config = settings()
+    return min(config.embed_rows, SLOW_EMBED_ROWS) if config.embedder in IN_PROCESS else config.embed_rows
+
+
+def run_score_stage() -> int:
+    """Score queued memories for one slice; return the number processed."""
+    queues.clear_nudge(queues.SCORE_MEMORIES)
+    return _run_slice(work_queue.SCORE, score_memories, settings().score_rows, "scored_memories", queues.SCORE_MEMORIES)
+
+
+def _index_claim(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    return index_memories(tenant_id, memory_ids, current_policy.read(tenant_id))
+
+
+def _embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    done = embed_memories(tenant_id, memory_ids)
+    tenant_indexes.ensure_job(tenant_id)
+    return done
+
+
+def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
+    began = time.monotonic()
+    done = 0
+    while (claim := _claim(stage, _last_turns.get(stage, work_queue.NIL), limit)) is not None:
+        if len(claim.memory_ids) > limit and stage == work_queue.EMBED and settings().embedder in IN_PROCESS:
+            with database.shared() as tx:
+                work_queue.divide_claim(tx, claim, limit)
+            continue
+        _last_turns[stage] = claim.tenant_id
+        # A claim that was tried before may have killed its worker, so it is processed without concurrent batches.
+        with _occupy_seats(EMBED_THREADS if claim.attempts > 1 else 1):
+            done += _process_claim(claim, process)
+        took = time.monotonic() - began
+        if took >= settings().slice_seconds or (
+            stage == work_queue.INDEX and took >= SHARED_LANE_SECONDS and backlog().entries()
+        ):
+            queues.nudge(task)
+            break
+    metrics.count(counter, done)
+    return done
+
+
+@contextmanager
+def _occupy_seats(number: int) -> Iterator[None]:
+    """Occupy this many of the process's `EMBED_THREADS` seats; threads acquire in turn, which prevents a deadlock."""
+    with _taking:
+        for _ in range(number):
+            _free.acquire()
+    try:
+        yield
+    finally:
+        _free.release(number)
+
+
+def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
+    # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
+    with _claiming, database.shared() as tx:
+        return work_queue.claim(
+            tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=_lease_seconds(stage)
+        )
+
+
+def _lease_seconds(stage: str) -> float:
+    """Return the lease of a claim; longer by all attempts of a call where the model may respond slowly."""
+    config = settings()
+    if stage != work_queue.EMBED or (config.embedder == "local" and not config.has_provider):
+        return config.lease_seconds
+    return config.lease_seconds + config.llm_tries_seconds
+
+
+def _process_claim(claim: WorkClaim, process: Process) -> int:
+    """Process a claim and settle it; return the number of memories processed."""
+    most = settings().deliveries_max
+    if claim.attempts > most:
+        _split_or_bury(claim, KILLED)
+        return 0
+    try:
+        failpoints.trigger(f"{claim.stage}.before", str(claim.tenant_id))
+        process(claim.tenant_id, claim.memory_ids)
+        failpoints.trigger(f"{claim.stage}.before_finish")
+    except (OverBudget, ProfileMissing) as error:
+        over_budget = isinstance(error, OverBudget)
+        seconds = OVER_BUDGET_SECONDS if over_budget else ILL_SECONDS
+        with database.shared() as tx:
+            work_queue.release(tx, claim, forgive=True, delay_seconds=seconds)
+            work_queue.postpone(tx, claim.stage, claim.tenant_id, seconds)
+        _count_delivery(claim, "put_off")
+        event = "over_budget" if over_budget else "dynamics_missing"
+        log.warning(event, stage=claim.stage, tenant=str(claim.tenant_id))
+        return 0
+    except Exception as error:
+        if (delay := _delay_seconds(error)) is not None:
+            with database.shared() as tx:
+                work_queue.release(tx, claim, forgive=True, delay_seconds=delay)
+            _count_delivery(claim, "put_off")
+            raise
+        _count_delivery(claim, "failed")
+        reason = type(error).__name__
+        log.warning(
+            "stage_failed",
+            stage=claim.stage,
+            tenant=str(claim.tenant_id),
+            memories=len(claim.memory_ids),
+            attempt=claim.attempts,
+            error=reason,
+            exc_info=error,
+        )
+        if claim.attempts >= most or (len(claim.memory_ids) > 1 and claim.attempts > 1):
+            _split_or_bury(claim, reason)
+        else:
+            with database.shared() as tx:
+                work_queue.release(tx, claim, forgive=False)
+        return 0
+    with database.shared() as tx:
+        work_queue.finish_claim(tx, claim)
+    _count_delivery(claim, "done")
+    return len(claim.memory_ids)
+
+
+def _count_delivery(claim: WorkClaim, outcome: str) -> None:
+    metrics.count("deliveries", lane=_LANE[claim.stage], outcome=outcome)
+
+
+def _delay_seconds(error: Exception) -> float | None:
+    """Return the delay before a retry, or None if one of the memories may have caused the failure."""
+    if database.is_too_slow(error):
+        return None  # the whole batch would take as long again, unlike its halves
+    if is_transient(error):
+        return RETRY_SECONDS
+    if isinstance(error, Misconfigured) or (isinstance(error, ProviderFailed) and not error.treatment.halve):
+        return ILL_SECONDS
+    return None
+
+
+def _split_or_bury(claim: WorkClaim, reason: str) -> None:
+    """Split a claim that failed too often; a single memory becomes a dead letter."""
+    if len(claim.memory_ids) > 1:
+        with database.shared() as tx:
+            work_queue.split_claim(tx, claim)
+        return
+    with database.tenant(claim.tenant_id) as tx:
+        dead_letters.add(
+            tx,
+            claim.tenant_id,
+            stage=claim.stage,
+            reason=reason,
+            attempts=min(claim.attempts, settings().deliveries_max),
+            memory_ids=claim.memory_ids,
+        )
+        work_queue.finish_claim(tx, claim)
+    metrics.count("dead_letters")
+    _count_delivery(claim, "dead")
+    log.error("dead_letter", stage=claim.stage, tenant=str(claim.tenant_id), reason=reason)

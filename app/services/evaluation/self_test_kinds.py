@@ -1,0 +1,142 @@
+"""Implement each kind of self-test as a function from memories to outcomes; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from app.domain.consolidation import faithfulness
+from app.domain.evaluation.self_test_rules import Kind, rank_of_first
+from app.domain.policy.policy import Policy
+from app.domain.recall.request import Message, RecallRequest
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.spreading_activation import SpreadingSettings
+from app.domain.search.weights import Mode
+from app.services.evaluation import question_generation
+from app.services.recall.recall import recall_memories
+from app.services.search import search
+from app.services.search.spreading_activation import spread_results
+from app.store import self_tests
+from app.store.core import database
+from app.store.self_tests import PlannedTest, TestOutcome, TestRun
+
+ALONG_LINKS: Final = SpreadingSettings(("link",), factor=0.5, hops=1)
+"""Spreading used for connection tests: memories linked to a top result get half of its score at full link weight."""
+QUERY_MAX_CHARACTERS: Final = 2_000
+LOOK_BACK: Final = timedelta(days=1)
+"""Age from which a run ranks as of its own time; a nightly run is younger, so its searches rank as callers' do."""
+
+
+def _connections(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+    """Test whether each memory is found from a linked memory, without the embedding search."""
+    sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
+    said = _texts(tenant_id, [*sources, *sources.values()])
+    as_of = _reference_time(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for memory_id, source_id in sources.items():
+        if memory_id in said and source_id in said:
+            query = said[source_id][:QUERY_MAX_CHARACTERS]
+            request = _request(query, within, as_of, mode="lexical")
+            gathered = search.gather_candidates(tenant_id, request, policy)
+            ranked, _ = search.rank_gathered(tenant_id, gathered, request)
+            along = spread_results(tenant_id, ranked, request, ALONG_LINKS, gathered.probe)
+            place = rank_of_first((result.id == memory_id for result in along), within)
+            outcomes.append(TestOutcome(memory_id, place is not None, place))
+    return outcomes
+
+
+def _applications(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+    """Test whether each memory is found by a question about it in an ordinary search, and measure the search time."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    about = question_generation.generate_questions(tenant_id, said, policy)
+    as_of = _reference_time(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for place, (memory_id, question) in enumerate(about.items()):
+        request = _request(question.text, within, as_of)
+        if place == 0:  # untimed warm-up: a new process loads its embedder first
+            search.search(tenant_id, request, policy)
+        began = time.perf_counter()
+        found = search.search(tenant_id, request, policy)
+        took = 1000 * (time.perf_counter() - began)
+        rank = rank_of_first(_is_it(found, memory_id, said), within)
+        outcomes.append(TestOutcome(memory_id, rank is not None, rank, milliseconds=took, by_model=question.by_model))
+    return outcomes
+
+
+def _other_words(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+    """Test whether a search finds each memory by a question that paraphrases it."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    as_of = _reference_time(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for memory_id, question in question_generation.paraphrase_questions(tenant_id, said, policy).items():
+        found = search.search(tenant_id, _request(question.text, within, as_of), policy)
+        place = rank_of_first(_is_it(found, memory_id, said), within)
+        outcomes.append(TestOutcome(memory_id, place is not None, place, by_model=question.by_model))
+    return outcomes
+
+
+def _recall(tenant_id: UUID, _run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+    """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    unranked = policy.model_copy(
+        update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}
+    )  # a reranker may cost money
+    outcomes = []
+    for memory_id, question in question_generation.paraphrase_questions(tenant_id, said, policy).items():
+        found = recall_memories(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
+        place = next((n for n, one in enumerate(found, 1) if memory_id == one.id or one.text == said[memory_id]), None)
+        outcomes.append(
+            TestOutcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found))
+        )
+    return outcomes
+
+
+def _coherence(tenant_id: UUID, _run: TestRun, asked: Sequence[PlannedTest], _policy: Policy) -> list[TestOutcome]:
+    """Test whether each summary contains the key points that its sources still contain."""
+    with database.tenant(tenant_id) as tx:
+        found = self_tests.list_unchanged_summaries(tx, tenant_id, [one.memory_id for one in asked])
+    shares = ((each.memory_id, faithfulness.entailed_share(each.text, each.key_points, each.sources)) for each in found)
+    return [
+        TestOutcome(memory_id, share >= faithfulness.ENTAILED_MIN, share=share)
+        for memory_id, share in shares
+        if share is not None
+    ]
+
+
+Test = Callable[[UUID, TestRun, Sequence[PlannedTest], Policy], list[TestOutcome]]
+
+TESTS: Final[Mapping[Kind, Test]] = {
+    "connection": _connections,
+    "application": _applications,
+    "other_words": _other_words,
+    "recall": _recall,
+    "coherence": _coherence,
+}
+"""Tests by kind; a memory that can no longer be asked about has no outcome."""
+
+
+def _request(query: str, within: int, as_of: datetime | None, mode: Mode | None = None) -> SearchRequest:
+    """Build a search that leaves no trace, and makes no paid call except for the query's vector."""
+    return SearchRequest(query, limit=within, mode=mode, rerank=0, review_blend=0.0, reinforce=False, as_of=as_of)
+
+
+def _reference_time(tenant_id: UUID, run: TestRun) -> datetime | None:
+    """Return the time to rank as of; None for now."""
+    with database.tenant(tenant_id) as tx:
+        return run.as_of if run.as_of < database.now(tx) - LOOK_BACK else None
+
+
+def _is_it(found: Sequence[SearchResult], memory_id: UUID, said: Mapping[UUID, str]) -> Iterator[bool]:
+    """Yield for each result whether it is the memory, or has exactly its text."""
+    return (result.id == memory_id or result.text == said[memory_id] for result in found)
+
+
+def _texts(tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
+    with database.tenant(tenant_id) as tx:
+        return self_tests.read_texts(tx, tenant_id, memory_ids)

@@ -1,0 +1,172 @@
+"""Explain why a memory is in its tier, and when its tier can next change without a use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.state import FAR_SECONDS, State
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.tiers import explanation
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.explanation import DecisionCase
+from app.domain.tiers.tier_decision import RULES, TierFacts, TierRules
+from app.errors import Unavailable
+from app.services.consolidation import supersession
+from app.services.consolidation.supersession import SupersessionOutcome
+from app.services.storage import lookup
+from app.services.storage.lookup import Missing, Pending
+from app.services.strength import memory_strength
+from app.store.core import database
+from app.store.enrichment import corrections
+from app.store.privacy import holds
+from app.store.privacy.holds import MemoryHold
+from app.store.strength import states
+from app.store.tiers import protections
+
+LOOKS_MOST: Final = 1_000
+"""Maximum number of evaluations of the future; a model that works in ticks needs one every few ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierVerdict:
+    """A decision about a memory.
+
+    Attributes:
+        tier: The tier to move it to, one of `DECAY_TIERS`.
+        rule: The deciding rule, one of `tier_decision.RULES`.
+        why: Explanation in words and numbers.
+    """
+
+    tier: str
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierExplanation:
+    """The explanation of a memory's tier.
+
+    Attributes:
+        tier: The current tier.
+        verdict: The decision; the nightly run carries it out.
+        case: The numbers used.
+        change_at: When the decision changes unless the memory is used; None for never, or beyond the search limit.
+        change: The decision at that time.
+        holders: Legal holds on it, oldest first.
+        supersedes: The outcomes of its `supersedes` statements.
+        corrects: Earlier memories that it corrects.
+        corrected_by: Later memories that correct it.
+    """
+
+    memory_id: UUID
+    as_of: datetime
+    tier: str
+    verdict: TierVerdict
+    case: DecisionCase
+    change_at: datetime | None
+    change: TierVerdict | None
+    holders: list[MemoryHold]
+    supersedes: list[SupersessionOutcome]
+    corrects: list[UUID]
+    corrected_by: list[UUID]
+
+
+def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> TierExplanation:
+    """Explain the decision about a memory as of a time.
+
+    Args:
+        memory_id: The memory's id, or an alias.
+        as_of: Any time; None for now. For times before the memory's last change, the state after that change is used.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the ingest queue.
+    """
+    found = lookup.get(tenant_id, memory_id)
+    if isinstance(found, Pending):
+        raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
+    with lookup.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, [found.memory_id])
+        if not held.ids:
+            raise Missing
+        times = memory_strength.load_timeline(tx, tenant_id)
+        asked = as_of or database.now(tx)
+        now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
+        eras = [times.at(now), *times.after(now)]
+        standing = {
+            each: protections.read(tx, tenant_id, held.ids, each) for each in {era.policy.rules for era in eras}
+        }
+        holders = holds.list_by_memory(tx, tenant_id, held.ids).get(held.ids[0], [])
+        corrects, corrected_by = corrections.list_around(tx, tenant_id, held.ids[0])
+    named = supersession.list_outcomes(tenant_id, [found.memory_id])
+    life = _FutureMemory(times, standing, memory_strength.advance_to_era(held, times, now).state, now)
+    verdict, case = life.decide()
+    tier = DECAY_TIERS[life.standing.tiers[0]]
+    moment = asked if now == asked.timestamp() else life.moment
+    change_at, change = life.find_next_change(verdict.tier)
+    told = (holders, named, corrects, corrected_by)
+    return TierExplanation(found.memory_id, moment, tier, verdict, case, change_at, change, *told)
+
+
+@dataclass(slots=True)
+class _FutureMemory:
+    """A memory simulated into the future on the assumption that nothing happens to it.
+
+    Attributes:
+        standings: The memory's protections, by the policies' rules.
+        state: Strength state, converted to the policy in force at `now`.
+        now: Seconds since 1970.
+    """
+
+    times: Timeline
+    standings: Mapping[TierRules, TierFacts]
+    state: State
+    now: float
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    @property
+    def era(self) -> Era:
+        return self.times.at(self.now)
+
+    @property
+    def standing(self) -> TierFacts:
+        return self.standings[self.era.policy.rules]
+
+    def decide(self) -> tuple[TierVerdict, DecisionCase]:
+        """Return the decision, and the numbers it is based on."""
+        seen, decision = memory_strength.decide_tiers(self.era, self.state, self.now, self.standing)
+        [words] = explanation.explain_decisions(
+            self.era.policy.rules, self.standing, self.state, self.now, seen, decision
+        )
+        [case] = explanation.decision_cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
+        return TierVerdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
+
+    def find_next_change(self, tier: str) -> tuple[datetime | None, TierVerdict | None]:
+        """Find the first later decision for another tier, evaluating only the times at which anything can change."""
+        for _ in range(LOOKS_MOST):
+            later = self._next_time()
+            if later > FAR_SECONDS:
+                break
+            version = np.array([self.era.version])
+            self.state, self.now = self.times.advance_to(self.state, version, later), later
+            if np.isfinite(self.era.dynamics.refresh_seconds):
+                self.state = self.era.dynamics.advance(self.state, later)
+            verdict, _ = self.decide()
+            if verdict.tier != tier:
+                return self.moment, verdict
+        return None, None
+
+    def _next_time(self) -> float:
+        """Return the next time at which anything can change, policy changes included; infinite for never."""
+        seen = memory_strength.evaluate_strength(self.era, self.state, self.now)
+        due = float(memory_strength.due_at(self.era, self.state, self.now, seen, self.standing)[0])
+        return min([due, *(era.since for era in self.times.after(self.now))])

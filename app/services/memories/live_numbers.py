@@ -1,0 +1,135 @@
+"""Compute the time-dependent numbers of stored memories (strength, importance, next change) as of any time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.timeline import Era
+from app.domain.strength import review
+from app.domain.tiers import decay_tier
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.tier_decision import TierFacts
+from app.services.strength import memory_strength
+from app.store.consolidation import supersessions
+from app.store.consolidation.supersessions import MemorySupersessions
+from app.store.core import database
+from app.store.memories.memories import StoredMemory
+from app.store.strength import reviews, states
+from app.store.strength.reviews import ReviewSchedule
+from app.store.strength.states import StoredStates
+from app.store.tiers import protections
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNumbers:
+    """A memory's numbers as of a time.
+
+    Attributes:
+        strength: 0 to 1.
+        score: The dynamics model's own number; equal to the strength except in mnemex, where it may exceed 1.
+        importance: 0 to 1, without a context.
+        decay_tier: The tier that decay alone demands.
+        next_due_at: Earliest time at which anything can change without a use, in seconds since 1970; infinite for
+            never.
+        review_priority: Closeness to the middle of the danger zone, 0 to 1.
+    """
+
+    strength: float
+    score: float
+    importance: float
+    decay_tier: str
+    next_due_at: float
+    review_priority: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMemory:
+    """A memory's numbers, with its review schedule and supersessions, which don't depend on `as_of`.
+
+    Attributes:
+        reviewed: None before its first review.
+        around: The memories it supersedes, and those that supersede it.
+    """
+
+    numbers: MemoryNumbers
+    next_review_at: datetime
+    interval_days: float
+    reviewed: ReviewSchedule | None
+    around: MemorySupersessions
+
+
+def live_numbers(
+    tenant_id: UUID, stored: Sequence[StoredMemory], as_of: datetime | None = None
+) -> dict[UUID, LiveMemory]:
+    """Return the state of memories as of a time, by id; memories deleted in the meantime are omitted.
+
+    Args:
+        as_of: Any time; None for now. A time before a memory's anchor (the last change of its strength state) shows the
+            memory as of its anchor.
+    """
+    if not stored:
+        return {}
+    ids = sorted(row.memory_id for row in stored)
+    with database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, ids)
+        reviewed = reviews.read(tx, tenant_id, ids)
+        around = supersessions.list_around(tx, tenant_id, ids)
+        times = memory_strength.load_timeline(tx, tenant_id)  # after the rows, which may use a policy added just now
+        standing = protections.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.rules)
+        now = (as_of or database.now(tx)).timestamp()
+    # A memory that has faded for long may have an anchor older than its policy.
+    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
+    numbers: dict[UUID, MemoryNumbers] = {}
+    for moment in np.unique(moments).tolist():  # a single time, except when looking into the past
+        places = np.flatnonzero(moments == moment)
+        part = memory_strength.advance_to_era(held.only(places), times, moment)
+        numbers |= _numbers(part, standing.select(places), times.at(moment), moment)
+    first_interval_days = times.at(now).policy.review.first_interval_days
+    return {
+        row.memory_id: _live(
+            row,
+            numbers[row.memory_id],
+            reviewed.get(row.memory_id),
+            around.get(row.memory_id, MemorySupersessions()),
+            first_interval_days,
+        )
+        for row in stored
+        if row.memory_id in numbers
+    }
+
+
+def _numbers(held: StoredStates, standing: TierFacts, era: Era, moment: float) -> dict[UUID, MemoryNumbers]:
+    policy, state = era.policy, held.state
+    seen = memory_strength.evaluate_strength(era, state, moment)
+    due_at = memory_strength.due_at(era, state, moment, seen, standing)
+    columns = (
+        seen.strength.tolist(),
+        era.dynamics.score(state, moment).tolist(),
+        seen.importance.tolist(),
+        [
+            DECAY_TIERS[place]
+            for place in decay_tier.decay_tier(policy.tiers, state, moment, seen, standing.accepted_at)
+        ],
+        due_at.tolist(),
+        review.danger_priority(policy.review, seen.strength).tolist(),
+    )
+    return {memory_id: MemoryNumbers(*row) for memory_id, row in zip(held.ids, zip(*columns, strict=True), strict=True)}
+
+
+def _live(
+    row: StoredMemory,
+    numbers: MemoryNumbers,
+    reviewed: ReviewSchedule | None,
+    around: MemorySupersessions,
+    first_interval_days: float,
+) -> LiveMemory:
+    if reviewed is None:
+        return LiveMemory(
+            numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None, around
+        )
+    return LiveMemory(numbers, reviewed.due_at, reviewed.interval_days, reviewed, around)

@@ -1,0 +1,54 @@
+"""Restore a memory on request: from the archive immediately, from cold storage by a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from app import queues
+from app.services.jobs import queue
+from app.services.storage import lookup
+from app.services.storage.lookup import Pending
+from app.services.storage.memory_write import memory_write
+from app.services.tiers import cold_restore, reactivation
+from app.store.memories.memories import StoredMemory
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """The result of a restore request.
+
+    Attributes:
+        memory: The memory as it is now; active unless a job is pending.
+        job_id: Id of the job that fetches it from cold storage; None if nothing remains to be done.
+    """
+
+    memory: StoredMemory | Pending
+    job_id: UUID | None = None
+
+
+def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
+    """Make a memory active again, which counts as a use. Active memories aren't changed.
+
+    A legal hold doesn't prevent a restore, since nothing is lost.
+
+    Args:
+        memory_id: The memory's id or an alias of it.
+        actor: Id of the requesting key.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    found = lookup.get(tenant_id, memory_id)
+    if isinstance(found, Pending) or found.tier == "active":
+        return RestoreResult(found)
+    with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
+        stored_id = lookup.lock(write.tx, tenant_id, memory_id)
+        back = reactivation.restore(write, [stored_id], "hand", actor)
+    if back:
+        queues.nudge(queues.EMBED_MEMORIES)
+    found = lookup.get(tenant_id, stored_id)
+    if isinstance(found, Pending) or found.tier != "cold":
+        return RestoreResult(found)
+    parameters = cold_restore.job_parameters([found.memory_id], rule="hand")
+    return RestoreResult(found, queue.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))

@@ -1,0 +1,126 @@
+"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of one time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from app import metrics
+from app.domain.jobs import Job, Step
+from app.services.night.steps import STEPS
+from app.services.transient_errors import is_transient
+from app.settings import settings
+from app.store.core import database
+from app.store.jobs import schedules
+
+KIND: Final = "night"
+STEP_SECONDS: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _NightState:
+    """Progress of a nightly run; `schedules` reads these fields by name.
+
+    Attributes:
+        as_of: The time that the whole run uses as now.
+        ends_at: Deadline at which the run is cut short.
+        left: Names of the remaining steps, the current one first.
+        step: The current step; None at the end.
+        inner: State of the current step.
+        done: Number of items that the current step has processed.
+        failed: Error types by failed step.
+        cut_short: The step during which the deadline passed.
+        seconds: Time spent in the current step.
+    """
+
+    as_of: str
+    ends_at: str
+    left: list[str]
+    step: str | None
+    inner: dict[str, Any]
+    done: int
+    failed: dict[str, str]
+    cut_short: str | None = None
+    seconds: float = 0.0
+
+
+def run_job_slice(job: Job) -> Step:
+    """Run a few seconds of a nightly run.
+
+    A failed step is recorded and the remaining steps still run; transient errors are raised so that the job retries.
+    """
+    with database.tenant(job.tenant_id) as tx:
+        now = database.now(tx)
+        place = _NightState(**job.state) if job.state else _start_run(tx, job, now)
+    place.left = [name for name in place.left if name in STEPS]  # drop steps unknown to this version
+    if not place.left:
+        return _finish_run(place)
+    name = place.left[0]
+    if place.step != name:
+        _start_step(place, name)
+    if now >= datetime.fromisoformat(place.ends_at):
+        place.cut_short = name
+        return _finish_run(place, f"cut short in {name}: the next night begins with it")
+    began = time.monotonic()
+    did = _try_step(job, name, place)
+    place.seconds += time.monotonic() - began
+    if isinstance(did, str):
+        metrics.record_job(name, place.seconds, well=False)
+        place.failed[name] = did
+        return _next_step(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
+    place.inner, place.done = did.state, place.done + did.done
+    counts = {f"{name}.{what}": count for what, count in did.counts.items()}
+    told = tuple(f"{name}: {note}" for note in did.notes)
+    if not did.finished:
+        return Step(did.done, vars(place), finished=False, counts={name: did.done, **counts}, notes=told)
+    metrics.record_job(name, place.seconds, well=True)
+    ended = Step(did.done, {}, finished=True, counts={name: did.done, **counts}, notes=(*told, f"{name}: {place.done}"))
+    return _next_step(place, ended)
+
+
+def _start_run(tx: database.Transaction, job: Job, now: datetime) -> _NightState:
+    names = list(job.parameters.get("steps", STEPS))
+    cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
+    if cut_short in names[1:]:  # otherwise steps after one that takes whole nights would never run
+        names = names[names.index(cut_short) :] + names
+    as_of = job.parameters.get("as_of", now.isoformat())
+    ends_at = now + timedelta(hours=settings().night_hours)
+    return _NightState(as_of, ends_at.isoformat(), names, None, {}, 0, {})
+
+
+def _start_step(place: _NightState, name: str) -> None:
+    place.step, place.inner, place.done, place.seconds = name, {}, 0, 0.0
+
+
+def _try_step(job: Job, name: str, place: _NightState) -> Step | str:
+    """Run a slice of the step; return its result, or the type of the error that ended it."""
+    until = time.monotonic() + STEP_SECONDS
+    try:
+        return STEPS[name](job.tenant_id, datetime.fromisoformat(place.as_of), place.inner, until)
+    except Exception as error:
+        if is_transient(error):
+            raise
+        log.exception("night_step_failed", job=str(job.job_id), tenant=str(job.tenant_id), step=name)
+        return type(error).__name__
+
+
+def _next_step(place: _NightState, did: Step) -> Step:
+    """Advance to the next step."""
+    place.left = place.left[1:]
+    if not place.left:
+        return _finish_run(place, *did.notes, done=did.done, counts=did.counts)
+    _start_step(place, place.left[0])
+    return Step(did.done, vars(place), finished=False, counts=did.counts, notes=did.notes)
+
+
+def _finish_run(place: _NightState, *notes: str, done: int = 0, counts: dict[str, int] | None = None) -> Step:
+    place.step = place.cut_short
+    failure = ", ".join(f"{name}: {error}" for name, error in place.failed.items()) or None
+    metrics.count("runs_failed" if failure else "runs_done")
+    return Step(done, vars(place), finished=True, counts=counts or {}, notes=notes, failure=failure)

@@ -1,0 +1,169 @@
+"""Stream an export as a zip archive, decrypting one part at a time.
+
+The last entry is the manifest, which lists the files with their checksums.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import msgspec
+
+from app.clients.object_store import cold_store
+from app.domain.privacy import export_page
+from app.domain.privacy.export import FORMAT, line_schema, part_associated_data
+from app.domain.tiers import encryption
+from app.errors import Conflict, Unavailable
+from app.services.privacy import export_requests
+from app.services.security import audit, encryption_keys, recipients
+from app.store.core import database
+from app.store.privacy.exports import Export
+
+_PAGES: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+    "access": ("memories.jsonl", export_page.render_access_memory),
+    "portable": ("given.jsonl", export_page.render_portable_memory),
+}
+"""By kind of export: the file rendered as an HTML page, and the function that renders one of its lines."""
+_PERMISSIONS: Final = 0o600 << 16
+
+
+class _Sink(io.RawIOBase):
+    """Unseekable buffer that the zip is written to and drained from while it grows."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def write(self, data: Any) -> int:
+        self._held += data
+        return len(data)
+
+    def drain(self) -> bytes:
+        taken = bytes(self._held)
+        self._held.clear()
+        return taken
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """An export being streamed.
+
+    Attributes:
+        key: Decrypts the export's parts.
+        recipients: Hosts that received the tenant's memories, for exports of kind `access` (GDPR Art. 15 (1) c).
+        files: Manifest entries of the files written so far.
+        damaged: Ids of memories whose text can't be read any more.
+    """
+
+    tenant_id: UUID
+    export: Export
+    key: bytes
+    recipients: list[dict[str, Any]]
+    files: list[dict[str, Any]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+    def parts(self, file: str) -> Iterator[bytes]:
+        """Yield the decrypted parts of a file."""
+        for number, (name, _) in enumerate(self.export.parts):
+            if name == file:
+                sealed = cold_store().get(export_requests.part_path(self.tenant_id, self.export.export_id, number))
+                bound = part_associated_data(self.tenant_id.bytes + self.export.export_id.bytes, number)
+                yield encryption.unseal(self.key, sealed, bound)
+
+    def read(self) -> Iterator[bytes]:
+        """Yield the HTML page in pieces."""
+        export = self.export
+        made = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
+        yield export_page.render_head(export.kind, export.subject or "", made).encode()
+        file, shown = _PAGES[export.kind]
+        for part in self.parts(file):
+            lines = [msgspec.json.decode(line) for line in part.splitlines()]
+            self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
+            yield "".join(map(shown, lines)).encode()
+        yield export_page.render_foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
+
+    def names(self) -> list[str]:
+        """Return the names of the files made of lines, in order."""
+        return list(dict.fromkeys(name for name, _ in self.export.parts))
+
+    def lines(self, file: str) -> int:
+        """Return the number of lines in a file."""
+        return sum(lines for name, lines in self.export.parts if name == file)
+
+    def contents(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield every file except the manifest."""
+        for name in self.names():
+            yield name, self.parts(name)
+        if self.export.kind == "portable":
+            yield "given.schema.json", iter([msgspec.json.format(msgspec.json.encode(line_schema()), indent=2)])
+        yield "index.html", self.read()
+
+    def manifest(self) -> bytes:
+        """Return the manifest: the export's description, its files and its unreadable memories."""
+        export = self.export
+        told = {
+            "format": FORMAT,
+            "export_id": export.export_id,
+            "kind": export.kind,
+            "subject": export.subject,
+            "law": export.law,
+            "requested_at": export.requested_at,
+            "finished_at": export.finished_at,
+            "files": self.files,
+            "damaged": self.damaged,
+        } | ({"recipients": self.recipients} if export.kind == "access" else {})
+        return msgspec.json.format(msgspec.json.encode(told), indent=2)
+
+
+def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
+    """Return the zip of an export as a stream.
+
+    Args:
+        export_id: An export that is ready.
+        actor: Id of the fetching key, which is written to the audit log.
+
+    Raises:
+        NotFound: This tenant has no such export.
+        Conflict: The export has expired or failed.
+        Unavailable: The export isn't ready yet.
+        Misconfigured: The master key is missing or has changed.
+    """
+    with database.tenant(tenant_id) as tx:
+        export = export_requests.get_or_404(tx, tenant_id, export_id)
+        key = encryption_keys.open_record_keys(tx, tenant_id, [export_id]).get(export_id)
+        if export.status == "running":
+            raise Unavailable("this export isn't ready yet", retry_after_seconds=2)
+        if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
+            over = "has failed: ask for another one" if export.status == "failed" else "has expired"
+            raise Conflict(f"this export {over}")
+        sent_to = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
+        audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
+    return _zipped(_Bundle(tenant_id, export, key, sent_to))
+
+
+def _zipped(bundle: _Bundle) -> Iterator[bytes]:
+    sink = _Sink()
+    with ZipFile(sink, "w") as archive:
+        for name, pieces in bundle.contents():
+            digest, size = sha256(), 0
+            with archive.open(_entry(bundle, name), "w", force_zip64=True) as into:
+                for piece in pieces:
+                    digest.update(piece)
+                    size += len(piece)
+                    into.write(piece)
+                    yield sink.drain()
+            told = {"name": name, "bytes": size, "sha256": digest.hexdigest()}
+            bundle.files.append(told | ({"lines": bundle.lines(name)} if name in bundle.names() else {}))
+        archive.writestr(_entry(bundle, "manifest.json"), bundle.manifest())
+    yield sink.drain()
+
+
+def _entry(bundle: _Bundle, name: str) -> ZipInfo:
+    made = ZipInfo(name, (bundle.export.finished_at or bundle.export.requested_at).timetuple()[:6])
+    made.compress_type, made.external_attr = ZIP_DEFLATED, _PERMISSIONS
+    return made

@@ -1,0 +1,207 @@
+"""Request, list and remove exports of a subject's data; they end when they expire or the subject is erased.
+
+A job collects the data page by page into parts encrypted with the export's own key, which is wrapped by the subject's
+key: destroying the subject's key makes all copies of the parts unreadable. The zip is assembled while it is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app import queues
+from app.clients.object_store import cold_store
+from app.domain.jobs import Step
+from app.domain.privacy.audit_chain import SYSTEM
+from app.domain.privacy.export import MEMORIES_MAX, NewExport
+from app.domain.privacy.legal_deadlines import legal_deadlines
+from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
+from app.domain.tiers import encryption
+from app.errors import Conflict, NotFound, Unavailable
+from app.services.security import audit, encryption_keys
+from app.settings import settings
+from app.store.core import database
+from app.store.core.paging import Page, Place
+from app.store.erasure import requests
+from app.store.jobs import jobs
+from app.store.privacy import exports, request_log, subject_data
+from app.store.privacy.exports import Export
+from app.store.tiers import wrapped_keys
+
+KIND: Final = "export"
+ROWS: Final = 500
+NO_MASTER_KEY: Final = (
+    "an export is stored encrypted, and EBBING_MASTER_KEY isn't set: set it (`ebbing run` makes one by itself)"
+)
+_DAYS_A_MONTH: Final = 31
+
+
+def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
+    """Request an export and create the job that writes it.
+
+    Raises:
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or there is no master key.
+        Unavailable: The subject's key has just been destroyed.
+        Misconfigured: The master key has changed.
+    """
+    if settings().master_key is None:
+        raise Conflict(NO_MASTER_KEY)
+    owners = encryption_keys.load_owner_keys(tenant_id, {given.subject})
+    owner = owners.by_subject[given.subject]
+    export_id, key = uuid4(), os.urandom(encryption.KEY_BYTES)
+    wrapped = encryption_keys.wrap_record(tenant_id, export_id, key, owner, owners.keys[owner])
+    with database.tenant(tenant_id) as tx:
+        requests.lock_shared(tx, tenant_id)
+        if not is_free(tx, tenant_id, given.subject):
+            raise Conflict("this subject is being erased")
+        memories = subject_data.count(tx, tenant_id, given.subject)
+        if memories > MEMORIES_MAX:
+            raise Conflict(f"this subject has {memories} memories, and an export has at most {MEMORIES_MAX}")
+        if wrapped_keys.read_owner_keys(tx, tenant_id, [owner], held=True).get(owner) != owners.wrapped[owner]:
+            raise Unavailable("this subject was erased just now", retry_after_seconds=1)
+        wrapped_keys.add_records(tx, tenant_id, {export_id: wrapped})
+        now = database.now(tx)
+        job_id = uuid4()
+        until = now + timedelta(days=settings().export_days)
+        asked = (given.kind, given.subject, given.reason, given.law)
+        new = Export(export_id, *asked, now, requested_by, job_id, until)
+        exports.add(tx, tenant_id, new)
+        jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
+        times = legal_deadlines(given.law, now)
+        logged = PrivacyRequest(export_id, given.kind, given.law, "api", now, times.confirm_by, times.due_at)
+        request_log.add(tx, tenant_id, logged)
+        details = {"export": str(export_id), "kind": given.kind, "law": given.law}
+        audit.append(
+            tx, tenant_id, "export_requested", requested_by, items=memories, subject=given.subject, details=details
+        )
+    queues.nudge(queues.RIGHTS_TICK)
+    return new
+
+
+def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> bool:
+    """Return whether no running erasure covers the subject. The transaction must share the erasures' lock."""
+    under_way = (each for each in requests.open_scopes(tx, tenant_id) if each.status == "running")
+    return subject not in {each.scope.subject for each in under_way} - {None}
+
+
+def get(tenant_id: UUID, export_id: UUID) -> Export:
+    """Return an export.
+
+    Raises:
+        NotFound: This tenant has no such export.
+    """
+    with database.tenant(tenant_id) as tx:
+        return get_or_404(tx, tenant_id, export_id)
+
+
+def get_or_404(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
+    """Return an export within a transaction, optionally locking its row.
+
+    Raises:
+        NotFound: This tenant has no such export.
+    """
+    there = exports.get(tx, tenant_id, export_id, locked=locked)
+    if there is None:
+        raise NotFound("this tenant has no such export")
+    return there
+
+
+def list_exports(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
+    """Return a page of exports, latest request first, after the given request time and id."""
+    with database.tenant(tenant_id) as tx:
+        return exports.list_exports(tx, tenant_id, older_than, limit)
+
+
+def export_folder(tenant_id: UUID, export_id: UUID | None = None) -> str:
+    """Return the store path of a tenant's exports, or of one of them."""
+    return f"exports/{tenant_id}" + (f"/{export_id}" if export_id else "")
+
+
+def part_path(tenant_id: UUID, export_id: UUID, number: int) -> str:
+    """Return the store path of a part."""
+    return f"{export_folder(tenant_id, export_id)}/{number:06}"
+
+
+def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()) -> int:
+    """Remove the exports of an erased subject and of the subjects of erased memories. Idempotent.
+
+    A job that is still writing one of them finds it removed and stops.
+
+    Args:
+        subject: The erased subject; None if the erasure covers less than a subject.
+        memory_ids: Memories about to be erased; call this before their rows are deleted.
+
+    Returns:
+        The number of exports removed.
+
+    Raises:
+        StoreFailed: The store is unreachable. The exports' keys are destroyed anyway, so they are unreadable; the
+            nightly
+            sweep deletes the remaining objects.
+    """
+    with database.tenant(tenant_id) as tx:
+        theirs = _end_exports(tx, tenant_id, exports.list_by_subjects(tx, tenant_id, subject, memory_ids))
+    _delete(tenant_id, theirs)
+    return len(theirs)
+
+
+def count_forgettable(
+    tx: database.Transaction, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()
+) -> int:
+    """Return how many exports `forget` would remove."""
+    return len(exports.list_by_subjects(tx, tenant_id, subject, memory_ids))
+
+
+def _end_exports(tx: database.Transaction, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
+    """End exports and destroy their keys, so that no copy can be read. Must come last in the transaction."""
+    gone = exports.expire_exports(tx, tenant_id, export_ids)
+    if gone:
+        wrapped_keys.remove_records(tx, tenant_id, gone)
+        audit.append(tx, tenant_id, "export_removed", SYSTEM, ids=gone)
+    return gone
+
+
+def _delete(tenant_id: UUID, export_ids: Iterable[UUID]) -> None:
+    for export_id in export_ids:
+        for each in list(cold_store().list_folder(export_folder(tenant_id, export_id))):
+            cold_store().delete(each.path)
+
+
+def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: float) -> Step:
+    """Run a slice of the nightly housekeeping: expired exports, orphaned objects, old export rows and requests.
+
+    Args:
+        as_of: The night's reference time.
+        state: State returned by the previous slice; empty at first.
+
+    Raises:
+        StoreFailed: The store is unreachable; the next night deletes the remaining objects.
+    """
+    with database.tenant(tenant_id) as tx:
+        over = _end_exports(tx, tenant_id, exports.list_due(tx, tenant_id, as_of, ROWS))
+    if over:
+        return Step(len(over), {"any": True}, finished=False, counts={"expired": len(over)})
+    purges: list[Callable[..., int]] = [exports.purge_expired, request_log.purge_answered]
+    purged = 0
+    for purge in purges:
+        with database.tenant(tenant_id) as tx:
+            purged += purge(tx, tenant_id, as_of - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH), ROWS)
+    if purged:
+        return Step(purged, {"any": True}, finished=False, counts={"purged": purged})
+    return Step(0, state, finished=True, counts={"objects": _sweep(tenant_id)})
+
+
+def _sweep(tenant_id: UUID) -> int:
+    """Delete the objects of ended exports, including those left by a killed job. Return how many were deleted."""
+    if settings().master_key is None:
+        return 0  # nothing was ever written
+    objects = list(cold_store().list_folder(export_folder(tenant_id)))  # before the rows, to spare newer exports
+    with database.tenant(tenant_id) as tx:
+        known = {str(export_id) for export_id in exports.list_with_objects(tx, tenant_id)}
+    orphans = [each.path for each in objects if each.path.split("/")[2] not in known]
+    for path in orphans:
+        cold_store().delete(path)
+    return len(orphans)

@@ -1,0 +1,114 @@
+"""Log data subjects' privacy requests: record, confirm, answer and summarise them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID, uuid4
+
+from app.domain.ingest.memory import check_moment
+from app.domain.privacy.legal_deadlines import legal_deadlines
+from app.domain.privacy.requests import Answer, NewRequest, PrivacyRequest, RequestStatistics
+from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.services.security import audit
+from app.store.core import database
+from app.store.core.paging import Page, Place
+from app.store.erasure import requests
+from app.store.privacy import request_log
+
+CATEGORIES_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """Figures on the requests of a period.
+
+    Attributes:
+        categories: Number of memories currently stored, by category, for the most frequent categories.
+        categories_left_out: Number of categories beyond those.
+    """
+
+    after: datetime
+    before: datetime
+    tallies: list[RequestStatistics]
+    categories: dict[str, int]
+    categories_left_out: int
+
+
+def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
+    """Record a privacy request that no API call has recorded automatically.
+
+    Raises:
+        Invalid: The time of receipt is in the future.
+    """
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        received_at = given.received_at or now
+        check_moment(received_at, "received_at")
+        if received_at > now:
+            raise Invalid(errors=[FieldError("received_at", "is in the future")])
+        times = legal_deadlines(given.law, received_at)
+        asked = (given.nature, given.law, given.manner, received_at)
+        new = PrivacyRequest(uuid4(), *asked, times.confirm_by, times.due_at)
+        request_log.add(tx, tenant_id, new)
+    return new
+
+
+def list_requests(tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool) -> Page[PrivacyRequest]:
+    """Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
+    with database.tenant(tenant_id) as tx:
+        return request_log.list_requests(tx, tenant_id, older_than, limit, is_open=is_open)
+
+
+def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
+    """Record that receipt of the request was confirmed to the person.
+
+    Raises:
+        NotFound: This tenant has no such request.
+    """
+    with database.tenant(tenant_id) as tx:
+        _get_or_404(tx, tenant_id, request_id)
+        request_log.store_confirmation(tx, tenant_id, request_id)
+        return _get_or_404(tx, tenant_id, request_id)
+
+
+def answer_request(
+    tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str
+) -> PrivacyRequest:
+    """Record the outcome of a request.
+
+    Args:
+        answered: `done` or `denied`.
+        basis: The legal ground of a denial.
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request is already answered, or its erasure is still in progress.
+    """
+    with database.tenant(tenant_id) as tx:
+        there = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if there.answer is not None:
+            raise Conflict(f"this request is answered: it is {there.answer}")
+        if requests.get(tx, tenant_id, request_id) is not None:
+            raise Conflict("this request's erasure answers it: cancel that first, and enter the request by itself")
+        request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
+        found = _get_or_404(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}
+        audit.append(tx, tenant_id, "request_answered", actor, items=1, details=details)
+    return found
+
+
+def summarise_requests(tenant_id: UUID, after: datetime, before: datetime) -> RequestSummary:
+    """Summarise the requests received from `after` until `before`, and count the stored memories by category."""
+    with database.tenant(tenant_id) as tx:
+        tallies = request_log.count_by_nature(tx, tenant_id, after, before)
+        return RequestSummary(after, before, tallies, *request_log.count_by_category(tx, tenant_id, CATEGORIES_MAX))
+
+
+def _get_or_404(tx: database.Transaction, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> PrivacyRequest:
+    there = request_log.get(tx, tenant_id, request_id, locked=locked)
+    if there is None:
+        raise NotFound("this tenant has no such request")
+    return there

@@ -1,0 +1,99 @@
+"""Show operators the state of privacy rights, most urgent first, and let them start an erasure early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+from app import queues
+from app.domain.privacy.requests import KEPT_MONTHS, RequestStatistics
+from app.domain.privacy.urgency import Deadline, sort_by_urgency
+from app.errors import Conflict
+from app.services.erasure.requests import ERASE, get_or_404
+from app.store.core import database
+from app.store.core.paging import Page, Place
+from app.store.erasure import requests
+from app.store.erasure.requests import Erasure
+from app.store.jobs import jobs
+from app.store.privacy import exports, holds, request_log, rights_overview
+from app.store.privacy.exports import Export
+from app.store.privacy.holds import Hold
+
+REQUESTS_MAX: Final = 100
+SHOWN: Final = 10
+_DAYS_A_MONTH: Final = 30.4375
+
+
+@dataclass(frozen=True, slots=True)
+class RightsOverview:
+    """The state of a tenant's privacy rights.
+
+    Attributes:
+        requests: Open requests, most urgent first; at most `REQUESTS_MAX`.
+        more: Whether there are more open requests.
+        erasing: Open requests that an erasure answers when it finishes.
+        erasures: The latest requested erasures, without deletions of single memories.
+        exports: The latest exports.
+        holds: The latest holds that aren't released.
+        tallies: Figures on the requests of the last 24 months.
+    """
+
+    requests: list[Deadline]
+    more: bool
+    erasing: set[UUID]
+    erasures: list[Erasure]
+    exports: list[Export]
+    holds: list[Hold]
+    tallies: list[RequestStatistics]
+
+
+def read_overview(tenant_id: UUID) -> RightsOverview:
+    """Return the state of a tenant's privacy rights without counting memories."""
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        still_open = rights_overview.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
+        since = now - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH)
+        return RightsOverview(
+            sort_by_urgency(still_open[:REQUESTS_MAX], now),
+            len(still_open) > REQUESTS_MAX,
+            rights_overview.filter_erasures(tx, tenant_id, [request.request_id for request in still_open]),
+            rights_overview.list_requested(tx, tenant_id, None, SHOWN),
+            exports.list_exports(tx, tenant_id, None, SHOWN),
+            holds.list_holds(tx, tenant_id, None, SHOWN, released=False),
+            request_log.count_by_nature(tx, tenant_id, since, now),
+        )
+
+
+def list_requested(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Erasure]:
+    """Return a page of requested erasures, latest first, after the given request time and id."""
+    with database.tenant(tenant_id) as tx:
+        return rights_overview.list_requested(tx, tenant_id, older_than, limit)
+
+
+def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """Start an erasure now, skipping the rest of its grace period, or resume one that is incomplete.
+
+    Every law allows a grace period of zero days; the rest of it only serves to allow cancelling.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The erasure is over, or waits for legal holds.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.lock_shared(tx, tenant_id)
+        requests.lock_exclusive(tx, tenant_id)
+        there = get_or_404(tx, tenant_id, erasure_id, locked=True)
+        if there.status == "held":
+            raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")
+        if there.status not in ("grace", "running"):
+            raise Conflict(f"it is over: it is {there.status}")
+        now = database.now(tx)
+        if there.erase_after > now:
+            requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
+        if not rights_overview.hasten_jobs(tx, tenant_id, ERASE, erasure_id):
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
+        there = get_or_404(tx, tenant_id, erasure_id)
+    queues.nudge(queues.RIGHTS_TICK)
+    return there

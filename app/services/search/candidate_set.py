@@ -1,0 +1,43 @@
+"""The input of ranking: what a search has gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.domain.dynamics.ops import Floats
+from app.domain.policy.policy import Policy
+from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.correction_order import CorrectionPair
+from app.domain.search.terms import QueryTerm, WeighedQuery
+from app.domain.search.weights import Ranking
+from app.store.search.hybrid_search import SearchProbe
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSet:
+    """The candidates of a search with the query that found them.
+
+    Attributes:
+        policy: The tenant's policy.
+        ranking: The weights for the ranking mode: the policy's, overridden by the request's.
+        asked: The query's terms with their document counts.
+        query: The query's terms weighted by rarity.
+        total: Number of the tenant's memories with words, in the searched tiers.
+        probe: The words and vectors that memories were compared with.
+        found: The candidates.
+        vitals: The candidates' strength, recency, importance, salience and retrieval, in the same order.
+        soft_words: How closely the candidates' words match the query's, at least 0, shape (n,).
+        corrections: Corrections among the candidates.
+    """
+
+    policy: Policy
+    ranking: Ranking
+    asked: Sequence[QueryTerm]
+    query: WeighedQuery
+    total: int
+    probe: SearchProbe
+    found: Sequence[Candidate]
+    vitals: CandidateStrength
+    soft_words: Floats
+    corrections: Sequence[CorrectionPair] = ()

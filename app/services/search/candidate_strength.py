@@ -1,0 +1,109 @@
+"""Compute the vitals of search candidates (strength, recency, importance, salience, retrieval) as of any time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.ops import NUMPY, Floats
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import DAY_SECONDS, age_at
+from app.domain.dynamics.timeline import Timeline
+from app.domain.search.candidates import CandidateStrength
+from app.domain.strength import importance
+from app.domain.strength.importance import Importance
+from app.errors import ProfileMissing
+from app.services.strength import memory_strength
+from app.store.core import database
+from app.store.search import search_context
+from app.store.search.search_context import SearchContext
+from app.store.strength import states
+from app.store.strength.states import StoredStates
+
+log = structlog.get_logger(__name__)
+
+UNSCORED: Final = 0.5
+"""Salience of a memory without a score, which is that of a normal one (cmm)."""
+
+
+def candidate_strengths(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None
+) -> tuple[list[int], CandidateStrength]:
+    """Return the vitals of memories and the indices of the memories that have any; deleted ones are omitted.
+
+    If the tenant's forgetting model isn't installed, every strength counts as 1, so that searching remains possible.
+
+    Args:
+        memory_ids: Unique ids.
+        as_of: Any time; None for now. A time before a memory's anchor (the last change of the values that strength is
+            computed from) counts as the anchor's time.
+    """
+    held = states.read(tx, tenant_id, memory_ids)
+    around = search_context.read(tx, tenant_id)  # after the rows, which may refer to a policy that was just added
+    rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
+    there = [rows.get(memory_id, -1) for memory_id in memory_ids]
+    places = [place for place, row in enumerate(there) if row >= 0]
+    held = held.only(np.array([there[place] for place in places], np.intp))
+    return places, strengths_of_states(tenant_id, held, around, as_of)
+
+
+def strengths_of_states(
+    tenant_id: UUID, held: StoredStates, around: SearchContext, as_of: datetime | None = None
+) -> CandidateStrength:
+    """Return the vitals of memories whose states have been read, given a search context read after them."""
+    times = memory_strength.build_timeline(around.policies)
+    now = around.now if as_of is None else as_of.timestamp()
+    try:
+        return _alive(held, times, now) if as_of is None else _as_of(held, times, now)
+    except ProfileMissing:
+        log.warning("strength_unknown", tenant=str(tenant_id))
+        return compute_vitals(held, times.at(now).policy.importance, None, now)
+
+
+def _alive(held: StoredStates, times: Timeline, now: float) -> CandidateStrength:
+    era = times.at(now)
+    return compute_vitals(memory_strength.advance_to_era(held, times, now), era.policy.importance, era.dynamics, now)
+
+
+def _as_of(held: StoredStates, times: Timeline, now: float) -> CandidateStrength:
+    """Return the vitals at any time: each memory is measured in the policy era of its own effective time."""
+    # The anchor of a memory that decays from the distant past may precede its policy.
+    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
+    columns = {field.name: np.empty(len(held)) for field in fields(CandidateStrength)}
+    in_eras = np.searchsorted([era.since for era in times.eras], moments, side="right") - 1
+    for era_place in np.unique(in_eras).tolist():
+        part, era = np.flatnonzero(in_eras == era_place), times.eras[era_place]
+        brought = memory_strength.advance_to_era(held.only(part), times, float(moments[part[0]]))
+        seen = compute_vitals(brought, era.policy.importance, era.dynamics, moments[part])
+        for name, column in columns.items():
+            column[part] = getattr(seen, name)
+    return CandidateStrength(**columns)
+
+
+def compute_vitals(
+    held: StoredStates, weighing: Importance, dynamics: Dynamics | None, now: Floats | float
+) -> CandidateStrength:
+    """Return the vitals of memories whose states belong to this model at these times.
+
+    Args:
+        held: The memories.
+        weighing: The policy's weights of importance.
+        dynamics: The policy's forgetting model; None if it isn't installed, which makes every strength 1.
+        now: Seconds since 1970.
+    """
+    state = held.state
+    strength = dynamics.strength(state, now) if dynamics else np.ones(len(held))
+    return CandidateStrength(
+        strength,
+        importance.recency(NUMPY, weighing, age_at(state, now) / DAY_SECONDS),
+        importance.importance(weighing, state, now),
+        np.where(held.is_scored, state.salience, UNSCORED),
+        dynamics.retrieval(state, now) if isinstance(dynamics, MemoryDecay) else strength,
+    )

@@ -1,0 +1,43 @@
+"""Apply corrections to search results: a newer statement takes the place of the one that it corrects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from app.domain.policy.policy import Policy
+from app.domain.search import correction_order
+from app.domain.search.candidates import Candidate
+from app.domain.search.correction_order import CorrectionPair
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.weights import Ranking
+from app.services.search.candidate_set import CandidateSet
+from app.store.core import database
+from app.store.enrichment import corrections
+
+
+def find_pairs(
+    tx: database.Transaction, tenant_id: UUID, found: Sequence[Candidate], policy: Policy, ranking: Ranking
+) -> list[CorrectionPair]:
+    """Return the corrections among the candidates; none if the policy or the ranking mode doesn't apply corrections.
+
+    A single statement looks the candidates up in an index of corrections only, which is empty for most tenants.
+    """
+    if not policy.supersession.corrections or ranking.mode not in correction_order.MODES or len(found) < 2:
+        return []
+    return [CorrectionPair(*each) for each in corrections.list_among(tx, tenant_id, [one.memory_id for one in found])]
+
+
+def place_corrections(
+    results: list[SearchResult], gathered: CandidateSet, request: SearchRequest
+) -> list[SearchResult]:
+    """Return the results with each correction above what it corrects, if the question asks about the present.
+
+    A caller that ranks the candidates of `search.gather_candidates` itself must pass all of its results, in its order,
+    before truncating them: a correction may rank far below what it corrects.
+    """
+    if not gathered.corrections:
+        return results
+    if correction_order.asks_for_present(request):
+        results = correction_order.place_corrections(results, gathered.corrections, request.limit)
+    return correction_order.explain_corrections(results, gathered.corrections)

@@ -1,0 +1,40 @@
+"""Cache each tenant's search context (policies, embedding spaces) in this process.
+
+The cache holds no memories and no keys. To detect stale entries, a search compares the cached mark with the mark of the
+rows that it reads. The cached clock stands still while the machine is suspended, so a search also compares the policies
+in force by this clock and by the database's.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from app.store.core import database
+from app.store.search import search_context
+from app.store.search.search_context import SearchContext
+
+TENANTS_MAX: Final = 4_096
+
+_known: dict[UUID, tuple[float, SearchContext]] = {}
+
+
+def read(tx: database.Transaction, tenant_id: UUID) -> SearchContext:
+    """Return the tenant's search context, possibly cached, with the current time."""
+    if database.simulated_now(tx) is not None:
+        return search_context.read(tx, tenant_id)
+    known = _known.get(tenant_id)
+    if known is not None:
+        read_at, found = known
+        return found._replace(now=found.now + monotonic() - read_at)
+    found = search_context.read(tx, tenant_id)
+    if len(_known) >= TENANTS_MAX:
+        _known.clear()
+    _known[tenant_id] = monotonic(), found
+    return found
+
+
+def forget(tenant_id: UUID) -> None:
+    """Drop a tenant's cached search context, so that the next search reads it from the database."""
+    _known.pop(tenant_id, None)

@@ -1,0 +1,108 @@
+"""Sum up model costs for a dashboard page, by day and by purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final, TypeVar
+from uuid import UUID
+
+from app.services.tenants import budget
+from app.services.tenants.budget import CostReport
+from app.store.core import database
+from app.store.tenants import model_usage
+from app.store.tenants.model_usage import UsageRow
+
+K = TypeVar("K")
+
+DAYS: Final = 30
+
+
+@dataclass(slots=True)
+class UsageSum:
+    """The total of several rows.
+
+    Attributes:
+        input_tokens: Includes cached tokens.
+        cache_hits: Memories that reused an equal memory's result without a call.
+        cost: In money; None if any part of it is unknown.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    memories: int = 0
+    cache_hits: int = 0
+    cost: float | None = 0.0
+
+    def add(self, row: UsageRow) -> None:
+        """Add a row."""
+        self.calls += row.calls
+        self.input_tokens += row.input_tokens
+        self.cached_tokens += row.cached_tokens
+        self.output_tokens += row.output_tokens
+        self.memories += row.memories
+        self.cache_hits += row.cache_hits
+        self.cost = None if self.cost is None or row.cost is None else self.cost + row.cost
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """The spending of the last `DAYS` days.
+
+    Attributes:
+        days: Every day, including days without spending; today is the last.
+        purposes: By purpose, host and model, most tokens first.
+        whole: The total.
+        report: The tenant's budget today.
+    """
+
+    days: list[tuple[date, UsageSum]]
+    purposes: list[tuple[tuple[str, str, str], UsageSum]]
+    whole: UsageSum
+    report: CostReport
+
+    @property
+    def today(self) -> UsageSum:
+        """Today's spending."""
+        return self.days[-1][1]
+
+
+def report_usage(tenant_id: UUID, *, every: bool = False) -> UsageReport:
+    """Return the model costs of the last `DAYS` days.
+
+    Args:
+        tenant_id: The tenant whose budget is shown.
+        every: Sum up the spending of all tenants instead of this tenant's.
+    """
+    with database.shared() as tx:
+        today, _, _ = model_usage.read_today(tx, tenant_id, total=False)
+    first = today - timedelta(days=DAYS - 1)
+    report = budget.report_costs(tenant_id, first, today)
+    rows = report.rows
+    if every:
+        with database.shared() as tx:
+            rows = model_usage.list_totals_between(tx, first, today)
+    by_day = _sum_rows(rows, lambda row: row.day)
+    by_purpose = _sum_rows(rows, lambda row: (row.purpose, row.host, row.model))
+    days = [first + timedelta(days=place) for place in range(DAYS)]
+    return UsageReport(
+        [(day, by_day.get(day, UsageSum())) for day in days],
+        sorted(by_purpose.items(), key=lambda each: (-each[1].tokens, each[0])),
+        _sum_rows(rows, lambda _: None).get(None, UsageSum()),
+        report,
+    )
+
+
+def _sum_rows(rows: Iterable[UsageRow], key: Callable[[UsageRow], K]) -> dict[K, UsageSum]:
+    found: dict[K, UsageSum] = {}
+    for row in rows:
+        found.setdefault(key(row), UsageSum()).add(row)
+    return found

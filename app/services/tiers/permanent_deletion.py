@@ -1,0 +1,87 @@
+"""Permanently delete cold memories that meet every condition for deletion, leaving no trace of them.
+
+Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden, and their rows remain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from app import failpoints, queues
+from app.domain.jobs import Job, Step
+from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.tier_decision import DELETED
+from app.services.storage.memory_write import memory_write
+from app.services.strength.rebase import STEP_SECONDS, reference_time
+from app.services.tiers import dry_run, transitions
+from app.services.tiers.dry_run import DryRunKind, PreviewPage
+from app.store.core import database
+from app.store.tiers import row_deletion
+
+KIND: Final = "delete"
+SOURCE: Final = "cold"
+_COLD: Final = DECAY_TIERS.index(SOURCE)
+
+
+def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = row_deletion.MOST) -> tuple[int, Counter[str]]:
+    """Delete a slice of the cold memories that are due for deletion at a given time. Call again until it examines none.
+
+    Args:
+        as_of: Reference time; None for the current time of each call.
+        limit: Maximum number of memories, up to `row_deletion.MOST`.
+
+    Returns:
+        The number of memories examined, and the count of `deleted` ones.
+    """
+    with memory_write(tenant_id, "tier", "delete.before_commit") as write:
+        due = transitions.claim_due(write, SOURCE, limit, as_of)
+        gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
+        if gone.held.ids:
+            write.delete(gone.held.ids, transitions.count_by_rule("deleted", gone.decision))
+            failpoints.trigger("delete.before_audit")
+            write.audit("memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
+    failpoints.trigger("delete.after_commit")
+    return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
+
+
+WORK: Final = DryRunKind(
+    ("deleted",),
+    lambda _tx, _tenant_id, _version: SOURCE,
+    lambda _held, standing, decision: (
+        standing.tiers,
+        np.where((standing.tiers == _COLD) & (decision.tiers == DELETED), DELETED, standing.tiers),
+    ),
+)
+
+
+def preview_deletion(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
+    """Return what would be deleted at a given time; see `dry_run.preview_moves` for the arguments."""
+    return dry_run.preview_moves(WORK, tenant_id, as_of, after, limit)
+
+
+def run_job_slice(job: Job) -> Step:
+    """Delete memories for `STEP_SECONDS`."""
+    return run_slice(job.tenant_id, reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
+
+
+def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Continue deleting, with one reference time for all slices; see `rebase.run_slice` for the arguments."""
+    if not state:
+        with database.tenant(tenant_id) as tx:
+            state = {"as_of": (as_of or database.now(tx)).isoformat()}
+    moment = datetime.fromisoformat(state["as_of"])
+    done, counts = 0, Counter[str]()
+    while True:
+        looked_at, deleted = delete(tenant_id, moment)
+        done += looked_at
+        counts += deleted
+        if not looked_at or time.monotonic() >= until:
+            if counts:
+                queues.nudge(queues.EMBED_MEMORIES)
+            return Step(done, state, finished=not looked_at, counts=dict(counts))

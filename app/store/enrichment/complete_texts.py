@@ -1,0 +1,62 @@
+"""Read the texts that the index stage scans, with flags for the results that are already stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.ingest.roles import Role
+from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.memories import roles
+
+
+class CompleteText(NamedTuple):
+    """A memory with a complete text.
+
+    Attributes:
+        moment: Time of the event, or of acceptance if that is unknown.
+        seq: Position in the tenant's order of memories.
+        role: The speaker's effective role; None if unknown.
+        is_given: True if a caller sent the memory; False for a summary.
+        says_change: The stored flag of a statement that changes an earlier one.
+        has_reminders: True if reminder flags are stored.
+        has_finding: True if a finding of personal data is stored.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    subject: str | None
+    speaker: str | None
+    moment: datetime
+    seq: int
+    role: Role | None
+    is_given: bool
+    says_change: bool
+    has_reminders: bool
+    has_finding: bool
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[CompleteText]:
+    """Return these memories, except for deleted ones and those in cold storage, whose texts are stored in part."""
+    rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
+    return list(map(CompleteText._make, rows.fetchall()))
+
+
+# Each other table is read once for the whole batch and hashed: without statistics, the planner could turn joins into
+# loops over all pairs.
+_READ: Final = f"""
+SELECT memory_id, text_version, text, subject, speaker, coalesce(occurred_at, created_at), seq, {roles.EFFECTIVE},
+  made_by = 'caller', says_change,
+  memory_id IN (
+    SELECT memory_id FROM memory_state
+    WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND reminders IS NOT NULL),
+  memory_id IN (SELECT memory_id FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
+  AND memory_id NOT IN (SELECT memory_id FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+"""  # noqa: S608 - constants only

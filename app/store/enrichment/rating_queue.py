@@ -1,0 +1,153 @@
+"""Select memories that only the rules have scored for rating by a model, and look up earlier ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.salience.llm_scoring import Score
+
+STAGE: Final = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Unrated:
+    """A memory to be rated by a model.
+
+    Attributes:
+        asks: Number of times that it was taken and not given back, including this one.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    speaker: str | None
+    asks: int
+
+
+# Eligible: scored by the rules at its current text version, not by the caller, and not refused by this version.
+_OPEN = """
+  FROM scores AS score
+  JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
+    AND memory.text_version = score.text_version AND memory.deleted_at IS NULL
+  JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = score.memory_id
+    AND state.salience_source IS DISTINCT FROM 'caller'
+  WHERE score.tenant_id = :tenant AND score.scorer = 'heuristic' AND score.refused_by IS DISTINCT FROM :version
+"""
+
+
+def claim(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
+    """Take the memories whose rule-based scores are least certain, and count an attempt on each.
+
+    Memories taken before and never given back, because their worker died, come last and one at a time, so that one that
+    can't succeed doesn't affect others. Rows locked by another transaction are skipped.
+
+    Args:
+        tx: The tenant's transaction, to be committed before the model is called.
+        version: The rating version (model and prompt); memories that it refused are skipped.
+        limit: Maximum number of memories, 1 or more.
+    """
+    values = {"tenant": tenant_id, "version": version}
+    rows = tx.execute(_LOCK, values | {"tried": False, "limit": limit}).all()
+    rows = rows or tx.execute(_LOCK, values | {"tried": True, "limit": 1}).all()
+    if rows:
+        tx.execute(_NOTE, {"tenant": tenant_id, "memory_ids": [row.memory_id for row in rows]})
+    return [Unrated(row.memory_id, row.text_version, row.text, row.speaker, row.asks + 1) for row in rows]
+
+
+_LOCK = text(f"""
+SELECT score.memory_id, score.text_version, memory.text, coalesce(memory.speaker, memory.role) AS speaker,
+  score.asks
+{_OPEN} AND (score.asks > 0) = :tried
+ORDER BY score.uncertainty DESC, score.memory_id LIMIT :limit FOR UPDATE OF score SKIP LOCKED
+""")
+
+_NOTE = text("""
+UPDATE scores SET asks = asks + 1 WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+""")
+
+
+def count_unrated(tx: Connection, tenant_id: UUID, version: str) -> int:
+    """Count a tenant's memories that await a rating by this version."""
+    return int(tx.execute(_COUNT, {"tenant": tenant_id, "version": version}).scalar_one())
+
+
+_COUNT = text(f"SELECT count(*) {_OPEN}")
+
+
+def find_ratings(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes]) -> dict[bytes, Score]:
+    """Return this version's earlier ratings of texts of this tenant, by digest."""
+    values = {"tenant": tenant_id, "version": version, "digests": list(digests)}
+    return {
+        row.digest: Score(
+            row.emotional,
+            row.novelty,
+            row.actionable,
+            row.personal,
+            row.sensitivity,
+            row.inferred_kind,
+            tuple(row.inferred_entities),
+            tuple(row.inferred_topics),
+            tuple(row.inferred_categories),
+            tuple(row.inferred_cues),
+        )
+        for row in tx.execute(_KNOWN, values)
+    }
+
+
+_KNOWN = text("""
+SELECT DISTINCT ON (digest) digest, emotional, novelty, actionable, personal, sensitivity, inferred_kind,
+  inferred_entities, inferred_topics, inferred_categories, inferred_cues
+FROM scores
+WHERE tenant_id = :tenant AND scorer = 'llm' AND digest = ANY (CAST(:digests AS bytea[])) AND version = :version
+ORDER BY digest
+""")
+
+
+def uncount_attempts(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated]) -> None:
+    """Undo the attempt on these memories, because the model couldn't be called."""
+    tx.execute(_FORGIVE, _unchanged_sql(tenant_id, memories))
+
+
+_FORGIVE = text("""
+UPDATE scores AS score SET asks = greatest(score.asks - 1, 0)
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
+WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
+  AND score.scorer = 'heuristic'
+""")
+
+
+def exclude(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated], version: str) -> None:
+    """Exclude these memories from rating by this version until their text changes."""
+    tx.execute(_REFUSE, _unchanged_sql(tenant_id, memories) | {"version": version})
+
+
+_REFUSE = text("""
+UPDATE scores AS score SET asks = 0, refused_by = :version
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
+WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
+  AND score.scorer = 'heuristic'
+""")
+
+
+def reset_ratings(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Reset these memories so that a model may rate them again."""
+    tx.execute(_ASK_AGAIN, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_ASK_AGAIN = text("""
+UPDATE scores SET asks = 0, refused_by = NULL
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND scorer = 'heuristic'
+""")
+
+
+def _unchanged_sql(tenant_id: UUID, memories: Sequence[Unrated]) -> dict[str, object]:
+    return {
+        "tenant": tenant_id,
+        "memory_ids": [memory.memory_id for memory in memories],
+        "text_versions": [memory.text_version for memory in memories],
+    }

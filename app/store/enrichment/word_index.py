@@ -1,0 +1,326 @@
+"""Maintain the full-text index: each memory's words, its context in the thread, and document frequencies.
+
+A row of `memory_words` contains a memory's own words (date, speaker unless it only names a role, text). Its column
+`words` also contains those of the neighbouring turns: up to two before and two after it in its thread, excluding
+summaries. The table `words` counts, per tenant, in how many memories' own words each lexeme occurs; its empty word
+counts the memories.
+
+Changes to one tenant's words are serialised by an advisory lock until the transaction ends. Neighbours therefore always
+see each other, and the counts stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.search.terms import QueryTerm
+from app.store.core.binary_arrays import Uuids
+from app.store.enrichment.lexemes import lexemes_sql
+from app.store.memories.roles import NAME
+
+LONG_LEXEMES: Final = 24
+"""Number of distinct lexemes up to which each is assumed to occur once in the memory."""
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+# Reads the turns of the fresh memories and up to four turns around them (neighbours of neighbours), and writes the rows
+# within two turns of a fresh one. Fresh memories are read by id, and every join uses a primary key: without statistics
+# the planner would read all of the tenant's rows or loop over all pairs.
+_SEW = """
+  wanted AS MATERIALIZED (
+    SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, speaker, text,
+      occurred_at, created_at
+    FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+      AND (SELECT true FROM memory_state WHERE tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
+        AND tier <> 'active') IS NULL
+  ),
+  span AS (
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
+  ),
+  near AS (
+    SELECT turn.*, memory_id IN (SELECT memory_id FROM wanted) AS is_fresh
+    FROM span CROSS JOIN LATERAL (
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq DESC LIMIT 4)
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq LIMIT 4)
+    ) AS turn
+    UNION ALL
+    SELECT wanted.*, true FROM wanted WHERE thread IS NULL
+  ),
+  marked AS (
+    SELECT near.*, coalesce(thread, CAST(memory_id AS text)) AS place, bool_or(is_fresh) OVER (
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN 4 PRECEDING AND 4 FOLLOWING) AS is_needed
+    FROM near
+  ),
+  turns AS MATERIALIZED (
+    SELECT memory_id, thread, place, seq, is_fresh,
+           known.own AS own_before, {own} AS own, {version} AS version
+    FROM marked LEFT JOIN LATERAL (
+      SELECT own, text_version AS version FROM memory_words
+      WHERE tenant_id = :tenant AND memory_words.memory_id = marked.memory_id OFFSET 0
+    ) AS known ON true
+    WHERE is_needed
+  ),
+  sewn AS (
+    SELECT memory_id, version, own,
+           bare || coalesce(lag(bare, 1) OVER places, '') || coalesce(lag(bare, 2) OVER places, '')
+                || coalesce(lead(bare, 1) OVER places, '') || coalesce(lead(bare, 2) OVER places, '') AS words,
+           bool_or(is_fresh) OVER (places ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS is_near
+    FROM (SELECT *, strip(own) AS bare FROM turns OFFSET 0) AS turns
+    WINDOW places AS (PARTITION BY thread, place ORDER BY seq, memory_id)
+  ),
+  written AS (
+    INSERT INTO memory_words AS known (tenant_id, memory_id, text_version, own, words)
+    SELECT :tenant, memory_id, version, own, words FROM sewn
+    WHERE is_near AND own IS NOT NULL ORDER BY memory_id
+    ON CONFLICT (tenant_id, memory_id) DO UPDATE
+    SET text_version = excluded.text_version, own = excluded.own, words = excluded.words
+    WHERE known.text_version <= excluded.text_version
+      AND (known.text_version, known.own, known.words)
+        IS DISTINCT FROM (excluded.text_version, excluded.own, excluded.words)
+  ),
+  changes AS MATERIALIZED (
+    SELECT word, CAST(sum(change) AS integer) AS change
+    FROM (SELECT unnest(list) AS word, change FROM ({changes}) AS said (list, change)) AS each
+    GROUP BY word HAVING sum(change) <> 0
+  ),
+  grown AS (
+    INSERT INTO words (tenant_id, word, documents)
+    SELECT :tenant, word, change FROM changes WHERE change > 0 ORDER BY word
+    ON CONFLICT (tenant_id, word) DO UPDATE SET documents = words.documents + excluded.documents
+  ),
+  rarer AS (SELECT ARRAY(SELECT word FROM changes WHERE change < 0) AS list),
+  shrunk AS (
+    UPDATE words SET documents = documents + change FROM changes
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change > 0
+  ),
+  vanished AS (
+    DELETE FROM words USING changes
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change <= 0
+  )
+"""
+
+_SAID = f"""concat_ws(' ',
+  to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
+
+# Term frequency in long texts counts in ranking, so their lexemes keep their positions.
+_OWN = f"""(
+  SELECT CASE WHEN length(said) > {LONG_LEXEMES} THEN said ELSE strip(said) END
+  FROM (SELECT {lexemes_sql(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - built from constants
+
+# Parse the words of fresh memories; take those of the turns around them from their rows.
+_INDEX = text(
+    "WITH"  # noqa: S608 - built from constants
+    + _SEW.format(
+        own=f"CASE WHEN is_fresh THEN {_OWN} ELSE known.own END",
+        version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
+        changes="""
+      SELECT tsvector_to_array(own) || CASE WHEN own_before IS NULL THEN ARRAY[''] END, 1
+      FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
+      UNION ALL
+      SELECT tsvector_to_array(own_before), -1 FROM turns WHERE is_fresh AND own <> own_before
+    """,
+    )
+    + "SELECT count(*) FROM turns WHERE is_fresh"
+)
+
+# Here the fresh memories are the neighbours of the removed ones: their own words remain, their context is rebuilt.
+_REMOVE = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:gone AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - built from constants
+    + _SEW.format(
+        own="known.own",
+        version="known.version",
+        changes="""
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+# A memory that leaves the active tier keeps its position in the thread, without words. Otherwise, long runs of archived
+# turns would be scanned whenever a turn is added after them.
+_TAKE_OUT = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:out AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - built from constants
+    + _SEW.format(
+        own="CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END",
+        version="known.version",
+        changes="""
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+_BESIDE = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND turn.memory_id <> ALL (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+_NEIGHBOURS = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+# Spellings are identified by number: one may be long and have thousands of lexemes.
+_TERMS = text(
+    f"""
+WITH asked AS (
+  SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes_sql("CAST(:query AS text)")})) AS lexeme
+  UNION ALL
+  SELECT number, unnest(tsvector_to_array({lexemes_sql("spelling")}))
+  FROM unnest(CAST(:spellings AS text[])) WITH ORDINALITY AS each (spelling, number)
+  UNION ALL
+  SELECT NULL, ''
+)
+SELECT asked.lexeme, coalesce(words.documents, 0), number
+FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
+WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
+"""  # noqa: S608 - built from constants
+)
+
+_SAID_WORDS = text(
+    """
+SELECT memory_id,
+       ARRAY(SELECT lexeme FROM unnest(own) WHERE lexeme = ANY (CAST(:lexemes AS text[]))),
+       ARRAY(SELECT lexeme FROM unnest(words) WHERE lexeme = ANY (CAST(:lexemes AS text[])))
+FROM (
+  SELECT memory_id, own, words FROM memory_words
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+  UNION ALL
+  SELECT memory_id, own, own FROM archived_memories
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+) AS known
+"""
+)
+
+
+def index_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
+    """Write the words of these memories and of the neighbours whose context changes, and update the counts.
+
+    Deleted and inactive memories are skipped. The call is idempotent. After a memory has moved to another thread, also
+    pass its former `list_neighbours`.
+
+    Args:
+        ids: New or edited memories.
+        language: Text search configuration.
+        time_zone: IANA name; determines the date on which a memory happened.
+
+    Returns:
+        The number of these memories that were indexed.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": Uuids(ids), "gone": Uuids(()), "language": language, "time_zone": time_zone}
+    return int(tx.execute(_INDEX, values).scalar_one())
+
+
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Remove these memories' words: their own rows, their neighbours' context, and the counts.
+
+    Call it in the transaction that deletes the memories, while their rows in `memories` still exist.
+
+    Returns:
+        The number of memories that had words.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "gone": list(ids), "ids": list_neighbours(tx, tenant_id, ids)}
+    return int(tx.execute(_REMOVE, values).scalar_one())
+
+
+def delete_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Remove the words of memories that leave the active tier; they keep their positions in their threads.
+
+    Returns:
+        The number of memories that had words.
+    """
+    _lock(tx, tenant_id)
+    beside = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+    values = {"tenant": tenant_id, "out": list(ids), "gone": [], "ids": beside}
+    return int(tx.execute(_TAKE_OUT, values).scalar_one())
+
+
+def list_neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
+    """Return the memories within two turns of these in their threads, excluding these, in id order."""
+    return list(tx.execute(_NEIGHBOURS, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+
+
+def count_terms(
+    tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
+) -> tuple[list[QueryTerm], int]:
+    """Return the lexemes of a query and of its single words with their counts, and the number of active memories.
+
+    Lexemes of the whole query that occur in no memory are omitted unless `every` is set.
+    """
+    values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
+    rows = tx.execute(_TERMS, values).all()
+    found = [
+        QueryTerm(lexeme, documents, None if number is None else spellings[number - 1])
+        for lexeme, documents, number in rows
+    ]
+    total = sum(term.documents for term in found if not term.lexeme)
+    return [term for term in found if term.lexeme], total
+
+
+def find_lexemes(
+    tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
+) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
+    """Return which of these lexemes occur in each memory's own words, and which only in those of its neighbours."""
+    rows = tx.execute(_SAID_WORDS, {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes)})
+    return {memory_id: (frozenset(own), frozenset(every) - frozenset(own)) for memory_id, own, every in rows}
+
+
+def _lock(tx: Connection, tenant_id: UUID) -> None:
+    tx.execute(_LOCK, {"name": f"ebbing words {tenant_id}"})

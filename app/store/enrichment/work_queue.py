@@ -1,0 +1,247 @@
+"""Queue memories for the stages of enrichment, claimed in batches under leases.
+
+`tenant_work` has no content and no row-level security: any worker may look for work there, and then does the work in
+the tenant's own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+INDEX: Final = "index"
+EMBED: Final = "embed"
+SCORE: Final = "score"
+STAGES: Final = (INDEX, EMBED, SCORE)
+# After these stages a memory is fully searchable.
+SEARCHED_BY: Final = (INDEX, EMBED)
+
+NIL = UUID(int=0)
+_ITEMS_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WorkClaim:
+    """Work of one tenant that this worker holds until the lease ends.
+
+    Attributes:
+        memory_ids: All ids of the claimed items.
+        attempts: Highest number of claims of any of its items, including this one.
+    """
+
+    claim_id: UUID
+    stage: str
+    tenant_id: UUID
+    work_ids: list[int]
+    memory_ids: list[UUID]
+    attempts: int
+
+
+def add(tx: Connection, stages: Sequence[str], tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Queue memories of a tenant for stages, as one item per stage."""
+    if memory_ids:
+        tx.execute(_ADD, {"stages": list(stages), "tenant_id": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_ADD = text("""
+INSERT INTO tenant_work (stage, tenant_id, memory_ids)
+SELECT stage, :tenant_id, CAST(:memory_ids AS uuid[]) FROM unnest(CAST(:stages AS text[])) AS stage
+""")
+
+
+def claim(
+    tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float
+) -> WorkClaim | None:
+    """Claim the oldest items of the next tenant after `after`, in rotation, so that no tenant starves.
+
+    Items that failed before are claimed alone, so that one that can't succeed doesn't affect others.
+
+    Args:
+        claim_id: A new id that proves the claim.
+        after: The tenant of the last turn; `NIL` at first.
+        limit: Maximum number of memories, unless the first item alone has more.
+        lease_seconds: Duration of the claim.
+
+    Returns:
+        The claim, or None if no tenant has unclaimed work of this stage.
+    """
+    values = {
+        "stage": stage,
+        "claim": claim_id,
+        "after": after,
+        "limit": limit,
+        "items": _ITEMS_LOOKED_AT,
+        "lease": lease_seconds,
+    }
+    rows = tx.execute(_CLAIM, values).all()
+    if not rows and after != NIL:
+        rows = tx.execute(_CLAIM, values | {"after": NIL}).all()
+    if not rows:
+        return None
+    ids = [memory_id for row in rows for memory_id in row.memory_ids]
+    return WorkClaim(
+        claim_id, stage, rows[0].tenant_id, [row.work_id for row in rows], ids, max(r.attempts for r in rows)
+    )
+
+
+_CLAIM = text("""
+WITH tenant AS MATERIALIZED (
+  SELECT tenant_id FROM tenant_work
+  WHERE stage = :stage AND claimed_until < now() AND tenant_id > :after
+  ORDER BY tenant_id LIMIT 1
+), free AS MATERIALIZED (
+  SELECT work_id, attempts, cardinality(memory_ids) AS size
+  FROM tenant_work
+  WHERE stage = :stage AND tenant_id = (SELECT tenant_id FROM tenant) AND claimed_until < now()
+  ORDER BY work_id LIMIT :items FOR UPDATE SKIP LOCKED
+), numbered AS (
+  SELECT work_id, attempts,
+    row_number() OVER (ORDER BY work_id) AS place,
+    sum(size) OVER (ORDER BY work_id) AS so_far,
+    max(attempts) OVER (ORDER BY work_id) AS worst_so_far
+  FROM free
+)
+UPDATE tenant_work AS work
+SET claim = :claim, claimed_until = now() + make_interval(secs => :lease), attempts = work.attempts + 1
+FROM numbered
+WHERE work.stage = :stage AND work.tenant_id = (SELECT tenant_id FROM tenant) AND work.work_id = numbered.work_id
+  AND (place = 1 OR (so_far <= :limit AND worst_so_far = 0))
+RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts
+""")
+
+
+def finish_claim(tx: Connection, done: WorkClaim) -> None:
+    """Delete the claimed items, in the transaction that wrote their results."""
+    tx.execute(_FINISH, _key(done))
+
+
+_FINISH = text("""
+DELETE FROM tenant_work
+WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+""")
+
+
+def release(tx: Connection, unfinished: WorkClaim, *, forgive: bool, delay_seconds: float = 0) -> None:
+    """Release the claimed items for another attempt.
+
+    Args:
+        forgive: Don't count this attempt, because the work didn't cause the failure.
+        delay_seconds: Earliest time of the next attempt.
+    """
+    tx.execute(_GIVE_BACK, _key(unfinished) | {"forgiven": int(forgive), "delay": delay_seconds})
+
+
+_GIVE_BACK = text("""
+UPDATE tenant_work
+SET claim = NULL, claimed_until = now() + make_interval(secs => :delay), attempts = greatest(attempts - :forgiven, 0)
+WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+""")
+
+
+def postpone(tx: Connection, stage: str, tenant_id: UUID, seconds: float) -> None:
+    """Postpone all unclaimed work of a tenant at this stage."""
+    tx.execute(_PUT_OFF, {"stage": stage, "tenant_id": tenant_id, "seconds": seconds})
+
+
+_PUT_OFF = text("""
+UPDATE tenant_work SET claimed_until = now() + make_interval(secs => :seconds)
+WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
+""")
+
+
+def divide_claim(tx: Connection, large: WorkClaim, limit: int) -> None:
+    """Replace the claimed items by unclaimed ones of at most `limit` memories each, without counting an attempt."""
+    tx.execute(_DIVIDE, _key(large) | {"limit": limit})
+
+
+_DIVIDE = text("""
+WITH large AS (
+  DELETE FROM tenant_work
+  WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+  RETURNING stage, tenant_id, memory_ids, attempts, created_at
+)
+INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts, created_at)
+SELECT stage, tenant_id, memory_ids[first : first + :limit - 1], attempts - 1, created_at
+FROM large CROSS JOIN LATERAL generate_series(1, cardinality(memory_ids), :limit) AS first
+ORDER BY first
+""")
+
+
+def split_claim(tx: Connection, failed: WorkClaim) -> None:
+    """Replace the claimed items by two with half of the memories each, to isolate the memory that can't be processed.
+
+    The halves start with one failed attempt, so that each is claimed alone.
+    """
+    middle = len(failed.memory_ids) // 2
+    finish_claim(tx, failed)
+    for half in (failed.memory_ids[:middle], failed.memory_ids[middle:]):
+        tx.execute(_ADD_TRIED, {"stage": failed.stage, "tenant_id": failed.tenant_id, "memory_ids": half})
+
+
+_ADD_TRIED = text("""
+INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts)
+VALUES (:stage, :tenant_id, CAST(:memory_ids AS uuid[]), 1)
+""")
+
+
+def _key(held: WorkClaim) -> dict[str, object]:
+    return {
+        "stage": held.stage,
+        "tenant_id": held.tenant_id,
+        "work_ids": held.work_ids,
+        "claim": held.claim_id,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class StageBacklog:
+    """The backlog of a stage: number of memories, and age of the oldest item in seconds."""
+
+    memories: int
+    oldest_age_seconds: float
+
+
+def read_backlog(tx: Connection, tenant_id: UUID | None = None) -> dict[str, StageBacklog]:
+    """Return the backlog of every stage, for one tenant or all."""
+    rows = tx.execute(_WAITING, {"tenant_id": tenant_id}).all()
+    found = {row.stage: StageBacklog(row.memories, row.age) for row in rows}
+    return {stage: found.get(stage, StageBacklog(0, 0.0)) for stage in STAGES}
+
+
+_WAITING = text("""
+SELECT stage, CAST(sum(cardinality(memory_ids)) AS bigint) AS memories,
+  CAST(greatest(extract(epoch FROM now() - min(created_at)), 0) AS double precision) AS age
+FROM tenant_work
+WHERE CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid)
+GROUP BY stage
+""")
+
+
+def oldest_age_seconds(tx: Connection, stage: str) -> float:
+    """Return the age in seconds of a stage's oldest item over all tenants; 0 without a backlog."""
+    return float(tx.execute(_OLDEST, {"stage": stage}).scalar_one())
+
+
+_OLDEST = text("""
+SELECT coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0) FROM tenant_work WHERE stage = :stage
+""")
+
+
+def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
+    """Return True if any of these memories (ids or aliases) still awaits a stage that search needs."""
+    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(SEARCHED_BY)}
+    return bool(tx.execute(_ANY_WAITING, values).scalar())
+
+
+_ANY_WAITING = text("""
+SELECT EXISTS (
+  SELECT FROM tenant_work
+  WHERE stage = ANY(:stages) AND tenant_id = :tenant_id
+    AND memory_ids && (CAST(:memory_ids AS uuid[]) || ARRAY(
+      SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant_id AND alias_id = ANY(:memory_ids)))
+)
+""")

@@ -1,0 +1,121 @@
+"""Store the audit log. A trigger enforces that rows are only appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.audit_chain import NOTHING, START, AuditEntry, ChainPosition
+from app.store.core.paging import Page, page_of
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """The end of a tenant's audit chain.
+
+    Attributes:
+        place: Its last entry.
+        subject_key: Key for its digests of subjects, 32 bytes.
+        now: The database's current time.
+    """
+
+    place: ChainPosition
+    subject_key: bytes
+    now: datetime
+
+
+def lock(tx: Connection, tenant_id: UUID, fresh_key: bytes) -> ChainHead:
+    """Lock the tenant's chain until the transaction ends and return its end.
+
+    Args:
+        tx: The tenant's transaction; it must already hold all its other locks.
+        fresh_key: Key for digests of subjects, used if the chain starts here.
+    """
+    row = tx.execute(_LOCK, {"tenant": tenant_id}).one_or_none()
+    if row is None:
+        tx.execute(_BEGIN, {"tenant": tenant_id, "hash": NOTHING, "key": fresh_key})
+        row = tx.execute(_LOCK, {"tenant": tenant_id}).one()
+    return ChainHead(ChainPosition(row.seq, row.hash), row.subject_key, row.now)
+
+
+_LOCK = text("""
+SELECT seq, hash, subject_key, clock_timestamp() AS now FROM audit_heads
+WHERE tenant_id = :tenant FOR NO KEY UPDATE
+""")
+_BEGIN = text("""
+INSERT INTO audit_heads (tenant_id, seq, hash, subject_key) VALUES (:tenant, 0, :hash, :key) ON CONFLICT DO NOTHING
+""")
+
+
+def add(tx: Connection, entry: AuditEntry) -> None:
+    """Append an entry to a locked chain."""
+    values = {name: getattr(entry, name) for name in AuditEntry.__slots__}
+    tx.execute(_ADD, values | {"details": msgspec.json.encode(entry.details).decode()})
+
+
+_ADD = text("""
+WITH entered AS (
+  INSERT INTO audit (tenant_id, seq, at, actor, action, subject, items, digest, details, previous, hash)
+  VALUES (:tenant_id, :seq, :at, :actor, :action, :subject, :items, :digest, CAST(:details AS jsonb), :previous, :hash)
+)
+UPDATE audit_heads SET seq = :seq, hash = :hash WHERE tenant_id = :tenant_id
+""")
+
+
+def read_head(tx: Connection, tenant_id: UUID) -> tuple[ChainPosition | None, int]:
+    """Return the recorded end of a tenant's chain (None without one) and the highest existing entry number (else 0)."""
+    row = tx.execute(_END, {"tenant": tenant_id}).one()
+    return (None if row.seq is None else ChainPosition(row.seq, row.hash)), row.last_seq
+
+
+_END = text("""
+SELECT head.seq, head.hash, coalesce((SELECT max(seq) FROM audit WHERE tenant_id = :tenant), 0) AS last_seq
+FROM (SELECT) AS one LEFT JOIN audit_heads AS head ON head.tenant_id = :tenant
+""")
+
+
+def read_position(tx: Connection, tenant_id: UUID, *, back: int) -> ChainPosition:
+    """Return the entry `back` entries before the chain's end, or the start if there are fewer."""
+    row = tx.execute(_PLACE, {"tenant": tenant_id, "back": back}).one_or_none()
+    return START if row is None else ChainPosition(row.seq, row.hash)
+
+
+_PLACE = text("SELECT seq, hash FROM audit WHERE tenant_id = :tenant ORDER BY seq DESC OFFSET :back LIMIT 1")
+
+_ENTRY = """
+SELECT tenant_id, seq, at, actor, action, subject, items, digest, details, previous, hash FROM audit
+WHERE tenant_id = :tenant
+"""
+
+
+def list_after(tx: Connection, tenant_id: UUID, seq: int, up_to: int, limit: int) -> list[AuditEntry]:
+    """Return entries in order with numbers above `seq`, up to `up_to`."""
+    return _read(tx.execute(_AFTER, {"tenant": tenant_id, "seq": seq, "up_to": up_to, "limit": limit}).all())
+
+
+_AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :limit")
+
+
+def list_entries(
+    tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int
+) -> Page[AuditEntry]:
+    """Return a page of entries, newest first, optionally only those below a number."""
+    values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
+    return page_of(_read(tx.execute(_PAGE, values).all()), limit, lambda entry: entry.seq)
+
+
+_PAGE = text(f"""
+{_ENTRY} AND (CAST(:action AS text) IS NULL OR action = :action)
+  AND (CAST(:below AS bigint) IS NULL OR seq < :below)
+ORDER BY seq DESC LIMIT :limit
+""")
+
+
+def _read(rows: Sequence[Any]) -> list[AuditEntry]:
+    return [AuditEntry(*row) for row in rows]

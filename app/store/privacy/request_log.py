@@ -1,0 +1,130 @@
+"""Store the log of privacy requests, which names no subjects and isn't part of the audit chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.requests import Answer, PrivacyRequest, RequestStatistics
+from app.store.core.paging import Latest, Page, Place
+
+_COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
+  answer, basis"""
+
+
+def add(tx: Connection, tenant_id: UUID, new: PrivacyRequest) -> None:
+    """Insert a request."""
+    tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in new.__slots__})
+
+
+_ADD: Final = text(f"""
+INSERT INTO privacy_requests (tenant_id, {_COLUMNS})
+VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by, :due_at, :confirmed_at, :answered_at,
+  :answer, :basis)
+""")  # noqa: S608 - constants only
+
+
+def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> PrivacyRequest | None:
+    """Return a request by its id, which equals that of its erasure or export if any; None if it doesn't exist."""
+    row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "request_id": request_id}).one_or_none()
+    return None if row is None else PrivacyRequest(*row)
+
+
+_GET: Final = text(f"SELECT {_COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND request_id = :request_id")  # noqa: S608
+_GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
+
+
+def list_requests(
+    tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool
+) -> Page[PrivacyRequest]:
+    """Return a page of requests, latest first; with `is_open`, only open ones."""
+    return _PAGES.read(tx, lambda row: PrivacyRequest(*row), older_than, limit, tenant=tenant_id, is_open=is_open)
+
+
+_PAGES: Final = Latest(f"""
+SELECT {_COLUMNS} FROM privacy_requests
+WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open)
+ORDER BY received_at DESC, request_id DESC""")  # noqa: S608 - constants only
+
+
+def store_answer(
+    tx: Connection, tenant_id: UUID, request_ids: Sequence[UUID], answer: Answer, basis: str | None = None
+) -> None:
+    """Store the outcome of requests; answered requests remain unchanged and unknown ids are ignored.
+
+    An answered request needs no confirmation any more, so it counts as confirmed at that time.
+    """
+    tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
+
+
+_ANSWER: Final = text("""
+UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(),
+  confirmed_at = coalesce(confirmed_at, now())
+WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer IS NULL
+""")
+
+
+def store_confirmation(tx: Connection, tenant_id: UUID, request_id: UUID) -> None:
+    """Record the first time that receipt of the request was confirmed to the requester."""
+    tx.execute(_CONFIRM, {"tenant": tenant_id, "request_id": request_id})
+
+
+_CONFIRM: Final = text("""
+UPDATE privacy_requests SET confirmed_at = coalesce(confirmed_at, now())
+WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+
+
+def purge_answered(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete up to `limit` requests answered before this time. Return the number deleted."""
+    return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
+
+
+_PURGE: Final = text("""
+DELETE FROM privacy_requests WHERE tenant_id = :tenant AND request_id IN (
+  SELECT request_id FROM privacy_requests WHERE tenant_id = :tenant AND answered_at < :before LIMIT :limit)
+""")
+
+
+def count_by_nature(tx: Connection, tenant_id: UUID, after: datetime, before: datetime) -> list[RequestStatistics]:
+    """Return statistics of the requests received in a period, by nature and law."""
+    return [
+        RequestStatistics(*row) for row in tx.execute(_TALLIES, {"tenant": tenant_id, "after": after, "before": before})
+    ]
+
+
+_TALLIES: Final = text("""
+SELECT nature, law, count(*), count(*) FILTER (WHERE answer IS NULL), count(*) FILTER (WHERE answer = 'done'),
+  count(*) FILTER (WHERE answer = 'denied'), count(*) FILTER (WHERE answer = 'cancelled'),
+  count(*) FILTER (WHERE late), count(*) FILTER (WHERE confirmed_late),
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY days), avg(days),
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY days_to_confirm)
+FROM privacy_request_days
+WHERE tenant_id = :tenant AND received_at >= :after AND received_at < :before
+GROUP BY nature, law ORDER BY nature, law
+""")
+
+
+def count_by_category(tx: Connection, tenant_id: UUID, limit: int) -> tuple[dict[str, int], int]:
+    """Count stored memories by category, given by callers or inferred.
+
+    Returns:
+        The number of memories of the most frequent categories, at most `limit`, and the number of other categories.
+    """
+    found = tx.execute(_CATEGORIES, {"tenant": tenant_id, "limit": limit}).all()
+    return {row.category: row.memories for row in found}, found[0].categories - len(found) if found else 0
+
+
+_CATEGORIES: Final = text("""
+SELECT category, count(*) AS memories, count(*) OVER () AS categories FROM memories AS memory
+LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+CROSS JOIN LATERAL unnest(
+  CASE WHEN memory.categories = '{}' THEN coalesce(score.inferred_categories, '{}') ELSE memory.categories END
+) AS category
+WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
+GROUP BY category ORDER BY memories DESC, category LIMIT :limit
+""")

@@ -1,0 +1,262 @@
+"""Find a search's candidates by words and meaning, in one statement.
+
+For a tenant with a moderate number of memories all of them are compared: row-level security prevents PostgreSQL from
+using a GIN index for `@@`, and no index finds everything that a comparison finds. For larger tenants
+`indexed_candidates` selects the memories worth comparing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.ingest.memory import COLUMNS
+from app.domain.search import modes
+from app.domain.search.candidates import Candidate
+from app.domain.search.request import SearchRequest
+from app.domain.search.weights import Ranking
+from app.store.core.binary_arrays import driver_connection
+from app.store.embedding import windows
+from app.store.enrichment import corrections
+from app.store.memories import roles
+from app.store.search import archive_candidates, indexed_candidates, search_context
+from app.store.search.query_parts import (
+    MEASURED,
+    SearchProbe,
+    allowed_one_sql,
+    allowed_sql,
+    quote_lexeme,
+    superseded_sql,
+    vector_literal,
+    word_score_sql,
+)
+from app.store.strength import states
+from app.store.strength.states import StoredStates
+
+__all__ = ["CANDIDATES", "FoundCandidates", "SearchProbe", "allowed_sql", "find_candidates"]
+
+CANDIDATES: Final = 200
+CANDIDATES_OF_MANY: Final = 150
+_CANDIDATE: Final = [field.name for field in fields(Candidate)]
+_COLUMNS: Final = len(_CANDIDATE)
+_SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
+
+# Nested loops, which the planner prefers without statistics of a new tenant, took seconds. Sequential scans are
+# disabled so that a search's duration doesn't depend on other tenants' data.
+_PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
+
+
+class FoundCandidates(NamedTuple):
+    """The result of the statement.
+
+    Attributes:
+        candidates: Best first.
+        held: Their states, from which strengths are computed, in the same order.
+        now: The database's time in seconds since 1970, after the rows were written; 0 without candidates.
+        mark: The tenant's version stamp when the rows were read, as in `search_context.MARK`; empty without candidates.
+        has_corrections: The tenant has a memory that corrects another.
+    """
+
+    candidates: list[Candidate]
+    held: StoredStates
+    now: float = 0.0
+    mark: str = ""
+    has_corrections: bool = False
+
+
+def find_candidates(
+    tx: Connection,
+    tenant_id: UUID,
+    probe: SearchProbe,
+    request: SearchRequest,
+    ranking: Ranking,
+    limit: int | None = None,
+) -> FoundCandidates:
+    """Return memories that pass the request's filters, ranked by `modes.selection`: words·W + relevance·R, best first.
+
+    The number is limited by `limit`, or by `CANDIDATES`; for large tenants and short result lists by
+    `CANDIDATES_OF_MANY`. A memory without a vector is found by its words, one without indexed words by its vector,
+    deleted ones never. Both scores are divided by the best memory's score, so they range from 0 to 1.
+    """
+    if not probe.lexemes and not probe.has_vector and not probe.archived:
+        return FoundCandidates([], states.decode_states(b""))
+    words_weight, relevance_weight = modes.selection(ranking)
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "limit": limit or _candidates_max(probe, request),
+        "words_weight": words_weight,
+        "relevance_weight": relevance_weight,
+    }
+    found, every = _active(tx, probe, request, ranking, values), "found"
+    if "archived" in request.tiers:
+        found, every = archive_candidates.archive_clauses(found, probe, request, values), "every"
+    rows = (
+        driver_connection(tx)
+        .execute(_statement(found, every, _related(request, values), _previous_turn_sql(ranking)), values, binary=True)
+        .fetchall()
+    )
+    if not rows:
+        return FoundCandidates([], states.decode_states(b""))
+    held = states.decode_states(b"".join([row[_COLUMNS] for row in rows]))
+    clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
+    best = [Candidate(*row[:_COLUMNS]) for row in rows]
+    return FoundCandidates(best, held, search_context.reference_time(tx, clock), mark, has_corrections)
+
+
+def _candidates_max(probe: SearchProbe, request: SearchRequest) -> int:
+    is_short = probe.among is not None and request.limit <= indexed_candidates.SHORT_LIST
+    return CANDIDATES_OF_MANY if is_short else CANDIDATES
+
+
+def _active(
+    tx: Connection, probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]
+) -> str:
+    """Return WITH clauses that score the active memories, and set the matching planner options."""
+    if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
+        driver_connection(tx).execute(_PLAN)
+        return archive_candidates.NOBODY
+    prunes = indexed_candidates.uses_indexes(probe, request)
+    ids = indexed_candidates.list_few(tx, request, values) if prunes else None
+    if prunes and ids is None:
+        driver_connection(tx).execute(indexed_candidates.PLAN, indexed_candidates.plan_parameters(probe, request))
+        return indexed_candidates.candidate_clauses(probe, request, ranking, values)
+    driver_connection(tx).execute(_PLAN)
+    return _compared(probe, request, ranking, values, ids)
+
+
+def _compared(
+    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+) -> str:
+    """Return WITH clauses that compare and score all of the tenant's memories, or those with these ids.
+
+    The last clause is `found (memory_id, words, relevance)`. Of the memories without any of the words, only the nearest
+    can be among the best.
+    """
+    words = _words(probe, request, ranking, values, ids) if probe.lexemes else indexed_candidates.NOTHING
+    vectors = _vectors(probe, request, values, ids) if probe.has_vector else indexed_candidates.NOTHING
+    return f"""
+  by_words AS MATERIALIZED ({words}),
+  by_vector AS MATERIALIZED ({vectors}),
+  nearest AS MATERIALIZED (
+    SELECT memory_id, score FROM by_vector WHERE score > 0 ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
+  ),
+  found AS MATERIALIZED (
+    SELECT memory_id, by_words.score AS words, by_vector.score AS relevance
+    FROM by_words LEFT JOIN by_vector USING (memory_id)
+    UNION ALL
+    SELECT memory_id, NULL, score FROM nearest WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
+  )"""  # noqa: S608 - built from constants and bound values
+
+
+def _words(
+    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+) -> str:
+    values["any_lexeme"] = " | ".join(map(quote_lexeme, probe.lexemes))
+    score = word_score_sql(probe.lexemes, ranking.context, values)
+    matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"
+    measured = _score_sql("memory_words", "own, words", MEASURED, matching, _which_sql(request, values, ids))
+    return f"SELECT memory_id, {score} AS score FROM ({measured} OFFSET 0) AS measured"  # noqa: S608 - as above
+
+
+def _vectors(probe: SearchProbe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
+    """Return SQL for the cosine to every vector of the space: the inner product of unit vectors (`<#>` negates it).
+
+    A long memory gets the score of its best window if that is higher.
+    """
+    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
+    whole = _score_sql(
+        "embeddings", "embedding, space_id", score, "space_id = %(space)s", _which_sql(request, values, ids)
+    )
+    return windows.lift_sql(whole) if probe.has_windows else whole
+
+
+def _which_sql(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
+    """Return a condition on `memory_id` that selects the memories, and whether their ids are given."""
+    if ids is None:
+        return f"memory_id {allowed_sql(request, values)}", False
+    values["ids"] = list(ids)
+    return allowed_one_sql("named.memory_id", request, values), True
+
+
+def _score_sql(table: str, columns: str, score: str, condition: str, which: tuple[str, bool]) -> str:
+    """Return SQL for a score of each row of a table; given ids are looked up one by one."""
+    whose, are_named = which
+    if not are_named:
+        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {whose}"  # noqa: S608 - as above
+    return f"""
+    SELECT named.memory_id, {score} FROM unnest(CAST(%(ids)s AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
+      SELECT {columns} FROM {table} WHERE tenant_id = %(tenant)s AND {table}.memory_id = named.memory_id
+        AND {condition} OFFSET 0
+    ) AS known WHERE {whose}"""  # noqa: S608 - as above
+
+
+def _related(request: SearchRequest, values: dict[str, Any]) -> dict[str, str]:
+    """Return the columns of superseded and superseding memories; without any supersession nothing is looked up.
+
+    Superseding memories are NULL unless the request includes superseded memories.
+    """
+    older = superseded_sql(request, values)
+    newer = older.replace("superseded_id", "memory_id", 1)
+    some = f"CASE WHEN (SELECT EXISTS ({older})) THEN"
+    by_others = f"{some} ARRAY({newer} AND superseded_id = top.memory_id) END" if request.superseded else "NULL"
+    return {
+        "supersedes": f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END",
+        "superseded_by": by_others,
+    }
+
+
+def _previous_turn_sql(ranking: Ranking) -> str:
+    """Return a column with the preceding turn in the candidate's thread, if neighbours count in the ranking."""
+    if not ranking.neighbours or ranking.mode != "hybrid":
+        return "CAST(NULL AS uuid)"
+    return """(
+    SELECT turn.memory_id FROM memories AS turn
+    WHERE turn.tenant_id = %(tenant)s AND turn.thread = memory.thread AND turn.seq < memory.seq
+      AND turn.made_by = 'caller' AND turn.deleted_at IS NULL
+    ORDER BY turn.seq DESC LIMIT 1)"""
+
+
+def _statement(parts: str, found: str, related: dict[str, str], before: str) -> str:
+    """Build the statement that returns the best memories by base score.
+
+    Args:
+        parts: WITH clauses.
+        found: Name of the last clause.
+        related: Columns of superseded and superseding memories, by field.
+        before: Column of the preceding turn.
+    """
+    own = {name: f"top.{name}" for name in ("memory_id", "words", "relevance", "cosine")}
+    own |= related | {"before_id": before}
+    return f"""
+WITH {parts},
+  most AS MATERIALIZED (
+    SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM {found}
+  ),
+  scored AS (
+    SELECT memory_id, found.relevance IS NOT NULL AS is_embedded, greatest(found.relevance, 0) AS cosine,
+           coalesce(found.words / most.words, 0) AS words,
+           coalesce(greatest(found.relevance, 0) / most.relevance, 0) AS relevance
+    FROM {found} AS found CROSS JOIN most WHERE found.words > 0 OR found.relevance > 0
+  ),
+  top AS MATERIALIZED (
+    SELECT memory_id, words, relevance, cosine, is_embedded,
+           words * CAST(%(words_weight)s AS float8) + relevance * CAST(%(relevance_weight)s AS float8) AS score
+    FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
+  )
+SELECT {", ".join(own.get(name, name) for name in _CANDIDATE)}, record,
+       {search_context.CLOCK}, {search_context.MARK}, {corrections.ANY}
+FROM top CROSS JOIN LATERAL (
+  SELECT {", ".join(_SHOWN)}, created_at, seq, {roles.EFFECTIVE} AS role
+  FROM memories
+  WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
+) AS memory CROSS JOIN LATERAL (
+  SELECT tier, {states.RECORD} AS record FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_state.memory_id = top.memory_id OFFSET 0
+) AS state
+ORDER BY top.score DESC, top.memory_id DESC
+"""  # noqa: S608 - built from constants and bound values

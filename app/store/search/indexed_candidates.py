@@ -1,0 +1,173 @@
+"""Find a search's candidates among very many memories, using the tenant's dedicated indexes.
+
+Words come from a GIN index and vectors from a graph (HNSW), both containing only this tenant, so other tenants' data
+affects neither the results nor the latency. Vectors that aren't in the graph yet are compared one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from app.domain.search import prefilter
+from app.domain.search.request import SearchRequest
+from app.domain.search.weights import Ranking
+from app.store.core.binary_arrays import driver_connection
+from app.store.embedding import windows
+from app.store.search.query_parts import (
+    SearchProbe,
+    allowed_one_sql,
+    aside_sql,
+    filter_conditions,
+    quote_lexeme,
+    superseded_sql,
+    vector_literal,
+)
+
+FEW: Final = 5000
+"""Number of memories passing the filters up to which they are compared one by one."""
+BY_WORDS: Final = 250
+BY_VECTOR: Final = 120
+BY_VECTOR_ALONE: Final = 200
+"""The limit by vector if the query has no words or requests more than `SHORT_LIST` results."""
+SHORT_LIST: Final = 50
+BREADTH_ALONE: Final = 1000
+"""The graph's `ef_search` if the query has no words."""
+ELSEWHERE: Final = 500
+"""Maximum number of excluded memories for reading them in advance instead of checking each candidate.
+
+Excluded memories are outside the active tier, superseded, or left out by their role.
+"""
+
+# As for all searches, plus no sorting of vectors: the graph returns them in order, and a sort would read all of them.
+PLAN: Final = (
+    "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
+    "set_config('enable_sort', 'off', true), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+    "set_config('hnsw.ef_search', CAST(CAST(%(breadth)s AS integer) AS text), true)"
+)
+
+
+def uses_indexes(probe: SearchProbe, request: SearchRequest) -> bool:
+    """Return True if the tenant's dedicated indexes are used instead of comparing all of its memories.
+
+    They cover only active memories; searches of other tiers are rare and mostly concern few memories.
+    """
+    return probe.among is not None and "active" in request.tiers
+
+
+def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
+    """Return the ids of memories that pass the filters; None if there are more than `FEW` or no filters."""
+    conditions = filter_conditions(request, values)
+    if not conditions:
+        return None
+    rows = driver_connection(tx).execute(_few_sql(conditions), values | {"few": FEW + 1}, binary=True)
+    found = [memory_id for (memory_id,) in rows]
+    return found if len(found) <= FEW else None
+
+
+def _few_sql(conditions: list[str]) -> str:
+    return (
+        "SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
+        f"AND {' AND '.join(conditions)} LIMIT %(few)s"
+    )
+
+
+def plan_parameters(probe: SearchProbe, request: SearchRequest) -> dict[str, int]:
+    """Return the parameters of `PLAN`."""
+    return {"breadth": _by_vector_most(probe, request) if probe.lexemes else BREADTH_ALONE}
+
+
+def _by_vector_most(probe: SearchProbe, request: SearchRequest) -> int:
+    return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
+
+
+def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+    """Return WITH clauses that select the best memories by words and by vector, with both scores.
+
+    The last clause is `found (memory_id, words, relevance)`. Queries of any length have the same text, so the driver
+    parses it once. Words that aren't worth reading don't contribute to a score unless the memory also has one that is.
+    A long memory gets the score of its best window if that is higher.
+    """
+    values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
+    values["elsewhere"] = ELSEWHERE + 1
+    others = "" if request.superseded else f" UNION ALL {superseded_sql(request, values)}"
+    if by_role := aside_sql(request):
+        others += f" UNION ALL {by_role}"
+    return f"""
+  elsewhere AS MATERIALIZED (
+    SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s
+  ),
+  matching AS MATERIALIZED ({_matching(probe, ranking, values)}),
+  by_words AS MATERIALIZED (
+    SELECT memory_id, score FROM matching WHERE {_visible_sql("matching.memory_id", request, values)} LIMIT %(by_words)s
+  ),
+  by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
+  found AS MATERIALIZED (
+    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
+    UNION ALL
+    SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
+    WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
+  )"""  # noqa: S608 - built from constants and bound values
+
+
+NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
+
+
+def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any]) -> str:
+    """Return the SELECT of all memories with query words worth reading, best first."""
+    if not probe.lexemes:
+        return NOTHING
+    worth = prefilter.worthwhile_words(probe.lexemes, probe.among or 0)
+    values["worth"] = " | ".join(" & ".join(map(quote_lexeme, clause)) for clause in worth)
+    values["lexemes"] = list(map(quote_lexeme, probe.lexemes))
+    values |= {"rarities": list(probe.lexemes.values()), "context": ranking.context}
+    return (
+        "SELECT memory_id, score FROM words_weighed(CAST(%(worth)s AS tsquery), "
+        "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(rarities)s AS float8[]), "
+        "CAST(%(context)s AS float8)) AS matching WHERE score > 0"
+    )
+
+
+def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any]) -> str:
+    if not probe.has_vector or probe.vector is None:
+        return NOTHING
+    size = len(probe.vector)
+    by_window = ""
+    if probe.has_windows:
+        shown = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
+        by_window = f"UNION ALL {windows.nearest_sql(size, *shown)}"
+    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    return f"""
+    SELECT memory_id, max(score) AS score FROM (
+      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
+       FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
+         AND {_visible_sql("embeddings.memory_id", request, values)}
+       ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size})) LIMIT %(by_vector)s)
+      UNION ALL
+      (SELECT memory_id, score FROM (
+         SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
+         WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
+       ) AS tail WHERE {_visible_sql("tail.memory_id", request, values)} LIMIT %(by_vector)s)
+      {by_window}
+    ) AS near WHERE score > 0 GROUP BY memory_id ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
+
+
+def _visible_sql(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the condition that a memory may be found; if few memories are excluded, they are read in advance."""
+    one = allowed_one_sql(memory_id, request, values)
+    if request.tiers != ("active",) or filter_conditions(request, values):
+        return one
+    return (
+        f"CASE WHEN (SELECT count(*) FROM elsewhere) <= {ELSEWHERE} "  # noqa: S608 - as above
+        f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {one} END"
+    )
+
+
+def _relevance(probe: SearchProbe) -> str:
+    if not probe.has_vector:
+        return "CAST(NULL AS float8)"
+    own = """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
+      WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""
+    return windows.lift_one_sql(own, "by_words.memory_id") if probe.has_windows else own

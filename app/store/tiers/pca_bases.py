@@ -1,0 +1,263 @@
+"""Store the PCA bases that reduce archived vectors, and the samples on which they are fitted.
+
+A basis never changes. It is retained while vectors reduced by it exist; newer vectors use a newer basis. The nil
+tenant's bases are shared by tenants with too few vectors for a basis of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection
+
+from app.domain.tiers.pca import PcaBasis, Vectors
+from app.store.core.binary_arrays import Uuids, decode_vectors, driver_connection
+
+SHARED: Final = UUID(int=0)
+"""The nil tenant, whose bases are shared by all tenants."""
+
+
+@dataclass(frozen=True, slots=True)
+class BasisInfo:
+    """A basis without its matrix.
+
+    Attributes:
+        space_id: The embedding space of its vectors.
+        variance_kept: Share of the variance that is retained, 0 to 1.
+        samples: Number of vectors on which it was fitted.
+    """
+
+    basis_id: int
+    space_id: int
+    variance_kept: float
+    samples: int
+    made_at: datetime
+
+
+def read_newest(tx: Connection, tenant_id: UUID, space_id: int) -> BasisInfo | None:
+    """Return a tenant's newest basis for a space, which reduces new vectors; None if it has none."""
+    row = driver_connection(tx).execute(_NEWEST, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return None if row is None else BasisInfo(*row)
+
+
+_NEWEST: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND space_id = %(space)s ORDER BY basis_id DESC LIMIT 1
+"""
+
+
+def list_known(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, BasisInfo]:
+    """Return those of these bases that the tenant owns, by id."""
+    rows = driver_connection(tx).execute(_KNOWN, {"tenant": tenant_id, "ids": list(basis_ids)}).fetchall()
+    return {row[0]: BasisInfo(*row) for row in rows}
+
+
+_KNOWN: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
+"""
+
+
+def read(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, PcaBasis]:
+    """Read bases by id; missing and malformed ones are omitted."""
+    rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": list(basis_ids)}, binary=True).fetchall()
+    found: dict[int, PcaBasis] = {}
+    for basis_id, matrix, mean, variance_kept, samples in rows:
+        if mean and matrix and len(mean) % 4 == 0 and len(matrix) % len(mean) == 0:
+            about = np.frombuffer(mean, "<f4")
+            axes = np.frombuffer(matrix, "<f4").reshape(-1, about.size)
+            found[basis_id] = PcaBasis(axes, about, variance_kept, samples)
+    return found
+
+
+_READ: Final = """
+SELECT basis_id, matrix, mean, variance_kept, samples FROM pca_bases
+WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
+"""
+
+
+def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis) -> int:
+    """Insert a basis, which becomes the newest of its space. Return its id."""
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "matrix": basis.matrix.astype("<f4").tobytes(),
+        "mean": basis.mean.astype("<f4").tobytes(),
+        "kept": basis.variance_kept,
+        "samples": basis.samples,
+    }
+    row = driver_connection(tx).execute(_ADD, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+_ADD: Final = """
+INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples)
+VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s) RETURNING basis_id
+"""
+
+
+def drop_unused(tx: Connection, tenant_id: UUID) -> int:
+    """Delete a tenant's bases that no vector uses, except the newest of each space. Return the number deleted."""
+    return driver_connection(tx).execute(_DROP_UNUSED, {"tenant": tenant_id}).rowcount
+
+
+_DROP_UNUSED: Final = """
+DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
+  AND EXISTS (
+    SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
+      AND newer.basis_id > basis.basis_id)
+  AND NOT EXISTS (
+    SELECT FROM archived_memories AS archived WHERE archived.tenant_id = %(tenant)s
+      AND archived.space_id = basis.space_id AND archived.basis_id = basis.basis_id)
+"""
+
+
+def list_incomplete(tx: Connection, tenant_id: UUID, before: datetime) -> list[BasisInfo]:
+    """Return a tenant's newest bases whose sample is incomplete, and its older bases made before the given time.
+
+    Zero vectors aren't counted, because bases are never fitted on them.
+    """
+    rows = driver_connection(tx).execute(_SPOILT, {"tenant": tenant_id, "before": before}).fetchall()
+    return [BasisInfo(*row) for row in rows]
+
+
+_SPOILT: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases AS basis
+WHERE tenant_id = %(tenant)s AND CASE
+  WHEN EXISTS (
+    SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
+      AND newer.basis_id > basis.basis_id) THEN made_at < %(before)s
+  ELSE samples > (
+    SELECT count(*) FROM pca_samples AS sample
+    WHERE sample.tenant_id = %(tenant)s AND sample.space_id = basis.space_id AND l2_norm(vector) > 0) END
+ORDER BY basis_id
+"""
+
+
+def list_made_between(
+    tx: Connection, tenant_id: UUID, space_id: int, first_seconds: float, before: datetime
+) -> list[BasisInfo]:
+    """Return a tenant's bases of a space made at or after one time (seconds since 1970) and before another."""
+    values = {"tenant": tenant_id, "space": space_id, "first": first_seconds, "before": before}
+    return [BasisInfo(*row) for row in driver_connection(tx).execute(_MADE_BETWEEN, values).fetchall()]
+
+
+_MADE_BETWEEN: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND made_at >= to_timestamp(%(first)s) AND made_at < %(before)s
+ORDER BY basis_id
+"""
+
+
+def list_ids(tx: Connection, tenant_id: UUID) -> list[int]:
+    """Return the ids of a tenant's bases."""
+    rows = driver_connection(tx).execute(_IDS, {"tenant": tenant_id}).fetchall()
+    return [basis_id for (basis_id,) in rows]
+
+
+_IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
+
+
+def drop_bases(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
+    """Delete those of these bases that the tenant owns. Return the number deleted."""
+    return driver_connection(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
+
+
+_DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)"
+
+
+def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
+    """Count the vectors in a tenant's sample of a space."""
+    row = driver_connection(tx).execute(_COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+
+
+def count_vectors(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
+    """Count a tenant's vectors in a space, up to `most`."""
+    row = driver_connection(tx).execute(_COUNT, {"tenant": tenant_id, "space": space_id, "most": most}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_COUNT: Final = """
+SELECT count(*) FROM (
+  SELECT FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s LIMIT %(most)s
+) AS found
+"""
+
+
+def draw_subjects(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> list[tuple[UUID, str | None]]:
+    """Return randomly drawn memories with a vector in a space, each with its subject."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    return driver_connection(tx).execute(_SUBJECTS, values, binary=True).fetchall()
+
+
+_SUBJECTS: Final = """
+SELECT drawn.memory_id, (
+  SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = drawn.memory_id)
+FROM (
+  SELECT memory_id FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s
+  ORDER BY random() LIMIT %(limit)s
+) AS drawn
+"""
+
+
+def replace_sample(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> Vectors:
+    """Replace a tenant's sample of a space with these memories' vectors, as far as they still exist, and return it."""
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
+    driver_connection(tx).execute(_FORGET_SAMPLE, values)
+    driver_connection(tx).execute(_DRAW_SAMPLE, values)
+    return read_sample(tx, tenant_id, space_id, len(memory_ids))
+
+
+_FORGET_SAMPLE: Final = "DELETE FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+_DRAW_SAMPLE: Final = """
+INSERT INTO pca_samples (tenant_id, space_id, memory_id, subject, vector)
+SELECT %(tenant)s, %(space)s, known.memory_id, (
+    SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.memory_id), known.embedding
+FROM embeddings AS known
+WHERE known.tenant_id = %(tenant)s AND known.space_id = %(space)s AND known.memory_id = ANY (%(ids)s)
+"""
+
+
+def read_sample(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
+    """Return a tenant's sample of a space, or a random part of it, in random order, shape (n, dimensions)."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    row = driver_connection(tx).execute(_SAMPLE, values, binary=True).fetchone()
+    return decode_vectors(row[0] if row else None)
+
+
+_SAMPLE: Final = """
+SELECT string_agg(halfvec_send(vector), '') FROM (
+  SELECT vector FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s
+  ORDER BY random() LIMIT %(limit)s
+) AS drawn
+"""
+
+
+def draw_tenants(tx: Connection, space_id: int, limit: int | None) -> list[UUID]:
+    """Return the tenants whose searches use a space, in random order; all of them if `limit` is None."""
+    rows = driver_connection(tx).execute(_TENANTS_IN, {"space": space_id, "limit": limit}, binary=True).fetchall()
+    return [tenant_id for (tenant_id,) in rows]
+
+
+_TENANTS_IN: Final = """
+SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random() LIMIT %(limit)s::bigint
+"""
+
+
+def lock_shared(tx: Connection) -> bool:
+    """Try to take the lock for fitting a shared basis until the transaction ends; return False if it is taken."""
+    row = (
+        driver_connection(tx)
+        .execute("SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))")
+        .fetchone()
+    )
+    return bool(row and row[0])

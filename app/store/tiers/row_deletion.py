@@ -1,0 +1,108 @@
+"""Permanently remove memories together with their data in every table.
+
+Both permanent deletion and erasure use this module. A test reads the catalogue: each table that refers to memories must
+be in `OWN`, `ELSEWHERE` or `BY_OTHERS`, or in `KEPT` with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store.consolidation import supersessions
+from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.embedding import embeddings
+from app.store.enrichment import word_index, work_queue
+from app.store.erasure import hidden_memories, references
+from app.store.search import recorded_searches
+from app.store.tiers import cold_segments, wrapped_keys
+
+MOST: Final = 500
+"""Maximum number of memories per call; each call should be a transaction of its own."""
+
+OWN: Final = (
+    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests", "privacy_findings"),
+    *(
+        "hidden_memories",
+        "hidden_vectors",
+        "archived_memories",
+        "pca_samples",
+        "memory_windows",
+        "memory_state",
+        "memories",
+    ),
+)
+"""Tables whose rows belong to the single memory in `memory_id`."""
+ELSEWHERE: Final[dict[str, str]] = {
+    "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    "recorded_searches": recorded_searches.DELETE_WITH,
+    # Rows that also concern other memories remain for those.
+    "dead_letters": """
+WITH gone AS (
+  DELETE FROM dead_letters
+  WHERE tenant_id = %(tenant)s AND memory_ids <@ %(ids)s AND memory_ids <> '{}' AND payload IS NULL
+)
+UPDATE dead_letters SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
+WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT (memory_ids <@ %(ids)s AND payload IS NULL)""",
+    # Sources of a removed summary stay in their tiers.
+    "merges": """
+UPDATE merges SET status = 'gone', summary_id = NULL, key_points = '{}'
+WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)""",
+    "tenant_work": """
+WITH gone AS (
+  DELETE FROM tenant_work WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids <@ %(ids)s
+)
+UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
+WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
+}
+"""Statements, by table, that remove memory ids from rows shared with other memories."""
+BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions", "hidden_supersessions")
+"""Tables that other modules clean up, because more than the memory's own rows changes.
+
+Examples are context in neighbours' rows, gaps in segments, keys of records, and supersession chains that must be closed
+over the removed memory.
+"""
+KEPT: Final = {
+    "ebbing_keys.erasure_ledger": "says what an older copy of the data must not bring back; ids say nothing of anybody",
+    "holds": "says what was held, and until when; its ids lead nowhere by then",
+    "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
+}
+"""Tables that refer to memories and retain the ids, with the reason."""
+
+
+def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Remove memories with all their data, including their context in neighbouring turns of a thread.
+
+    Followers whose vectors contained the removed text are queued for embedding again.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories' rows and has verified that no hold covers them.
+        memory_ids: At most `MOST`.
+
+    Raises:
+        ValueError: There are more than `MOST`.
+    """
+    if len(memory_ids) > MOST:
+        raise ValueError(len(memory_ids))
+    values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work_queue.STAGES)}
+    later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
+    word_index.remove(tx, tenant_id, memory_ids)
+    wrapped_keys.remove_records(
+        tx, tenant_id, cold_segments.delete_locations(tx, tenant_id, memory_ids)
+    )  # lock order: words, segments
+    supersessions.delete_all(tx, tenant_id, memory_ids)
+    references.forget_context(tx, tenant_id, memory_ids)
+    recorded_searches.lock(tx, tenant_id)
+    for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
+        driver_connection(tx).execute(statement.encode(), values)
+    work_queue.add(tx, [work_queue.EMBED], tenant_id, hidden_memories.active_among(tx, tenant_id, sorted(later)))
+
+
+_REMOVE_OWN: Final = [
+    f"DELETE FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants only
+    for table in OWN
+]

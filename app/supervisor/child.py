@@ -1,0 +1,84 @@
+"""Define the supervised processes, the restart policy and the events reported about them."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from app.embedded import ProgramSpec
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process to supervise.
+
+    `prepare` is called before each start. `ready` returns whether the process serves requests; it must neither block
+    for longer than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with
+    code 0 before the next child starts. Adjacent children with the same `stage` are stopped together.
+    """
+
+    name: str
+    program: ProgramSpec
+    log: Path
+    death_signal: signal.Signals = signal.SIGKILL
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_seconds: float = 10
+    ready: Callable[[subprocess.Popen[bytes]], bool] | None = None
+    ready_timeout_seconds: float = 120
+    prepare: Callable[[], None] | None = None
+    one_shot: bool = False
+    stage: str = ""
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """Delays before a dead child is restarted, and the number of deaths after which the supervisor gives up."""
+
+    first_seconds: float = 0.2
+    longest_seconds: float = 5.0
+    deaths_max: int = 5
+    window_seconds: float = 60.0
+
+    def delay_seconds(self, deaths: int) -> float:
+        """Return the delay before the restart that follows death number `deaths` (1, 2, …) of the window."""
+        return float(min(self.longest_seconds, self.first_seconds * 2 ** (deaths - 1)))
+
+
+class EventKind(StrEnum):
+    """The kind of an event. `UP`, `FAILED` and `DOWN` concern all children together."""
+
+    STARTED = "started"
+    READY = "ready"
+    COMPLETED = "completed"  # a one-shot child exited with code 0
+    DIED = "died"
+    RESTARTED = "restarted"
+    OVERDUE = "overdue"  # a restarted child wasn't ready in time; it may continue
+    STOPPING = "stopping"
+    KILLED = "killed"  # it didn't stop in time, or a second signal arrived
+    STOPPED = "stopped"
+    UP = "up"
+    FAILED = "failed"
+    DOWN = "down"
+
+
+@dataclass(frozen=True)
+class ChildEvent:
+    """An event about `child` (empty: about all).
+
+    `seconds` counts from its start, or from the start of the shutdown. `exit_code` is negative for a signal, as in
+    `subprocess`. `message` consists of complete sentences for people.
+    """
+
+    what: EventKind
+    child: str = ""
+    pid: int | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    message: str = ""

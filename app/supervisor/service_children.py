@@ -1,0 +1,183 @@
+"""Define the children of `ebbing run`: servers without a configured URL, migrations, workers, beat and the API."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import sys
+import urllib.request
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, ensure_password, free_ports
+from app.store.core.provision import create_database
+from app.supervisor.child import Child
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+
+    from app.embedded import Server
+    from app.settings import Settings
+
+DATABASE: Final = "ebbing"
+ROLE: Final = "ebbing_service"
+OWNER_URL: Final = "EBBING_OWNER_DATABASE_URL"
+READY_TIMEOUT_SECONDS = 0.5
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # for lookups, not bound
+
+
+@dataclass(frozen=True)
+class Service:
+    """The processes to run and their URLs."""
+
+    children: tuple[Child, ...]
+    api_url: str
+    database_url: str
+    owner_database_url: str
+    redis_url: str
+
+
+def service_children(
+    settings: Settings,
+    home: Path,
+    lanes: Sequence[str],
+    options: ServerOptions | None = None,
+) -> Service:
+    """Define the children of a service in `home`, whose lock the caller holds, without starting them.
+
+    PostgreSQL and Redis are omitted if `settings` has their URLs. The API starts last, so everything is available once
+    it answers, and stops first. Ports are chosen here for the service's lifetime: a restarted child reuses its own.
+
+    Raises:
+        EmbeddedError: A server can't be run here, or the API's port is taken.
+    """
+    options = options or ServerOptions()
+    home = home.resolve()
+    postgres_port, redis_port, free_api_port = free_ports(3)
+    api_port = settings.port or free_api_port
+    _check_port(settings.host, api_port)
+    children: list[Child] = []
+    prepare_migration: Callable[[], None] | None = None
+
+    if settings.database_url is None:
+        postgres = Postgres(home, postgres_port, options)
+        role_password = ensure_password(home / "service-password")
+        owner_url = postgres.database_url(DATABASE)
+        database_url = postgres.database_url(DATABASE, ROLE, role_password)
+        prepare_migration = partial(create_database, postgres.url, DATABASE, ROLE, role_password)
+        children.append(_server(postgres))
+    else:
+        database_url = settings.database_url.get_secret_value()
+        owner = settings.owner_database_url
+        owner_url = owner.get_secret_value() if owner else database_url
+
+    if settings.redis_url is None:
+        redis = Redis(
+            home,
+            redis_port,
+            options,
+            appendfsync=settings.redis_appendfsync,
+            maxmemory_bytes=settings.redis_maxmemory_bytes,
+        )
+        redis_url = redis.url
+        children.append(_server(redis))
+    else:
+        redis_url = settings.redis_url.get_secret_value()
+
+    environment = {name: value for name, value in os.environ.items() if name != OWNER_URL} | {
+        "EBBING_HOME": str(home),
+        "EBBING_DATABASE_URL": database_url,
+        "EBBING_REDIS_URL": redis_url,
+        "EBBING_HOST": settings.host,
+        "EBBING_PORT": str(api_port),
+        "EBBING_MASTER_KEY": (
+            settings.master_key.get_secret_value() if settings.master_key else ensure_password(home / "master-key")
+        ),
+    }
+    api_url = _api_url(settings.host, api_port)
+
+    def ebbing(name: str, *arguments: str, **more: str) -> Child:
+        # -P: don't import from the current directory, which may contain an unrelated `app`.
+        command = [sys.executable, "-P", "-m", "app.cli", *arguments]
+        return Child(name, ProgramSpec(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log")
+
+    migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})
+    children.append(replace(migrate, prepare=prepare_migration, one_shot=True))
+    for lane in lanes:
+        # On SIGQUIT Celery requeues its unfinished tasks; on SIGTERM it would wait for them.
+        worker = ebbing(f"worker-{lane}", "worker", "--lane", lane, REMAP_SIGTERM="SIGQUIT")
+        children.append(replace(worker, stage="workers", stop_timeout_seconds=settings.shutdown_seconds + 5))
+    children.append(ebbing("beat", "beat"))
+    children.append(
+        replace(
+            ebbing("api", "api"),
+            death_signal=signal.SIGTERM,
+            ready=partial(_is_answering, f"{api_url}/readyz"),
+        )
+    )
+    return Service(tuple(children), api_url, database_url, owner_url, redis_url)
+
+
+def _server(server: Server) -> Child:
+    return Child(
+        server.name,
+        server.program(),
+        server.log,
+        death_signal=server.stop_signal,
+        stop_signal=server.stop_signal,
+        stop_timeout_seconds=server.stop_timeout_seconds,
+        ready=server.ready,
+        ready_timeout_seconds=server.ready_timeout_seconds,
+        prepare=server.prepare,
+    )
+
+
+def _is_answering(url: str, _process: subprocess.Popen[bytes]) -> bool:
+    """Return True if a GET returns 200. Only our process can answer, because the port was free before."""
+    try:
+        # Connect directly to the loopback interface, ignoring proxy settings.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=READY_TIMEOUT_SECONDS) as answer:
+            return bool(answer.status == http.HTTPStatus.OK)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _api_url(host: str, port: int) -> str:
+    host = WILDCARDS.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _check_port(host: str, port: int) -> None:
+    """Fail early with a clear message instead of after five deaths of the API."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise EmbeddedError(
+            f"the API can't listen on {host}:{port} ({error}): set EBBING_PORT to another, or to 0"
+        ) from error
+
+
+def running_database(home: Path) -> str | None:
+    """Return the database URL of a service running in this home, with the service's own login, or None.
+
+    Raises:
+        OSError: The home isn't readable.
+    """
+    try:
+        lines = (home / "postgres" / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        password = (home / "service-password").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    port = lines[3] if len(lines) > 7 and lines[7].strip() == "ready" else None
+    return None if port is None else f"postgresql://{ROLE}:{password}@127.0.0.1:{port}/{DATABASE}"

@@ -1,0 +1,257 @@
+"""Start, watch and stop the children of one service, in order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import time
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.embedded import has_ended, kill_session, log_tail, spawn
+from app.errors import Misconfigured
+from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
+QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
+# Ctrl-C and service managers signal a whole process group, and make forwards its own signal, so one stop request may
+# arrive twice.
+SAME_WISH_SECONDS = 0.5
+
+
+class _GaveUpError(Exception):
+    """All children must stop; the message says why."""
+
+
+@dataclass
+class _Running:
+    child: Child
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0
+    start_at: float = 0
+    starts: int = 0
+    ready: bool = False
+    overdue: bool = False
+    completed: bool = False
+    deaths: deque[float] = field(default_factory=deque)
+
+
+class Supervisor:
+    """Run children in order: each must be ready before the next starts; they stop in reverse order.
+
+    A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
+    start fails, all stop. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        on_event: Callable[[ChildEvent], None],
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        self._children = children
+        self._on_event = on_event
+        self._policy = policy or RestartPolicy()
+        self._running: list[_Running] = []
+        self._wishes = 0
+        self._wished_at = 0.0
+        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> int:
+        """Run until a signal or `request_stop`. Return 0, or 1 if something failed (see `EventKind.FAILED`).
+
+        Call it once, from the main thread.
+        """
+        code = 0
+        with self._signals():
+            try:
+                self._start_all()
+                self._watch()
+            except (_GaveUpError, Misconfigured) as error:
+                code = 1
+                self._on_event(ChildEvent(EventKind.FAILED, message=str(error)))
+            finally:
+                self._stop_all()
+        return code
+
+    def request_stop(self) -> None:
+        """Request a stop of all children, as SIGTERM does; callable from any thread."""
+        now = time.monotonic()
+        if not self._wishes or now - self._wished_at > SAME_WISH_SECONDS:
+            self._wishes += 1
+            self._wished_at = now
+        with suppress(BlockingIOError):  # a full pipe wakes the loop anyway
+            os.write(self._wake_in, b"!")
+
+    def _start_all(self) -> None:
+        for child in self._children:
+            running = _Running(child)
+            self._running.append(running)
+            self._check_children()
+            while not (running.ready or running.completed or self._wishes):
+                self._pause(BUSY_SECONDS)
+                self._check_children()
+            if self._wishes:
+                return
+        self._on_event(ChildEvent(EventKind.UP))
+
+    def _watch(self) -> None:
+        while not self._wishes:
+            self._check_children()
+            quiet = all(running.ready or running.completed for running in self._running)
+            self._pause(QUIET_SECONDS if quiet else BUSY_SECONDS)
+
+    def _check_children(self) -> None:
+        for running in self._running:
+            if running.completed:
+                continue
+            if running.process is None:
+                if time.monotonic() >= running.start_at:
+                    self._spawn(running)
+            elif has_ended(running.process):
+                self._handle_death(running, running.process)
+            elif not running.ready and not running.child.one_shot:
+                self._ask_ready(running, running.process)
+
+    def _spawn(self, running: _Running) -> None:
+        child = running.child
+        if child.prepare:
+            child.prepare()
+        running.process = spawn(child.program, log=child.log, death_signal=child.death_signal)
+        running.started_at = time.monotonic()
+        running.starts += 1
+        running.ready = running.overdue = False
+        self._emit(running, EventKind.STARTED if running.starts == 1 else EventKind.RESTARTED)
+        if not child.one_shot:
+            self._ask_ready(running, running.process)
+
+    def _ask_ready(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+        child = running.child
+        if child.ready is None or child.ready(process):
+            running.ready = True
+            self._emit(running, EventKind.READY)
+        elif not running.overdue and time.monotonic() - running.started_at > child.ready_timeout_seconds:
+            late = f"{child.name} isn't ready after {child.ready_timeout_seconds:g} s"
+            if running.starts == 1:
+                raise _GaveUpError(f"{late}{_log_end(child)}")
+            running.overdue = True  # others may depend on its partial service, and its own dependencies may recover
+            self._emit(running, EventKind.OVERDUE, message=f"{late}.")
+
+    def _handle_death(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+        child = running.child
+        kill_session(process)  # kill processes that it left behind
+        code = process.wait()
+        if child.one_shot:
+            if code != 0:
+                raise _GaveUpError(f"{child.name} failed with {_describe_exit(code)}{_log_end(child)}")
+            running.completed = True
+            self._emit(running, EventKind.COMPLETED, code)
+            return
+        self._emit(running, EventKind.DIED, code, f"{child.name} ended with {_describe_exit(code)}.")
+        running.process = None
+        running.ready = False
+        now = time.monotonic()
+        running.deaths.append(now)
+        while now - running.deaths[0] > self._policy.window_seconds:
+            running.deaths.popleft()
+        if len(running.deaths) >= self._policy.deaths_max:
+            raise _GaveUpError(
+                f"{child.name} died {len(running.deaths)} times in {self._policy.window_seconds:g} s, "
+                f"last with {_describe_exit(code)}{_log_end(child)}"
+            )
+        running.start_at = now + self._policy.delay_seconds(len(running.deaths))
+
+    def _stop_all(self) -> None:
+        began = time.monotonic()
+        patience = min(self._wishes, 1)
+        alive = [running for running in reversed(self._running) if running.process and not running.completed]
+        for _, stage in itertools.groupby(alive, key=lambda running: running.child.stage or running.child.name):
+            self._stop_together(list(stage), patience)
+        self._on_event(ChildEvent(EventKind.DOWN, seconds=time.monotonic() - began))
+
+    def _stop_together(self, stage: list[_Running], patience: int) -> None:
+        began = time.monotonic()
+        waiting = [(running, running.process) for running in stage if running.process]
+        for running, process in waiting:
+            if not has_ended(process):
+                self._emit(running, EventKind.STOPPING)
+                process.send_signal(running.child.stop_signal)
+        killed: set[int] = set()
+        while waiting:
+            for running, process in waiting.copy():
+                if has_ended(process):
+                    kill_session(process)
+                    waiting.remove((running, process))
+                    running.process = None
+                    running.started_at = began
+                    self._emit(running, EventKind.STOPPED, process.wait(), pid=process.pid)
+                elif process.pid not in killed and (
+                    self._wishes > patience or time.monotonic() - began > running.child.stop_timeout_seconds
+                ):
+                    killed.add(process.pid)
+                    kill_session(process)
+                    self._emit(running, EventKind.KILLED)
+            if waiting:
+                self._pause(BUSY_SECONDS)
+
+    def _emit(
+        self,
+        running: _Running,
+        what: EventKind,
+        exit_code: int | None = None,
+        message: str = "",
+        pid: int | None = None,
+    ) -> None:
+        seconds = time.monotonic() - running.started_at
+        pid = running.process.pid if running.process else pid
+        self._on_event(ChildEvent(what, running.child.name, pid, exit_code, seconds, message))
+
+    def _pause(self, seconds: float) -> None:
+        """Wait until the timeout, a signal or the death of a child."""
+        select.select([self._wake_out], [], [], seconds)
+        with suppress(BlockingIOError):
+            while os.read(self._wake_out, 512):
+                pass
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.request_stop()
+
+        def wake(_number: int, _frame: FrameType | None) -> None:
+            """Do nothing: the wake-up pipe receives the signal."""
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, wake)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # SIGHUP is ignored under nohup
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
+        pipe = signal.set_wakeup_fd(self._wake_in, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(pipe)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._wake_in)
+            os.close(self._wake_out)
+
+
+def _describe_exit(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _log_end(child: Child) -> str:
+    tail = log_tail(child.log)
+    return f"; the end of {child.log}:\n{tail}" if tail else f"; {child.log} is empty"

@@ -1,0 +1,109 @@
+"""Lookup of the API's address and key by the command line, and the errors when it finds none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.core.connection import DEFAULT_URL, ApiConnection, find_connection
+from app.cli.core.errors import CommandFailure
+from app.embedded import free_ports
+from tests.cli.conftest import KEY, Cli
+from tests.cli.stub import Reply, Stub, problem
+
+NUMBERS = {
+    "memories": {"active": 3, "archived": 0, "cold": 0},
+    "pending": {"ingest": 0, "index": 1, "embed": 1, "score": 0},
+    "dead_letters": 0,
+    "lanes": {"ingest": {"depth": 1, "oldest_age_seconds": 2.5}},
+}
+
+
+@pytest.fixture
+def home(folder: Path) -> Path:
+    """A home of `ebbing run` at the default path."""
+    home = folder / ".ebbing"
+    home.mkdir()
+    (home / "api-url").write_text("http://127.0.0.1:9999\n")
+    (home / "api-key").write_text("ebb_home\n")
+    return home
+
+
+def test_without_anything_it_is_the_usual_address() -> None:
+    assert find_connection() == ApiConnection(DEFAULT_URL, None)
+
+
+def test_a_home_says_where_its_api_is_and_has_its_key(home: Path) -> None:
+    assert find_connection() == ApiConnection("http://127.0.0.1:9999", "ebb_home")
+
+
+def test_the_environment_comes_before_the_home_and_the_option_before_both(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBING_API_URL", "http://127.0.0.1:7777/")
+    monkeypatch.setenv("EBBING_API_KEY", "ebb_mine")
+    assert find_connection() == ApiConnection("http://127.0.0.1:7777", "ebb_mine")
+    assert find_connection("http://127.0.0.1:5555") == ApiConnection("http://127.0.0.1:5555", "ebb_mine")
+
+
+def test_the_key_of_a_home_is_not_shown_to_another_machine(home: Path) -> None:
+    assert find_connection("https://elsewhere.example") == ApiConnection("https://elsewhere.example", None)
+
+
+def test_what_is_no_address_is_refused() -> None:
+    with pytest.raises(CommandFailure, match="isn't a valid API address"):
+        find_connection("localhost:8000")
+
+
+def test_the_key_is_sent_and_never_printed(cli: Cli, api: Stub) -> None:
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
+    done = cli("stats")
+    assert done.code == 0
+    assert api.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in done.out + done.err
+
+
+def test_no_key_ends_with_4_and_says_where_one_is_looked_for(cli: Cli, stub: Stub) -> None:
+    done = cli("stats", "--url", stub.url)
+    assert done.code == 4
+    assert "EBBING_API_KEY" in done.err
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, "not-authenticated"), (403, "not-allowed")])
+def test_a_refused_key_ends_with_4(cli: Cli, api: Stub, status: int, kind: str) -> None:
+    api.replies["GET /v1/stats"] = Reply(status, problem(status, kind))
+    done = cli("stats")
+    assert done.code == 4
+    assert kind in done.err
+
+
+def test_nobody_there_ends_with_3_in_one_line_with_the_way_out(cli: Cli) -> None:
+    [port] = free_ports(1)
+    done = cli("search", "tea", "--url", f"http://127.0.0.1:{port}", EBBING_API_KEY=KEY)
+    assert done.code == 3
+    assert done.err.count("\n") == 1
+    assert f"http://127.0.0.1:{port}" in done.err
+    assert "ebbing run" in done.err
+
+
+def test_another_programs_answer_is_said_to_be_that(cli: Cli, api: Stub) -> None:
+    api.replies["GET /v1/stats"] = Reply(200, b"<html>Welcome</html>")
+    done = cli("stats")
+    assert done.code == 1
+    assert "isn't from an Ebbing API" in done.err
+
+
+def test_a_wrong_setting_is_named(cli: Cli) -> None:
+    done = cli("stats", EBBING_PORT="eight thousand")
+    assert done.code == 2
+    assert "EBBING_PORT" in done.err
+
+
+def test_stats_are_shown_as_a_table_and_as_they_are(cli: Cli, api: Stub) -> None:
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
+    table = cli("stats").out
+    assert "active" in table
+    assert "2.5 s" in table
+    assert '"index": 1' in cli("stats", "--json").out
