@@ -27,7 +27,7 @@ _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\
 _DELIMITER = re.compile(r"EBB-[0-9a-f]{16,60}")
 
 
-class Message(TypedDict):
+class PromptMessage(TypedDict):
     """A chat message."""
 
     role: str
@@ -53,7 +53,7 @@ class Prompt(Generic[T_co]):
         truncated: Detail of the failure if the answer ends at the token limit.
     """
 
-    messages: Callable[[str], list[Message]]
+    messages: Callable[[str], list[PromptMessage]]
     schema: Mapping[str, Any]
     tokens_max: int
     read: Callable[[str, str], T_co]
@@ -113,7 +113,7 @@ def handle(memory_id: UUID, mark: str) -> str:
     return hashlib.blake2b(memory_id.bytes, key=mark.encode(), digest_size=4).hexdigest()
 
 
-def chat(system: str, heading: str, data: Sequence[Mapping[str, object]], mark: str, task: str) -> list[Message]:
+def chat(system: str, heading: str, data: Sequence[Mapping[str, object]], mark: str, task: str) -> list[PromptMessage]:
     """Build a chat: the instructions, then the data in a block between two marker lines, then the task.
 
     Args:

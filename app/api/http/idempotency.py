@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
     request_id: str
 
     @staticmethod
-    def of(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
+    def for_request(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
         """Build the record of a request."""
         return Outcome(_digest(form.encode() + body), base.hex(), memories, request_id)
 

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.api.http.idempotency import KEY_MAX_CHARACTERS
 from app.api.http.problems import MEDIA_TYPE
-from app.api.http.request_body import BODIES, Body
+from app.api.http.request_body import BODIES, RouteBody
 from app.domain.ingest.bodies import LeftOut, Messages, Skipped
 from app.domain.ingest.memory import MemoryIn
 from app.domain.recall.request import Recalled
@@ -91,7 +91,7 @@ def install(app: FastAPI) -> None:
     app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
-def _bodies(app: FastAPI) -> dict[tuple[str, str], Body]:
+def _bodies(app: FastAPI) -> dict[tuple[str, str], RouteBody]:
     """Return the body of each path and method that has one."""
     return {
         (route.path_format, method.lower()): BODIES[dependency.call]
@@ -103,7 +103,7 @@ def _bodies(app: FastAPI) -> dict[tuple[str, str], Body]:
     }
 
 
-def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], Body]) -> dict[str, Any]:
+def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], RouteBody]) -> dict[str, Any]:
     shapes = [
         MemoryIn,
         Messages,

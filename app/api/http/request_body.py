@@ -41,7 +41,7 @@ def _dated(given: str) -> str:
     return given
 
 
-class Body(NamedTuple):
+class RouteBody(NamedTuple):
     """Body of a route: the type it is decoded into, and whether it may be empty."""
 
     shape: Any
@@ -114,7 +114,7 @@ def decode(body: bytes, shape: type[T]) -> T:
     return json_input.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
 
 
-BODIES: Final[dict[Callable[..., object], Body]] = {}
+BODIES: Final[dict[Callable[..., object], RouteBody]] = {}
 """Types of the bodies that dependencies read, for the OpenAPI description."""
 
 
@@ -125,7 +125,7 @@ def json_body(shape: type[T], *, is_optional: bool = False) -> Callable[[Request
         body = await read(request.scope, request.receive)
         return decode(body or b"{}" if is_optional else body, shape)
 
-    BODIES[read_json] = Body(shape, is_optional)
+    BODIES[read_json] = RouteBody(shape, is_optional)
     return read_json
 
 
@@ -135,7 +135,7 @@ def raw_body(shape: object, *, is_optional: bool = False) -> Callable[[Request],
     async def read_bytes(request: Request) -> bytes:
         return await read(request.scope, request.receive)
 
-    BODIES[read_bytes] = Body(shape, is_optional)
+    BODIES[read_bytes] = RouteBody(shape, is_optional)
     return read_bytes
 
 

@@ -92,7 +92,7 @@ class Ingest:
         given = await self._check(caller.tenant_id, body, form)
         count = len(given.memories)
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-        outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
+        outcome = Outcome.for_request(body, form, base, count, request_id) if key is not None else None
         failpoints.trigger("api.before_accept")
         accepted = await self._door.append(
             caller.tenant_id,

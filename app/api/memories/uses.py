@@ -33,7 +33,7 @@ async def observe(
     told = uses.encode(uses.parse_observation(body, caller.tenant_id))
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     key = key_of(request.scope)
-    outcome = Outcome.of(body, "touches", base, 0, request.state.request_id)
+    outcome = Outcome.for_request(body, "touches", base, 0, request.state.request_id)
     door: StreamWriter = request.app.state.door
     accepted = await door.append(
         caller.tenant_id,

@@ -30,7 +30,7 @@ from app.clients.llm.resilience import (
     Slots,
 )
 from app.clients.llm.responses import Reply, Usage, Vector
-from app.domain.prompts import Message, tokens
+from app.domain.prompts import PromptMessage, tokens
 from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
@@ -157,7 +157,7 @@ class Provider:
     def chat(
         self,
         model: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         *,
         schema: Mapping[str, Any],
         tokens_max: int,

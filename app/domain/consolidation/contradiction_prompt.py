@@ -16,7 +16,7 @@ import msgspec
 
 from app.domain import prompts
 from app.domain.consolidation.supersession import SupersessionPair
-from app.domain.prompts import Message, Prompt, Unusable
+from app.domain.prompts import Prompt, PromptMessage, Unusable
 
 NEIGHBOURS_MAX: Final = 3
 """Maximum number of earlier memories per new memory."""
@@ -85,7 +85,7 @@ def prompt(questions: Sequence[ContradictionQuestion]) -> Prompt[list[Supersessi
     )
 
 
-def build_messages(questions: Sequence[ContradictionQuestion], mark: str) -> list[Message]:
+def build_messages(questions: Sequence[ContradictionQuestion], mark: str) -> list[PromptMessage]:
     """Return the chat messages that ask which memories are outdated.
 
     Args:

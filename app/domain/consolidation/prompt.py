@@ -12,7 +12,7 @@ from app.domain.consolidation.extractive_summary import KEY_POINTS_MAX, length_l
 from app.domain.consolidation.group_types import Form, Source
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.rendering import day
-from app.domain.prompts import Message, chat, clip, closed, handle, listed, tokens
+from app.domain.prompts import PromptMessage, chat, clip, closed, handle, listed, tokens
 from app.domain.salience.llm_scoring import TEXT_MAX_BYTES
 
 PROMPT_VERSION: Final = "summary-1"
@@ -77,7 +77,7 @@ def answer_tokens_max(sources: Sequence[Source], level: Level) -> int:
 
 def build_messages(
     sources: Sequence[Source], form: Form, level: Level, mark: str, fault: str | None = None
-) -> list[Message]:
+) -> list[PromptMessage]:
     """Return the chat messages that ask for a summary.
 
     Args:

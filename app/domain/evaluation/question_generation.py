@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from app.domain.consolidation.faithfulness import name_stems, stems
-from app.domain.prompts import Message, Prompt, chat, clip, closed, decode, in_order, listed
+from app.domain.prompts import Prompt, PromptMessage, chat, clip, closed, decode, in_order, listed
 from app.domain.text.inflection import other_forms
 from app.domain.text.words import content_words
 
@@ -83,7 +83,7 @@ def ask_by_rule(text: str, documents: Mapping[str, int]) -> str:
     return " ".join((other_forms(word) or (word,))[0] for word in said if word in kept)
 
 
-def build_messages(texts: Sequence[str], mark: str) -> list[Message]:
+def build_messages(texts: Sequence[str], mark: str) -> list[PromptMessage]:
     """Return the chat messages that ask for a question about each text.
 
     Args:

@@ -50,7 +50,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def accepted_ms(self) -> int:
-        """When Redis first accepted it, in milliseconds since 1970."""
+        """Time at which Redis first accepted it, in milliseconds since 1970."""
         return int(self.position.partition("-")[0])
 
 

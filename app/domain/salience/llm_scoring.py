@@ -19,7 +19,7 @@ import msgspec
 
 from app.domain import prompts
 from app.domain.ingest.memory import Kind
-from app.domain.prompts import Message, Prompt, Unusable
+from app.domain.prompts import Prompt, PromptMessage, Unusable
 from app.domain.salience.cues import CUE_MAX_WORDS, CUES_MAX, read_cues
 
 PROMPT_VERSION: Final = "salience-1"
@@ -181,7 +181,7 @@ def prompt(memories: Sequence[UnscoredText], *, cues: bool = False) -> Prompt[li
     )
 
 
-def build_messages(memories: Sequence[UnscoredText], mark: str, *, cues: bool = False) -> list[Message]:
+def build_messages(memories: Sequence[UnscoredText], mark: str, *, cues: bool = False) -> list[PromptMessage]:
     """Build the chat that requests the memories' scores.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import structs
 
-from app.domain.prompts import Message, Prompt, chat, clip, closed, decode, in_order, listed
+from app.domain.prompts import Prompt, PromptMessage, chat, clip, closed, decode, in_order, listed
 from app.domain.search.request import SearchResult
 from app.domain.text.embedding_input import MemoryText, format_passage
 
@@ -69,7 +69,7 @@ def reranked_text(result: SearchResult) -> str:
     return clip(format_passage(MemoryText(result.text, result.speaker, result.occurred_at)), PASSAGE_MAX_BYTES)
 
 
-def build_messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
+def build_messages(query: str, texts: Sequence[str], mark: str) -> list[PromptMessage]:
     """Build the chat that asks how well each text serves the query.
 
     Args:

@@ -161,7 +161,9 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
             return StepProgress(str(after), removed)
 
 
-def _without(erasure: Erasure, erased: set[UUID], each: references.DeadLetter) -> dead_letter_redaction.RedactedLetter:
+def _without(
+    erasure: Erasure, erased: set[UUID], each: references.LetterContent
+) -> dead_letter_redaction.RedactedLetter:
     meant = dead_letter_redaction.RedactionScope(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
     return dead_letter_redaction.redact_letter(meant, each.position, each.header, each.payload)
 

@@ -64,7 +64,7 @@ locks the holds and the erasures.
 
 
 class MemoryWrite:
-    """What a transaction does to memories, and what it must record because of it.
+    """Unit of work: the changes of a transaction to memories, and the records that follow from them.
 
     Attributes:
         tx: The tenant's transaction.

@@ -17,7 +17,7 @@ LETTERS: Final = 10
 """Page size for dead letters of the drain; each may have several megabytes."""
 
 
-class DeadLetter(NamedTuple):
+class LetterContent(NamedTuple):
     """The content of a dead letter of the drain; `position` is its entry's original stream position."""
 
     letter_id: UUID
@@ -26,12 +26,13 @@ class DeadLetter(NamedTuple):
     payload: bytes
 
 
-def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[DeadLetter]:
+def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[LetterContent]:
     """Return a page of dead letters with content by id, with their rows locked."""
     values = {"tenant": tenant_id, "later_than": after, "limit": LETTERS}
     rows = tx.execute(_LETTERS, values)
     return [
-        DeadLetter(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload)) for row in rows
+        LetterContent(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload))
+        for row in rows
     ]
 
 

@@ -16,7 +16,7 @@ from app.clients.llm.egress import Allowed
 from app.clients.llm.provider import NO_KEY, Patience, Provider, retry_after_seconds
 from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
 from app.clients.llm.responses import Reply, Usage
-from app.domain.prompts import Message
+from app.domain.prompts import PromptMessage
 from app.domain.salience.llm_scoring import ANSWER_SCHEMA
 from app.errors import Misconfigured
 from app.settings import OPENAI_URL, Settings
@@ -28,7 +28,7 @@ __all__ = ["asked"]
 
 ONCE = Patience(timeout_seconds=PATIENCE_SECONDS)
 SECRET = "Ann hid the key under the third stone"
-CHAT: list[Message] = [{"role": "user", "content": SECRET}]
+CHAT: list[PromptMessage] = [{"role": "user", "content": SECRET}]
 
 
 def chat(client: Provider, patience: Patience = ONCE) -> Reply:
