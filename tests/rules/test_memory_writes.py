@@ -26,7 +26,7 @@ SQL = {
     "app/store/tiers/tiers.py": "moves and restores",
     "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
     "app/store/tiers/row_deletion.py": "permanent deletion",
-    "app/store/erasure/erasures.py": "hiding, and showing again",
+    "app/store/erasure/hidden_memories.py": "hiding, and showing again",
     "app/store/privacy/holds.py": "external ids that a held memory gives up, and the next sweep after a release",
     "app/store/strength/states.py": "anchors, uses and due times",
     "app/store/strength/promotion.py": "the promotion flag",
@@ -40,7 +40,7 @@ SQL = {
 
 BOOKKEEPING = {
     "app.store.memories.writes": {"record", "lock_holds_and_erasures"},
-    "app.store.memories.tenant_counts": {"add", "changing", "measure"},
+    "app.store.memories.tenant_counts": {"add", "track_changes", "count_memories"},
     "app.store.tiers.tier_moves": {"add"},
     "app.store.tiers.row_deletion": {"remove"},
     "app.store.tiers.tiers": {"write"},
@@ -48,8 +48,8 @@ BOOKKEEPING = {
     "app.store.consolidation.merged_memories": {"add_summaries"},
     "app.store.consolidation.merges": {"make_stale"},
     "app.store.privacy.holds": {"lock_shared"},
-    "app.store.erasure.erasures": {"lock_shared"},
-    "app.services.strength.memory_strength": {"changing"},
+    "app.store.erasure.requests": {"lock_shared"},
+    "app.services.strength.memory_strength": {"preserve_strength"},
 }
 """Functions that only the unit of work calls, by module."""
 
@@ -126,8 +126,8 @@ def test_a_read_is_no_write() -> None:
     "text",
     [
         "from app.store.tiers import tier_moves\ntier_moves.add(tx, tenant_id, {})",
-        "from app.store.enrichment import work as queue\nqueue.add(tx, [], tenant_id, [])",
-        "from app.store.memories.tenant_counts import changing",
+        "from app.store.enrichment import work_queue as queue\nqueue.add(tx, [], tenant_id, [])",
+        "from app.store.memories.tenant_counts import track_changes",
     ],
 )
 def test_a_call_is_seen_under_every_name(text: str) -> None:

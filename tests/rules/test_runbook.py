@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ops" / "runbook.md").read_text()
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"
 # Modules that write dead letters; add any other module whose reasons must be covered.
-WRITERS = {"dead_letters.py", "enrichment.py", "ingest.py", "rate.py", "reembed.py"}
+WRITERS = {"dead_letters.py", "ingest.py", "reembed.py", "score_by_model.py", "stage_runner.py"}
 
 
 def headings(part: str) -> list[str]:
@@ -28,13 +28,13 @@ def headings(part: str) -> list[str]:
 
 
 def phrases() -> Iterator[str]:
-    """Yield fixed reasons in the code: arguments of `Malformed`, and constants assigned to `reason`."""
+    """Yield fixed reasons in the code: arguments of `MalformedEnvelope`, and constants assigned to `reason`."""
     for path in [ROOT / "app" / "domain" / "ingest" / "envelope.py", *(ROOT / "app" / "services").rglob("*.py")]:
         if path.name not in {*WRITERS, "envelope.py"}:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Call(func=ast.Name("Malformed"), args=[ast.Constant(str(phrase))]):
+                case ast.Call(func=ast.Name("MalformedEnvelope"), args=[ast.Constant(str(phrase))]):
                     yield phrase
                 case ast.Assign(targets=[ast.Name("reason")], value=ast.Constant(str(phrase))):
                     yield phrase
