@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from app.embedded import Postgres, Redis, ServerOptions, free_ports
+from app.embedded import EmbeddedError, Postgres, Redis, ServerOptions, free_ports
 
 DATABASE_URL = "EBBING_TEST_DATABASE_URL"
 REDIS_URL = "EBBING_TEST_REDIS_URL"
@@ -26,6 +26,7 @@ REDIS_IMAGE = "redis:8"
 DOCKER_SOCKET = Path("/var/run/docker.sock")
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  # each run has a private folder there
 MEMORY_BYTES = 500 * 1024 * 1024
+PORTS_TRIED = 3
 FOLDER_PREFIX = "ebbing-test-"
 
 
@@ -54,10 +55,7 @@ class Servers:
             case "Docker":
                 return self._postgres_in_docker()
             case _:
-                port = free_ports(1)[0]
-                server = Postgres(self._home, port, ServerOptions(durable=False))
-                self._open.callback(server.stop, server.start())
-                return server.url
+                return self._embedded(Postgres)
 
     @cached_property
     def redis_url(self) -> str:
@@ -68,10 +66,21 @@ class Servers:
             case "Docker":
                 return self._redis_in_docker()
             case _:
-                port = free_ports(1)[0]
-                server = Redis(self._home, port, ServerOptions(durable=False))
-                self._open.callback(server.stop, server.start())
-                return server.url
+                return self._embedded(Redis)
+
+    def _embedded(self, kind: type[Postgres | Redis]) -> str:
+        """Start an embedded server, with another port if a process took the first one in between, and return its URL."""
+        for attempt in range(PORTS_TRIED):
+            server = kind(self._home, free_ports(1)[0], ServerOptions(durable=False))
+            try:
+                process = server.start()
+            except EmbeddedError:
+                if attempt == PORTS_TRIED - 1:
+                    raise
+            else:
+                self._open.callback(server.stop, process)
+                break
+        return server.url
 
     def close(self) -> None:
         """Stop the servers started here and remove their files."""
