@@ -69,18 +69,19 @@ class Servers:
                 return self._embedded(Redis)
 
     def _embedded(self, kind: type[Postgres | Redis]) -> str:
-        """Start an embedded server, with another port if a process took the first one in between, and return its URL."""
-        for attempt in range(PORTS_TRIED):
+        """Start an embedded server, with another port if the first one was taken in between; return its URL."""
+        tries = PORTS_TRIED
+        while True:
             server = kind(self._home, free_ports(1)[0], ServerOptions(durable=False))
             try:
                 process = server.start()
             except EmbeddedError:
-                if attempt == PORTS_TRIED - 1:
+                tries -= 1
+                if not tries:
                     raise
             else:
                 self._open.callback(server.stop, process)
-                break
-        return server.url
+                return server.url
 
     def close(self) -> None:
         """Stop the servers started here and remove their files."""

@@ -54,10 +54,14 @@ def read_shapes(tree: ast.Module) -> Iterator[str]:
 
 def prepared_shapes(tree: ast.Module) -> set[str]:
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    return {
+    made = [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call)]
+    calls = {
+        ast.unparse(each.target) for each in made if each.value and ast.unparse(each.value).startswith("precompile(")
+    }
+    return calls | {
         each.name
         for each in classes
-        if any(isinstance(by, ast.Name) and by.id == "prepared" for by in each.decorator_list)
+        if any(isinstance(by, ast.Name) and by.id == "precompile" for by in each.decorator_list)
     }
 
 
@@ -78,7 +82,7 @@ def test_decoders_are_made_with_their_modules() -> None:
         for path, tree in TREES.items()
         if path != LATER
         for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "prepared"
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "precompile"
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "Decoder"
         if node.args  # without a type, there is nothing to prepare

@@ -25,28 +25,28 @@ WORK = """
 import logging, sys
 from app import logs
 logs.configure("worker")
-from app.services.enrichment import enrichment
+from app.services.enrichment import stage_runner
 from app.services.ingest import ingest
-from app.store.ingest import arrivals
+from app.store.ingest import envelopes
 from workers import base
 
 def fail(*arguments, **_):
     raise ValueError(f"{sys.argv[1]} {arguments!r}")
 
-copy = arrivals.copy_fresh
+copy = envelopes.copy_fresh
 def copy_fresh(tx, tenant_id, given):
     if any("cursed" in memory.text for arrival in given for memory in arrival.memories):
         fail(given)
     return copy(tx, tenant_id, given)
 
-arrivals.copy_fresh = copy_fresh
-ingest.drain()
-enrichment._index = fail
+envelopes.copy_fresh = copy_fresh
+ingest.drain_streams()
+stage_runner._index_claim = fail
 for _ in range(4):
-    enrichment.index()
-enrichment.embed()
+    stage_runner.run_index_stage()
+stage_runner.embed()
 from workers.tasks.ingest import drain
-ingest.drain = fail
+ingest.drain_streams = fail
 drain()
 logging.getLogger("some.library").error("failed", exc_info=ValueError(sys.argv[1]))
 try:
@@ -59,13 +59,12 @@ print("all done", file=sys.stderr)
 # The API with a route and a door that raise errors containing the memory.
 BROKEN = """
 import sys
-from app.clients.redis.stream import Door
 from app.services.memories import memories
 
 def fail(*arguments, **_):
     raise ValueError(f"{sys.argv[-1]} {arguments!r}")
 
-memories.edit = fail
+memories.edit_memory = fail
 from app.cli import main
 sys.argv = ["ebbing", "api"]
 main()

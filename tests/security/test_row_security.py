@@ -19,7 +19,10 @@ SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
     *("rating_turns", "usage", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
 }
-WITHOUT_TENANT = {"embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"}
+WITHOUT_TENANT = {
+    *("embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"),
+    *("queue_identity", "accepted_requests"),
+}
 
 DRAIN_MAY = {
     "envelopes": {"SELECT", "INSERT"},
@@ -34,6 +37,9 @@ DRAIN_MAY = {
     "privacy_requests": {"SELECT"},
     "tombstones": {"SELECT"},
     "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
+    "accepted_requests": {"SELECT", "INSERT", "DELETE"},
+    "queue_gaps": {"SELECT", "INSERT", "UPDATE"},
+    "tenants": {"SELECT"},  # two columns, see below
 }
 
 
@@ -140,12 +146,13 @@ def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
 def test_the_drain_reads_no_more_than_what_is_counted(service: Service) -> None:
     found = service.rows(
         "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = 'ebbing_drain' "
-        "AND table_name IN ('dead_letters', 'scores', 'self_test_runs') AND privilege_type = 'SELECT'"
+        "AND table_name IN ('dead_letters', 'scores', 'self_test_runs', 'tenants') AND privilege_type = 'SELECT'"
     )
     assert sorted(found) == [
-        ("dead_letters", "discarded_at"),
+        *(("dead_letters", column) for column in ("discarded_at", "header", "stage", "tenant_id")),
         ("scores", "scorer"),
         *(("self_test_runs", column) for column in ("finished_at", "results", "started_at", "tenant_id")),
+        *(("tenants", column) for column in ("name", "tenant_id")),
     ]
 
 
@@ -190,6 +197,7 @@ HISTORY = (
 
 # Tables whose rows don't belong to one memory.
 OTHERS = (
+    ("queue_gaps", "requests, memories, first_at, last_at", "1, 1, now(), now()"),
     (
         "merges",
         "merge_id, run_id, action, status, level, cohesion, sources, created_at",

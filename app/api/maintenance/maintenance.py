@@ -112,7 +112,7 @@ def add_start(
     about = KINDS[kind]
 
     def start(caller: Maintainer, wanted: Options = Depends(json_body(body_type))) -> Response:  # noqa: B008 - FastAPI's
-        if wanted.as_of is not None:
+        if wanted.as_of is not None and not isinstance(wanted, Due):
             check_moment(wanted.as_of, "as_of")
         if wanted.dry_run:
             return responses.answer(preview(caller.tenant_id, wanted))

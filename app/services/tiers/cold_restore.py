@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 # Records that are older than a field lack it.
 _RecordBody: Final = precompile(
     msgspec.defstruct(
-        "_Body",
+        "_RecordBody",
         [("text", str), ("links", list[dict[str, Any]])]
         + [(field.name, field.plain, field.default) for field in COLD if not field.is_required],
         frozen=True,

@@ -282,6 +282,7 @@ def reasons(service: Service) -> set[tuple[str, str]]:
 
 
 def rows_of_all(service: Service) -> dict[str, int]:
-    """Count the rows of every table."""
+    """Count the rows of every table, without the witness of accepted requests, which is written a second later."""
     names = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    names.remove("accepted_requests")
     return {name: service.one(f"SELECT count(*) FROM {name}") for name in names}  # noqa: S608 - names from the catalogue

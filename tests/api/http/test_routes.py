@@ -132,6 +132,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/audit"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/audit/verify"): ("privacy", {}, 200),
+    ("GET", "/v1/admin/queue"): ("admin", {}, 200),
+    ("POST", "/v1/admin/queue/accept"): ("admin", {}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),

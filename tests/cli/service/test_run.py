@@ -30,8 +30,8 @@ EBBING = [sys.executable, "-m", "app.cli"]
 # The demo gives up after some seconds without progress, which may be too soon on a slow machine.
 DEMO = f"""
 from app.cli import main
-from app.cli.demo import judged, tour
-tour.PATIENCE_SECONDS = judged.PATIENCE_SECONDS = {PATIENCE_SECONDS}
+from app.cli.demo import client, scores
+client.PATIENCE_SECONDS = scores.PATIENCE_SECONDS = {PATIENCE_SECONDS}
 main()
 """
 

@@ -166,13 +166,13 @@ def test_every_step_may_be_done_twice(movers: Movers, tenant_id: UUID, monkeypat
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "aiming": (embedding_spaces, "aim"),
-    "looking for what is lacking": (embedding_spaces, "lacking"),
+    "aiming": (embedding_spaces, "start_move"),
+    "looking for what is lacking": (embedding_spaces, "list_lacking"),
     "reading": (embeddings, "read_texts"),
     "writing": (embeddings, "write"),
     "locking": (embedding_spaces, "lock"),
-    "switching": (embedding_spaces, "switch"),
-    "clearing": (embedding_spaces, "clear"),
+    "switching": (embedding_spaces, "complete_move"),
+    "clearing": (embedding_spaces, "clear_unused"),
 }
 
 

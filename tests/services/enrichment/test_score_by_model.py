@@ -88,7 +88,7 @@ def test_the_callers_labels_stand(rated: Rated) -> None:
     [memory_id] = rated.send(given)
     score_by_model.rate_memories()
     found = responses.memory(rated.stored(memory_id), {})
-    assert (found["kind"], found["categories"], found["entities"]) == ("semantic", ["pii"], ["the clinic"])
+    assert (found["kind"], found["categories"], found["entities"]) == ("semantic", ("pii",), ("the clinic",))
     inferred = found["inferred"]
     assert (inferred["kind"], inferred["categories"], inferred["entities"]) == (None, [], [])
     assert inferred["topics"]

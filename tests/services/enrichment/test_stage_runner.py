@@ -19,7 +19,7 @@ from tests.service import Service, Tenant
 from tests.waiting import PATIENCE_SECONDS
 
 STAGES = {"index": stage_runner.run_index_stage, "embed": stage_runner.embed, "score": stage_runner.run_score_stage}
-TARGETS = {"index": "_index", "embed": "embed_memories", "score": "score_memories"}
+TARGETS = {"index": "_index_claim", "embed": "embed_memories", "score": "score_memories"}
 
 
 @pytest.fixture(params=STAGES)

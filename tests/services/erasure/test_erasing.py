@@ -218,7 +218,7 @@ def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> 
     stale = requests.get(house.tenant_id, erasure_id)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     with pytest.raises(steps.Overtaken):
-        STEPS["memories"].erase(house.tenant_id, stale, [], "", time.monotonic() + PATIENCE_SECONDS)
+        STEPS["memories"].erase(house.tenant_id, stale, [UUID(int=1)], "", time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:

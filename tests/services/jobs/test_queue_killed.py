@@ -27,7 +27,7 @@ from tests.services.jobs.test_queue_killed import count_to_three
 
 runner.KINDS["test"] = runner.Kind(count_to_three)
 what, *ids = sys.argv[1:]
-{"job": runner.run_slice, "replay": dead_letters.replay}[what](*map(UUID, ids))
+{"job": runner.run_slice, "replay": dead_letters.replay_letter}[what](*map(UUID, ids))
 """
 
 

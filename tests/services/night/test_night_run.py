@@ -33,7 +33,7 @@ WORKER = """
 import sys
 from uuid import UUID
 from app.domain.jobs import Step
-from app.services.jobs import jobs, runner
+from app.services.jobs import runner
 from app.services.night import steps
 
 steps.STEPS.clear()

@@ -188,7 +188,7 @@ def test_killed_anywhere_it_is_the_old_state_or_the_new(service: Service, tenant
     archived_memories.swept(tenant.tenant_id)
     code = (
         "from uuid import UUID; from app.services.tiers import archive; "
-        f"archive.move(UUID('{tenant.tenant_id}'), None, None)"
+        f"archive.move_slice(UUID('{tenant.tenant_id}'), None, None)"
     )
     environment = {**os.environ, "EBBING_FAILPOINTS": place}
     died = subprocess.run([sys.executable, "-c", code, str(tenant.tenant_id)], env=environment, check=False)

@@ -31,33 +31,35 @@ import sys
 import obstore, zstandard
 from uuid import UUID
 from cryptography.hazmat.primitives.ciphers import aead
-from app.services.consolidation import consolidate, rederiving, undoing
+from app.services.consolidation import consolidation_run, merge_undo, summary_refresh
 from app.services.storage.memory_write import memory_write
-from app.services.tiers import archive, cold, cold_restore, compaction, removals, restores
+from app.services.tiers import (
+    archive, cold_restore, cold_storage, permanent_deletion, reactivation, segment_compaction
+)
 
 def work(what, tenant, *ids):
     if what == "move":
-        cold.clean(UUID(tenant))
-        cold.move(UUID(tenant))
+        cold_storage.clean_segments(UUID(tenant))
+        cold_storage.move_segment(UUID(tenant))
     elif what == "restore":
         cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
     elif what == "delete":
-        removals.delete(UUID(tenant), limit=3)
+        permanent_deletion.delete(UUID(tenant), limit=3)
     elif what == "archive":
-        archive.move(UUID(tenant), None, None)
+        archive.move_slice(UUID(tenant), None, None)
     elif what == "use":
         with memory_write(UUID(tenant), "state") as write:
-            restores.restore(write, list(map(UUID, ids)), "use")
+            reactivation.restore(write, list(map(UUID, ids)), "use")
     elif what == "merge":
         state = {}
-        while not (step := consolidate.carry_on(UUID(tenant), None, state, 0, by_hand=True)).finished:
+        while not (step := consolidation_run.run_slice(UUID(tenant), None, state, 0, by_hand=True)).finished:
             state = step.state
     elif what == "undo":
-        undoing.undo(UUID(tenant), UUID(ids[0]), "me")
+        merge_undo.undo_merge(UUID(tenant), UUID(ids[0]), "me")
     elif what == "rederive":
-        rederiving.carry_on(UUID(tenant), None, UUID(int=0), 1e9)
+        summary_refresh.run_slice(UUID(tenant), None, UUID(int=0), 1e9)
     else:
-        compaction.compact(UUID(tenant))
+        segment_compaction.compact_segments(UUID(tenant))
 
 for line in sys.stdin:
     order = json.loads(line)

@@ -145,9 +145,9 @@ def test_killed_before_its_commit_it_stays_in_the_archive_and_can_be_used_again(
     kettle, boat = archived(service, tenant)
     code = (
         "import sys; from uuid import UUID\n"
-        "from app.services.storage.memory_write import memory_write; from app.services.tiers import restores\n"
+        "from app.services.storage.memory_write import memory_write; from app.services.tiers import reactivation\n"
         "tenant, memory = map(UUID, sys.argv[1:])\n"
-        "with memory_write(tenant, 'state') as write: restores.restore(write, [memory], 'use')"
+        "with memory_write(tenant, 'state') as write: reactivation.restore(write, [memory], 'use')"
     )
     environment = {**os.environ, "EBBING_FAILPOINTS": "restore.before_commit"}
     command = [sys.executable, "-c", code, str(tenant.tenant_id), str(kettle)]

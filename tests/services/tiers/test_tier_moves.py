@@ -251,7 +251,7 @@ def test_a_nights_run_that_is_under_way_ends_when_it_is_paused(alike: Alike) -> 
 
 def test_whatever_removes_memories_counts_it() -> None:
     folder = Path(tier_report.__file__).parents[1]
-    removing = {path.stem for path in folder.rglob("*.py") if "removal.remove(" in path.read_text("utf-8")}
+    removing = {path.stem for path in folder.rglob("*.py") if "row_deletion.remove(" in path.read_text("utf-8")}
     removing.remove("memory_write")  # its `delete` demands the moves
     counting = {path.stem for path in folder.rglob("*.py") if "tier_moves.add(" in path.read_text("utf-8")}
     assert removing
@@ -264,7 +264,7 @@ def test_each_reason_has_its_words() -> None:
     written = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     moves = "|".join(KINDS)
     told = set(re.findall(rf'\("({moves})", "(\w+)"\):', written))
-    rules = r'(?:restores\.restore|come_back)\(write, .*, "(\w+)"|write\.restored\(\w+, "\w+", "(\w+)"'
+    rules = r'(?:reactivation\.restore|reactivate_cold)\(write, .*, "(\w+)"|write\.restored\(\w+, "\w+", "(\w+)"'
     told |= {("restored", found[1] or found[2]) for found in re.finditer(rules, written)}
     assert {("restored", "edit"), ("restored", "hand"), ("restored", "use")} <= told
     assert len(told) > 10
