@@ -1,9 +1,11 @@
 """Names that vulture reports as unused although a library calls them or sets them."""
 
+from app import metrics
 from app.api.http.metrics_endpoint import _Shared
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.strength import importance, review
+from app.domain.tiers import tier_decision
 from app.services.privacy.export_archive import _Sink
 from app.services.strength import linked_reinforcement
 from app.store.strength import states
@@ -38,3 +40,6 @@ linked_reinforcement.list_reached
 linked_reinforcement.strengthen_linked
 # called by zipfile
 _Sink.writable
+# read by tests
+metrics.read_counters
+tier_decision.fresh_facts
