@@ -25,7 +25,7 @@ from app.services.ingest import dead_letters
 from app.services.jobs import runner
 from tests.services.jobs.test_queue_killed import count_to_three
 
-runner.KINDS["test"] = runner.Kind(count_to_three)
+runner.KINDS["test"] = runner.JobKind(count_to_three)
 what, *ids = sys.argv[1:]
 {"job": runner.run_slice, "replay": dead_letters.replay_letter}[what](*map(UUID, ids))
 """
