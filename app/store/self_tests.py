@@ -24,7 +24,7 @@ class PlannedTest(NamedTuple):
     other_id: UUID | None = None
 
 
-class TestOutcome(NamedTuple):
+class SelfTestOutcome(NamedTuple):
     """The outcome of a test.
 
     Attributes:
@@ -45,7 +45,7 @@ class TestOutcome(NamedTuple):
 
 
 class NewTestRun(NamedTuple):
-    """A run to be inserted; attributes as in `TestRun`."""
+    """A run to be inserted; attributes as in `SelfTestRun`."""
 
     run_id: UUID
     as_of: datetime
@@ -54,7 +54,7 @@ class NewTestRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TestRun:
+class SelfTestRun:
     """A self-test run of a tenant.
 
     Attributes:
@@ -225,15 +225,15 @@ FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[]
 """)
 
 
-def read_last_run(tx: Connection, tenant_id: UUID) -> TestRun | None:
+def read_last_run(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
     """Return the tenant's latest run, finished or not."""
     found = list_runs(tx, tenant_id, None, 1)
     return found[0] if found else None
 
 
-def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[TestRun]:
+def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[SelfTestRun]:
     """Return a page of runs, latest first."""
-    return _PAGES.read(tx, lambda row: TestRun(*row), older_than, limit, tenant=tenant_id)
+    return _PAGES.read(tx, lambda row: SelfTestRun(*row), older_than, limit, tenant=tenant_id)
 
 
 _PAGES: Final = Latest(f"""
@@ -241,10 +241,10 @@ SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant
 ORDER BY started_at DESC, run_id DESC""")  # noqa: S608 - constants only
 
 
-def read_last_with_recalls(tx: Connection, tenant_id: UUID) -> TestRun | None:
+def read_last_with_recalls(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
     """Return the tenant's last finished run that had recalls."""
     row = tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}).one_or_none()
-    return None if row is None else TestRun(*row)
+    return None if row is None else SelfTestRun(*row)
 
 
 _LAST_WITH_RECALLS: Final = text(f"""
@@ -254,10 +254,10 @@ ORDER BY started_at DESC, run_id DESC LIMIT 1
 """)  # noqa: S608 - constants only
 
 
-def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> TestRun | None:
+def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> SelfTestRun | None:
     """Return a run, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
-    return None if row is None else TestRun(*row)
+    return None if row is None else SelfTestRun(*row)
 
 
 _GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant AND run_id = :run_id")  # noqa: S608
@@ -276,11 +276,11 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND passed IS NU
 
 
 def record_outcomes(
-    tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[TestOutcome]
+    tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[SelfTestOutcome]
 ) -> set[UUID]:
     """Store outcomes of tests. Return the memories whose outcome wasn't stored before."""
     values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
-    columns = {name: [getattr(one, name) for one in outcomes] for name in TestOutcome._fields}
+    columns = {name: [getattr(one, name) for one in outcomes] for name in SelfTestOutcome._fields}
     return set(tx.execute(_ENTER, values | columns).scalars())
 
 

@@ -11,7 +11,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.api.http.cursors import Paged
 from app.services.evaluation import self_tests
-from app.store.self_tests import TestRun
+from app.store.self_tests import SelfTestRun
 
 router = APIRouter(prefix="/v1/self-tests", tags=["reviews"])
 
@@ -27,6 +27,6 @@ def page(caller: Annotated[Caller, Depends(needs("read"))], wanted: Paged) -> Re
     return responses.page("runs", self_tests.list_runs(caller.tenant_id, *wanted), _shown)
 
 
-def _shown(run: TestRun) -> dict[str, Any]:
+def _shown(run: SelfTestRun) -> dict[str, Any]:
     shown = asdict(run)
     return {"id": shown.pop("run_id"), **shown}

@@ -19,7 +19,7 @@ from app.services.evaluation import self_tests
 from app.services.jobs import queue
 from app.services.strength import current_policy
 from app.services.uses import reviews
-from app.store.self_tests import TestRun
+from app.store.self_tests import SelfTestRun
 
 RUNS: Final = 30
 FLAGGED: Final = 100
@@ -88,13 +88,13 @@ def run(acting: Maintaining) -> Response:
     return redirect_back("/tests", "tested")
 
 
-def _share(run: TestRun, kind: str) -> float | None:
+def _share(run: SelfTestRun, kind: str) -> float | None:
     """Return the pass rate of a kind in a run; None if it had no tests."""
     found = run.results.get(kind)
     return found["passed"] / count_tests(found) if found and count_tests(found) else None
 
 
-def _charts(runs: Sequence[TestRun]) -> Charts:
+def _charts(runs: Sequence[SelfTestRun]) -> Charts:
     """Build the charts from runs in chronological order."""
     passed = [
         ChartLine(

@@ -21,7 +21,7 @@ from app.services.search import search
 from app.services.search.spreading_activation import spread_results
 from app.store import self_tests
 from app.store.core import database
-from app.store.self_tests import PlannedTest, TestOutcome, TestRun
+from app.store.self_tests import PlannedTest, SelfTestOutcome, SelfTestRun
 
 ALONG_LINKS: Final = SpreadingSettings(("link",), factor=0.5, hops=1)
 """Spreading used for connection tests: memories linked to a top result get half of its score at full link weight."""
@@ -30,7 +30,9 @@ LOOK_BACK: Final = timedelta(days=1)
 """Age from which a run ranks as of its own time; a nightly run is younger, so its searches rank as callers' do."""
 
 
-def _connections(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+def _connections(
+    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
+) -> list[SelfTestOutcome]:
     """Test whether each memory is found from a linked memory, without the embedding search."""
     sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
     said = _texts(tenant_id, [*sources, *sources.values()])
@@ -45,11 +47,13 @@ def _connections(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], po
             ranked, _ = search.rank_gathered(tenant_id, gathered, request)
             along = spread_results(tenant_id, ranked, request, ALONG_LINKS, gathered.probe)
             place = rank_of_first((result.id == memory_id for result in along), within)
-            outcomes.append(TestOutcome(memory_id, place is not None, place))
+            outcomes.append(SelfTestOutcome(memory_id, place is not None, place))
     return outcomes
 
 
-def _applications(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+def _applications(
+    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
+) -> list[SelfTestOutcome]:
     """Test whether each memory is found by a question about it in an ordinary search, and measure the search time."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     about = question_generation.generate_questions(tenant_id, said, policy)
@@ -64,11 +68,15 @@ def _applications(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], p
         found = search.search(tenant_id, request, policy)
         took = 1000 * (time.perf_counter() - began)
         rank = rank_of_first(_is_it(found, memory_id, said), within)
-        outcomes.append(TestOutcome(memory_id, rank is not None, rank, milliseconds=took, by_model=question.by_model))
+        outcomes.append(
+            SelfTestOutcome(memory_id, rank is not None, rank, milliseconds=took, by_model=question.by_model)
+        )
     return outcomes
 
 
-def _other_words(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+def _other_words(
+    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
+) -> list[SelfTestOutcome]:
     """Test whether a search finds each memory by a question that paraphrases it."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     as_of = _reference_time(tenant_id, run)
@@ -77,11 +85,11 @@ def _other_words(tenant_id: UUID, run: TestRun, asked: Sequence[PlannedTest], po
     for memory_id, question in question_generation.paraphrase_questions(tenant_id, said, policy).items():
         found = search.search(tenant_id, _request(question.text, within, as_of), policy)
         place = rank_of_first(_is_it(found, memory_id, said), within)
-        outcomes.append(TestOutcome(memory_id, place is not None, place, by_model=question.by_model))
+        outcomes.append(SelfTestOutcome(memory_id, place is not None, place, by_model=question.by_model))
     return outcomes
 
 
-def _recall(tenant_id: UUID, _run: TestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[TestOutcome]:
+def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[SelfTestOutcome]:
     """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     unranked = policy.model_copy(
@@ -92,24 +100,26 @@ def _recall(tenant_id: UUID, _run: TestRun, asked: Sequence[PlannedTest], policy
         found = recall_memories(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
         place = next((n for n, one in enumerate(found, 1) if memory_id == one.id or one.text == said[memory_id]), None)
         outcomes.append(
-            TestOutcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found))
+            SelfTestOutcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found))
         )
     return outcomes
 
 
-def _coherence(tenant_id: UUID, _run: TestRun, asked: Sequence[PlannedTest], _policy: Policy) -> list[TestOutcome]:
+def _coherence(
+    tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], _policy: Policy
+) -> list[SelfTestOutcome]:
     """Test whether each summary contains the key points that its sources still contain."""
     with database.tenant(tenant_id) as tx:
         found = self_tests.list_unchanged_summaries(tx, tenant_id, [one.memory_id for one in asked])
     shares = ((each.memory_id, faithfulness.entailed_share(each.text, each.key_points, each.sources)) for each in found)
     return [
-        TestOutcome(memory_id, share >= faithfulness.ENTAILED_MIN, share=share)
+        SelfTestOutcome(memory_id, share >= faithfulness.ENTAILED_MIN, share=share)
         for memory_id, share in shares
         if share is not None
     ]
 
 
-Test = Callable[[UUID, TestRun, Sequence[PlannedTest], Policy], list[TestOutcome]]
+Test = Callable[[UUID, SelfTestRun, Sequence[PlannedTest], Policy], list[SelfTestOutcome]]
 
 TESTS: Final[Mapping[Kind, Test]] = {
     "connection": _connections,
@@ -126,7 +136,7 @@ def _request(query: str, within: int, as_of: datetime | None, mode: Mode | None 
     return SearchRequest(query, limit=within, mode=mode, rerank=0, review_blend=0.0, reinforce=False, as_of=as_of)
 
 
-def _reference_time(tenant_id: UUID, run: TestRun) -> datetime | None:
+def _reference_time(tenant_id: UUID, run: SelfTestRun) -> datetime | None:
     """Return the time to rank as of; None for now."""
     with database.tenant(tenant_id) as tx:
         return run.as_of if run.as_of < database.now(tx) - LOOK_BACK else None

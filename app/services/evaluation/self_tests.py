@@ -42,7 +42,7 @@ from app.store.erasure import requests
 from app.store.memories import history
 from app.store.memories.history import EventChange
 from app.store.privacy import holds
-from app.store.self_tests import NewTestRun, PlannedTest, TestOutcome, TestRun
+from app.store.self_tests import NewTestRun, PlannedTest, SelfTestOutcome, SelfTestRun
 from app.store.strength import reviews, states
 
 KIND: Final = "selftest"
@@ -98,7 +98,7 @@ def preview_run(tenant_id: UUID, as_of: datetime | None) -> list[PlannedTest]:
         return asked
 
 
-def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[TestRun]:
+def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[SelfTestRun]:
     """List runs, newest first, starting after `older_than` (start time and id)."""
     with database.tenant(tenant_id) as tx:
         return self_tests.list_runs(tx, tenant_id, older_than, limit)
@@ -162,7 +162,7 @@ def _draw_tests(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> t
     return seed, asked
 
 
-def _run_tests(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[TestOutcome]]:
+def _run_tests(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[SelfTestOutcome]]:
     """Run a run's next tests, all of one kind, and record their outcomes; finish the run if none is left."""
     with database.tenant(tenant_id) as tx:
         run = self_tests.get(tx, tenant_id, run_id)
@@ -179,8 +179,8 @@ def _run_tests(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[TestOut
 
 
 def _record_outcomes(
-    tenant_id: UUID, run: TestRun, kind: Kind, asked: list[PlannedTest], outcomes: list[TestOutcome]
-) -> list[TestOutcome]:
+    tenant_id: UUID, run: SelfTestRun, kind: Kind, asked: list[PlannedTest], outcomes: list[SelfTestOutcome]
+) -> list[SelfTestOutcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
@@ -208,7 +208,7 @@ def _record_outcomes(
     return outcomes
 
 
-def _strengthen_passed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: TestRun) -> None:
+def _strengthen_passed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: SelfTestRun) -> None:
     """Strengthen memories that passed, as of the run; memories used or changed since then remain unchanged."""
     if not memory_ids:
         return
@@ -226,7 +226,7 @@ def _strengthen_passed(tx: database.Transaction, tenant_id: UUID, memory_ids: li
     history.add(tx, tenant_id, "test", tested.ids, EventChange(now, before, after, after))
 
 
-def _finish_run(tenant_id: UUID, run: TestRun) -> None:
+def _finish_run(tenant_id: UUID, run: SelfTestRun) -> None:
     """Record a run's results; the speed counts if anything was searched for."""
     with database.tenant(tenant_id) as tx:
         results, took = self_tests.read_results(tx, tenant_id, run.run_id)

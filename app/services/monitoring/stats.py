@@ -30,7 +30,7 @@ from app.store.jobs import jobs, schedules
 from app.store.jobs.schedules import RunStatistics, ScheduleRun
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import TierCounts
-from app.store.self_tests import TestRun
+from app.store.self_tests import SelfTestRun
 from app.store.tenants import policies
 
 TREND: Final = 8
@@ -214,7 +214,7 @@ def _last_night(run: ScheduleRun) -> LastNight:
     return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed_steps(run))
 
 
-def _tested(run: TestRun) -> SelfTested:
+def _tested(run: SelfTestRun) -> SelfTested:
     tests = {kind: count_tests(found) for kind, found in run.results.items()}
     passed = {kind: run.results[kind]["passed"] / count for kind, count in tests.items()}
     return SelfTested(run.as_of, passed, tests, empty_share(run.results), run.p50_ms, run.p95_ms, run.target_ms)

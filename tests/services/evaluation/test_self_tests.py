@@ -29,7 +29,7 @@ from app.services.monitoring import stats
 from app.services.privacy import legal_holds
 from app.services.uses import reviews
 from app.store.core import database
-from app.store.self_tests import TestRun
+from app.store.self_tests import SelfTestRun
 from tests.provider import model
 from tests.provider.server import provider
 from tests.service import Service, Tenant
@@ -64,7 +64,7 @@ class Mind:
     def link(self, source: UUID, to: UUID, weight: float = 1.0) -> None:
         links.add(self.tenant_id, [NewLink(from_id=source, to_id=to, weight=weight)])
 
-    def run(self, as_of: datetime | None = None) -> TestRun:
+    def run(self, as_of: datetime | None = None) -> SelfTestRun:
         """Complete a run in steps of one slice, and return it."""
         parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
         job = Job(uuid4(), self.tenant_id, self_tests.KIND, parameters, {}, None, 0)

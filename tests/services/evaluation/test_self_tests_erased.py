@@ -15,7 +15,7 @@ from app.services.erasure.requests import ErasureOptions
 from app.services.evaluation import self_test_kinds, self_tests
 from app.store.core import database
 from app.store.erasure import hidden_memories, requests
-from app.store.self_tests import TestOutcome
+from app.store.self_tests import SelfTestOutcome
 from tests.services.due_deletions import worked
 from tests.services.evaluation.test_self_tests import CELLO, ROOF, Mind, mind
 from tests.waiting import PATIENCE_SECONDS, until
@@ -73,14 +73,14 @@ def test_what_is_erased_while_it_is_asked_about_leaves_nothing(
     mind.link(cello, roof)
     monkeypatch.setattr("app.store.self_tests.draw_summaries", lambda *_: [cello, roof])
 
-    def erased(*given: Any) -> list[TestOutcome]:
+    def erased(*given: Any) -> list[SelfTestOutcome]:
         asked = ErasureOptions(Scope(memory_ids=[roof]), "gdpr", 0)
         erasure_id = erasures_of.request(mind.tenant_id, asked, "key").erasure_id
         worked(mind.service)
         assert erasures_of.get(mind.tenant_id, erasure_id).status == "verified"
         monkeypatch.setattr(self_test_kinds, "TESTS", rest)
         were.append(kind)
-        return [TestOutcome(one.memory_id, passed) for one in given[2]]
+        return [SelfTestOutcome(one.memory_id, passed) for one in given[2]]
 
     were: list[str] = []
     rest = dict(self_test_kinds.TESTS)

@@ -13,7 +13,7 @@ from app.domain.search.weights import Ranking
 from app.services.evaluation import question_generation, self_tests
 from app.services.monitoring import fleet_gauges, status
 from app.services.uses import reviews
-from app.store.self_tests import TestRun
+from app.store.self_tests import SelfTestRun
 from tests.service import Service
 from tests.services.backdated import age
 
@@ -43,7 +43,7 @@ def remember(service: Service, policy: Policy) -> UUID:
     return tenant_id
 
 
-def run(tenant_id: UUID) -> TestRun:
+def run(tenant_id: UUID) -> SelfTestRun:
     job = Job(uuid4(), tenant_id, self_tests.KIND, {}, {}, None, 0)
     while not (step := self_tests.run_job_slice(job)).finished:
         job = replace(job, state=step.state)
