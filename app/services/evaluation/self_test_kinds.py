@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from app.domain.consolidation import faithfulness
@@ -30,9 +30,10 @@ LOOK_BACK: Final = timedelta(days=1)
 """Age from which a run ranks as of its own time; a nightly run is younger, so its searches rank as callers' do."""
 
 
-def _connections(
-    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
-) -> list[SelfTestOutcome]:
+Outcomes: TypeAlias = list[SelfTestOutcome]
+
+
+def _connections(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
     """Test whether each memory is found from a linked memory, without the embedding search."""
     sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
     said = _texts(tenant_id, [*sources, *sources.values()])
@@ -51,9 +52,7 @@ def _connections(
     return outcomes
 
 
-def _applications(
-    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
-) -> list[SelfTestOutcome]:
+def _applications(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
     """Test whether each memory is found by a question about it in an ordinary search, and measure the search time."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     about = question_generation.generate_questions(tenant_id, said, policy)
@@ -74,9 +73,7 @@ def _applications(
     return outcomes
 
 
-def _other_words(
-    tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy
-) -> list[SelfTestOutcome]:
+def _other_words(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
     """Test whether a search finds each memory by a question that paraphrases it."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     as_of = _reference_time(tenant_id, run)
@@ -89,7 +86,7 @@ def _other_words(
     return outcomes
 
 
-def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> list[SelfTestOutcome]:
+def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
     """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     unranked = policy.model_copy(
@@ -105,9 +102,7 @@ def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], po
     return outcomes
 
 
-def _coherence(
-    tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], _policy: Policy
-) -> list[SelfTestOutcome]:
+def _coherence(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], _policy: Policy) -> Outcomes:
     """Test whether each summary contains the key points that its sources still contain."""
     with database.tenant(tenant_id) as tx:
         found = self_tests.list_unchanged_summaries(tx, tenant_id, [one.memory_id for one in asked])
