@@ -45,7 +45,7 @@ run: venv ## start the whole service on this machine
 demo: venv ## a guided tour with sample memories
 	@$(BIN)/ebbing demo $(ARGS)
 
-test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes a quarter of the time
+test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes half the time
 	@$(PYTEST) -m "not long" $(ARGS)
 
 test-long: venv ## the longest tests: killing under load, fuzzing, a simulated year, alerts, backups, benchmarks

@@ -5,6 +5,7 @@ The commands are those of ops/runbook.md, run verbatim.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -264,7 +265,8 @@ def test_a_dry_run_finds_the_database_of_a_service_that_runs_in_its_home(
     drill: Drill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = os.environ["EBBING_DATABASE_URL"]
-    monkeypatch.setattr("app.supervisor.service_children.running_database", {tmp_path: url}.get)
+    children = importlib.import_module("app.supervisor.service_children")  # the package has a function of this name
+    monkeypatch.setattr(children, "running_database", {tmp_path: url}.get)
     for name in ("EBBING_DATABASE_URL", "EBBING_REDIS_URL"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("EBBING_HOME", str(tmp_path))
