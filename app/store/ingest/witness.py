@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, text
 
 from app.domain.ingest.queue_mark import Expected, Mark
+from app.store.core.binary_arrays import Integers, Uuids, driver_connection
 
 ROWS_MOST: Final = 100
 """Maximum number of witness rows read at once; each has the requests of one process in about a second."""
@@ -91,24 +92,21 @@ def add(tx: Connection, requests: Sequence[Accepted], *, looked: bool = False, m
         looked: The requests have just been looked at.
         missed: They weren't found.
     """
-    tx.execute(
-        _ADD,
-        {
-            "looked": looked,
-            "missed": missed,
-            "tenant_ids": [each.tenant_id for each in requests],
-            "bases": [each.base for each in requests],
-            "memories": [each.memories for each in requests],
-            "entry_ids": [each.entry_id for each in requests],
-        },
-    )
+    values = {
+        "looked": looked,
+        "missed": missed,
+        "tenant_ids": Uuids([each.tenant_id for each in requests]),
+        "bases": Uuids([each.base for each in requests]),
+        "memories": Integers([each.memories for each in requests]),
+        "entry_ids": [each.entry_id for each in requests],
+    }
+    driver_connection(tx).execute(_ADD, values)
 
 
-_ADD = text("""
+_ADD: Final = """
 INSERT INTO accepted_requests (missed, looked_at, tenant_ids, bases, memories, entry_ids)
-VALUES (:missed, CASE WHEN :looked THEN now() END, CAST(:tenant_ids AS uuid[]), CAST(:bases AS uuid[]),
-  CAST(:memories AS int[]), CAST(:entry_ids AS text[]))
-""")
+VALUES (%(missed)s, CASE WHEN %(looked)s THEN now() END, %(tenant_ids)s, %(bases)s, %(memories)s, %(entry_ids)s)
+"""
 
 
 def due(tx: Connection, after_seconds: float, again_seconds: float) -> list[Witnessed]:
