@@ -108,10 +108,15 @@ def build() -> ASGIApp:
         app.include_router(module.router)
     app.include_router(request_log.keeping)
     app.mount(PREFIX, application.build())
-    app.state.door, app.state.nudger = StreamWriter(redis), nudger
     problems.install(app)
     openapi.install(app)
-    return Guard(app, Ingest(app.state.door, nudger, accepted))
+    return serve_ingest(app, StreamWriter(redis), nudger, accepted)
+
+
+def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:
+    """Put the ingest endpoint and the middleware around the routes, which share the stream writer and the nudger."""
+    app.state.door, app.state.nudger = writer, nudger
+    return Guard(app, Ingest(writer, nudger, accepted))
 
 
 async def _write_accepted(accepted: witness.Witness) -> None:

@@ -13,12 +13,10 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive
 
-from app.api.http.middleware import Guard
-from app.api.memories.ingest import Ingest
 from app.clients.redis.connection import connect_async
 from app.clients.redis.stream import StreamWriter
 from app.domain.policy.api_keys import SCOPES
-from app.main import build
+from app.main import build, serve_ingest
 from app.queues import DRAIN, Nudger
 from app.services.ingest.witness import Witness
 from tests.service import Service, Tenant
@@ -153,9 +151,7 @@ class Api:
     def _around(self, routes: FastAPI) -> ASGIApp:
         """Put what `build` puts around its routes, with state of this test, around these routes."""
         self._redis, self._nudger = connect_async(), Nudger(DRAIN)
-        door = StreamWriter(self._redis)
-        routes.state.door, routes.state.nudger = door, self._nudger
-        return Guard(routes, Ingest(door, self._nudger, Witness()))
+        return serve_ingest(routes, StreamWriter(self._redis), self._nudger, Witness())
 
     async def _stop(self) -> None:
         await self._client.aclose()

@@ -10,8 +10,6 @@ from fastapi import APIRouter, Depends, Response
 from app.api.http import responses
 from app.api.http.auth import Caller, needs
 from app.services.ingest import witness
-from app.services.security import audit
-from app.store.core import database
 
 router = APIRouter(prefix="/v1/admin/queue", tags=["admin"])
 
@@ -39,7 +37,5 @@ def accept_queue(caller: Admin) -> Response:
 
     Requests that the former Redis accepted and that weren't stored are lost. They are counted as gaps within a minute.
     """
-    with database.tenant(caller.tenant_id) as tx:
-        audit.append(tx, caller.tenant_id, "operator_acted", caller.key_id, details={"act": "accept_queue"})
-    witness.accept_queue()
+    witness.accept_queue(caller.tenant_id, caller.key_id)
     return responses.answer({"refused": witness.diagnose_queue()})

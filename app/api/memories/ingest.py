@@ -112,7 +112,7 @@ class Ingest:
         else:
             metrics.ACCEPTED.labels(outcome="accepted").inc()
             metrics.ACCEPTED_MEMORIES.inc(count)
-            self._witness.note(caller.tenant_id, base, count, accepted.entry_id)
+            self._witness.remember(caller.tenant_id, base, count, accepted.entry_id)
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)

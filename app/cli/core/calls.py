@@ -7,6 +7,13 @@ from typing import Any
 from app.cli.core.connection import find_connection
 
 
+def item_path(collection: str, item_id: str) -> str:
+    """Return the path of one item of a collection; any character may be part of its id."""
+    from urllib.parse import quote
+
+    return f"{collection}/{quote(item_id, safe='')}"
+
+
 def call(url: str | None, method: str, path: str, **options: Any) -> dict[str, Any]:
     """Send one request to the API and return the JSON of its response.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
@@ -102,9 +102,7 @@ def lineage(
     as_json: AsJson = False,
 ) -> None:
     """Show the source memories of a summary, and the merges that used a memory."""
-    from urllib.parse import quote
-
-    found = call(url, "GET", f"/v1/memories/{quote(memory_id, safe='')}/lineage")
+    found = call(url, "GET", f"{item_path('/v1/memories', memory_id)}/lineage")
     if as_json:
         print_json(found)
         return
@@ -169,9 +167,7 @@ def _fetch_list(noun: str, limit: int, params: dict[str, str], url: str | None) 
 
 
 def _path(merge_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/merges/{quote(merge_id, safe='')}"
+    return item_path(f"{PATH}/merges", merge_id)
 
 
 def _status(merge: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_table
@@ -186,6 +186,4 @@ def _tenant_parameters(tenant: str | None) -> dict[str, str]:
 
 
 def _path(letter_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/{quote(letter_id, safe='')}"
+    return item_path(PATH, letter_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
@@ -106,9 +106,7 @@ def follow_job(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
 
 
 def _path(job_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    return item_path("/v1/jobs", job_id)
 
 
 def _progress(job: dict[str, Any]) -> str:

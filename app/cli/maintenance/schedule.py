@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
@@ -205,7 +204,7 @@ def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
 
 
 def _path(name: str) -> str:
-    return f"/v1/schedule/{quote(name, safe='')}"
+    return item_path("/v1/schedule", name)
 
 
 def _run_cells(last: dict[str, Any] | None) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
@@ -25,14 +26,12 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore memories: from the archive at once, from cold storage in a background job. Counts as a use of each."""
-    from urllib.parse import quote
-
     from app.cli.core.client import Api
 
     answers: list[dict[str, object]] = []
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         for memory_id in memory_ids:
-            answer = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/restore", safe=True)
+            answer = api.call("POST", f"{item_path('/v1/memories', memory_id)}/restore", safe=True)
             job_id = answer.body.get("job_id")
             if job_id is not None and wait:
                 ended = follow_job(api, job_id, quiet=as_json)

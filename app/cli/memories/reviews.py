@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.filters import Subject, Thread
@@ -89,7 +89,7 @@ def review(
         raise CommandFailure("result missing: give --passed or --failed", Code.USAGE)
     given = {"result": "passed" if passed else "failed"} | ({"at": at} if at else {})
     with Api(find_connection(url)) as api:
-        found = api.call("POST", f"/v1/reviews/{quote(memory_id, safe='')}", json=given, safe=at is not None).body
+        found = api.call("POST", item_path("/v1/reviews", memory_id), json=given, safe=at is not None).body
     if as_json:
         print_json(found)
         return
@@ -113,7 +113,7 @@ def history(
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
-        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/history", params={"limit": limit}).body
+        found = api.call("GET", f"{item_path('/v1/memories', memory_id)}/history", params={"limit": limit}).body
     if as_json:
         print_json(found)
         return

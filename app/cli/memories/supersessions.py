@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
@@ -123,9 +124,7 @@ def _text(memory: dict[str, Any]) -> str:
 
 
 def _path(supersession_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/{quote(supersession_id, safe='')}"
+    return item_path(PATH, supersession_id)
 
 
 def _call(method: str, path: str, url: str | None, **given: Any) -> dict[str, Any]:

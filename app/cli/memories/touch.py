@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, examples, print_json
 from app.cli.core.time_option import METAVAR, parse_time
@@ -43,13 +44,11 @@ def touch(
     as_json: AsJson = False,
 ) -> None:
     """Reinforce a memory immediately, and show its strength before and after."""
-    from urllib.parse import quote
-
     from app.cli.core.client import Api
 
     body = _body(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
     with Api(find_connection(url)) as api:
-        done = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/touch", json=body).body
+        done = api.call("POST", f"{item_path('/v1/memories', memory_id)}/touch", json=body).body
     if as_json:
         print_json(done)
         return

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
 from app.cli.core.time_option import METAVAR, parse_time
@@ -25,13 +26,11 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Show a memory's tier, the rule and numbers behind it, and its next tier change if it isn't used."""
-    from urllib.parse import quote
-
     from app.cli.core.client import Api
 
     params = {"as_of": as_of} if as_of else {}
     with Api(find_connection(url)) as api:
-        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/why", params=params).body
+        found = api.call("GET", f"{item_path('/v1/memories', memory_id)}/why", params=params).body
     if as_json:
         print_json(found)
         return

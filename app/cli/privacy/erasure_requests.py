@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
@@ -158,9 +159,7 @@ def report(
 
 
 def _path(request_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/{quote(request_id, safe='')}"
+    return item_path(PATH, request_id)
 
 
 def _describe_scope(found: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json
@@ -87,9 +88,7 @@ def export(
 
 def _fetch_holdings(api: Api, subject: str) -> dict[str, Any]:
     """Return the amounts of data stored about a subject."""
-    from urllib.parse import quote
-
-    found: dict[str, Any] = api.call("GET", f"/v1/subjects/{quote(subject, safe='')}").body
+    found: dict[str, Any] = api.call("GET", item_path("/v1/subjects", subject)).body
     return found
 
 

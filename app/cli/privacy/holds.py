@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.filters import After, Before, Categories, Kinds, Labels, Subject, Tags, Thread
@@ -144,9 +145,7 @@ def release(
 
 
 def _path(hold_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/{quote(hold_id, safe='')}"
+    return item_path(PATH, hold_id)
 
 
 def _describe_scope(found: dict[str, Any]) -> str:

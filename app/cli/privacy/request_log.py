@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
 from app.cli.core.time_option import METAVAR, parse_time
@@ -100,14 +101,12 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """Deny a request and record the legal ground."""
-    from urllib.parse import quote
-
     from app.cli.core.client import Api
 
     if not yes:
         confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
     with Api(find_connection(url)) as api:
-        done = api.call("POST", f"{PATH}/{quote(request_id, safe='')}/deny", json={"basis": basis}).body
+        done = api.call("POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis}).body
     if as_json:
         print_json(done)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
@@ -87,14 +87,12 @@ def revoke_key(
     as_json: AsJson = False,
 ) -> None:
     """Revoke an API key; it is rejected everywhere within 5 seconds."""
-    from urllib.parse import quote
-
     from app.cli.core.errors import Code, CommandFailure
 
     if key_id.startswith("ebb_"):
         message = "this looks like a complete key, and its secret is now in your shell history: give only the key id"
         raise CommandFailure(message, Code.USAGE)
-    _call("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}", url)
+    _call("DELETE", item_path("/v1/admin/keys", key_id), url)
     if as_json:
         print_json({"key_id": key_id, "revoked": True})
     else:

@@ -5,6 +5,7 @@ All keys share one hash tag, so that a cluster stores them in one slot and a scr
 
 from __future__ import annotations
 
+import asyncio
 from importlib import resources
 from typing import Any, Final
 from uuid import UUID
@@ -15,7 +16,8 @@ import redis.asyncio
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from app.clients.redis.identity import verified, verified_async
+from app.clients.redis.identity import QUEUE_FIELDS, registered_check
+from app.domain.ingest.queue_mark import Mark
 from app.errors import Misconfigured
 from app.settings import settings
 
@@ -79,6 +81,32 @@ def redis_url() -> str:
     return url.get_secret_value()
 
 
+def _verify(connection: Any) -> None:
+    """Open a connection of the synchronous client, and check the mark of the Redis behind it."""
+    connection.on_connect()
+    check = registered_check()
+    if check is None:
+        return
+    connection.send_command("HMGET", QUEUE, *QUEUE_FIELDS)
+    epoch = check(Mark.read(connection.read_response()))
+    if epoch is not None:
+        connection.send_command("HSETNX", QUEUE, "epoch", epoch)
+        connection.read_response()
+
+
+async def _verify_async(connection: Any) -> None:
+    """Do the same for the asynchronous client; the check runs in a thread."""
+    await connection.on_connect()
+    check = registered_check()
+    if check is None:
+        return
+    await connection.send_command("HMGET", QUEUE, *QUEUE_FIELDS)
+    epoch = await asyncio.to_thread(check, Mark.read(await connection.read_response()))
+    if epoch is not None:
+        await connection.send_command("HSETNX", QUEUE, "epoch", epoch)
+        await connection.read_response()
+
+
 def connect(
     timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2, *, is_verified: bool = True
 ) -> redis.Redis:
@@ -91,7 +119,7 @@ def connect(
     """
     return redis.Redis.from_url(
         redis_url(),
-        redis_connect_func=verified(QUEUE) if is_verified else None,
+        redis_connect_func=_verify if is_verified else None,
         protocol=2,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, CONNECT_TIMEOUT_SECONDS),
@@ -112,7 +140,7 @@ def connect_async(connections: int = 64) -> redis.asyncio.Redis:
     """Return a client for the ingest path; retrying its script is safe because the ledger stores an envelope once."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url(),
-        redis_connect_func=verified_async(QUEUE),
+        redis_connect_func=_verify_async,
         connection_class=_Connection,  # URLs with TLS or a socket override this class
         protocol=2,
         max_connections=connections,

@@ -8,12 +8,10 @@ in PostgreSQL. Without a registered check, connections aren't verified.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import redis
-import redis.asyncio
 
 from app.domain.ingest.queue_mark import Mark
 
@@ -35,33 +33,6 @@ def verify_connections(check: Check | None) -> None:
     _check = check
 
 
-def verified(key: str) -> Callable[[redis.Connection], None]:
-    """Return the connection hook of the synchronous client, for a mark in the hash `key`."""
-
-    def connected(connection: Any) -> None:
-        connection.on_connect()
-        if _check is None:
-            return
-        connection.send_command("HMGET", key, *QUEUE_FIELDS)
-        epoch = _check(Mark.read(connection.read_response()))
-        if epoch is not None:
-            connection.send_command("HSETNX", key, "epoch", epoch)
-            connection.read_response()
-
-    return connected
-
-
-def verified_async(key: str) -> Callable[[redis.asyncio.Connection], Any]:
-    """Return the connection hook of the asynchronous client; the check runs in a thread."""
-
-    async def connected(connection: Any) -> None:
-        await connection.on_connect()
-        if _check is None:
-            return
-        await connection.send_command("HMGET", key, *QUEUE_FIELDS)
-        epoch = await asyncio.to_thread(_check, Mark.read(await connection.read_response()))
-        if epoch is not None:
-            await connection.send_command("HSETNX", key, "epoch", epoch)
-            await connection.read_response()
-
-    return connected
+def registered_check() -> Check | None:
+    """Return the registered check; None if connections aren't verified."""
+    return _check

@@ -57,15 +57,21 @@ def first_uuid(unix_ms: int) -> UUID:
     return UUID(int=unix_ms << 80)
 
 
+def parse_entry_id(entry_id: str) -> tuple[int, int]:
+    """Return the milliseconds since 1970 and the sequence of a stream entry's id, `milliseconds-sequence`."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence)
+
+
 def first_seq(entry_id: str) -> int:
     """Return the sequence number of an entry's first memory; memory `i` has this number plus `i`.
 
     Args:
         entry_id: The stream's id, `milliseconds-sequence`, which Redis assigns in ascending order.
     """
-    milliseconds, _, sequence = entry_id.partition("-")
-    ticks = max(int(milliseconds) - _SEQ_EPOCH_MS, 0)
-    within = min(int(sequence), (1 << _ENTRY_BITS) - 1)
+    milliseconds, sequence = parse_entry_id(entry_id)
+    ticks = max(milliseconds - _SEQ_EPOCH_MS, 0)
+    within = min(sequence, (1 << _ENTRY_BITS) - 1)
     return ((ticks << _ENTRY_BITS) | within) << _PLACE_BITS
 
 

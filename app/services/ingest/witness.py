@@ -20,7 +20,9 @@ import structlog
 from app.clients.redis.connection import QUEUE, RedisError, connect
 from app.clients.redis.identity import QueueReplaced, verify_connections
 from app.clients.redis.stream import backlog
+from app.domain.ingest.ids import parse_entry_id
 from app.domain.ingest.queue_mark import Mark, diagnose
+from app.services.security import audit
 from app.services.transient_errors import is_transient
 from app.store.core import database
 from app.store.ingest import witness
@@ -74,7 +76,7 @@ class Witness:
         self._lock = Lock()
         self._pending: list[Accepted] = []
 
-    def note(self, tenant_id: UUID, base: bytes, memories: int, entry_id: str) -> None:
+    def remember(self, tenant_id: UUID, base: bytes, memories: int, entry_id: str) -> None:
         """Remember an accepted request."""
         with self._lock:
             self._pending.append(Accepted(tenant_id, UUID(bytes=base), memories, entry_id))
@@ -163,13 +165,8 @@ def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
     """Return True unless the entry's id is outside of its stream: streams lose their ends, not entries in between."""
     if edges is None:
         return False
-    first, last = map(_position, edges)
-    return first <= _position(request.entry_id) <= last
-
-
-def _position(entry_id: str) -> tuple[int, int]:
-    milliseconds, _, sequence = entry_id.partition("-")
-    return int(milliseconds), int(sequence)
+    first, last = map(parse_entry_id, edges)
+    return first <= parse_entry_id(request.entry_id) <= last
 
 
 def diagnose_queue() -> str | None:
@@ -198,11 +195,17 @@ def count_lost() -> int:
         return witness.count_lost(tx)
 
 
-def accept_queue() -> None:
+def accept_queue(tenant_id: UUID, actor: str) -> None:
     """Go on with the present Redis under a new epoch, and accept the gaps found so far.
 
     What the former Redis hadn't drained is lost; `find_gaps` counts it from the witness.
+
+    Args:
+        tenant_id: The tenant whose audit log gets the entry.
+        actor: Id of the key.
     """
+    with database.tenant(tenant_id) as tx:
+        audit.append(tx, tenant_id, "operator_acted", actor, details={"act": "accept_queue"})
     with database.shared() as tx:
         epoch = witness.begin_epoch(tx)
     with connect(is_verified=False) as client:

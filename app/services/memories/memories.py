@@ -68,7 +68,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
         if changes:
             write.check_free([stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
-        restored = _restore_archived(write, stored_id, anew=bool(again))
+        restored = _restore_archived(write, stored_id, is_reworded=bool(again))
         former = word_index.list_neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
         write.measure([stored_id] if "text" in changes else [])
@@ -100,15 +100,15 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
     return edited
 
 
-def _restore_archived(write: MemoryWrite, stored_id: UUID, *, anew: bool) -> list[UUID]:
-    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again.
+def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool) -> list[UUID]:
+    """Restore a memory if it is archived; `is_reworded` if its text has changed and is about to be embedded.
 
     Raises:
         Conflict: The memory is in cold storage, so its row is incomplete.
     """
     if cold_segments.list_locations(write.tx, write.tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
-    if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
+    if is_reworded:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
         states.lock(write.tx, write.tenant_id, [stored_id])
         embedding_spaces.lock(write.tx, write.tenant_id)
     return reactivation.restore(write, [stored_id], "edit")

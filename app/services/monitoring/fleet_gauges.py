@@ -29,13 +29,12 @@ class Figures(msgspec.Struct, frozen=True):
     Attributes:
         at_ms: Time of the refresh in milliseconds since 1970; 0 before the first one.
         memories: By tier.
-        dead_letters: Dead letters that need a decision; at most `store.figures.COUNTED_MOST`.
+        dead_letters: Dead letters that need a decision; at most `COUNTED_MOST` of `store.fleet_gauges`.
         unaccounted_requests: Accepted requests that are neither settled nor pending; 0 unless data was lost.
         provisional: Memories whose only score is the rule-based one.
         recall_empty: Tenants whose last self-tests found recall nearly always empty.
         night_success_at: The oldest last successful night over all tenants, in seconds since 1970 (tenant creation if
-            no
-            night has succeeded); 0 before the first refresh.
+            no night has succeeded); 0 before the first refresh.
         nights: Outcomes of the tenants' last nights.
         deadlines: Deadlines of privacy requests.
     """

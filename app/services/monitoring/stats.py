@@ -89,8 +89,7 @@ class Stats:
     Attributes:
         memories: By tier.
         pending: Backlog of each stage: `ingest` counts memories to be stored, `rate` those to be rated by a model, if
-            one
-            is configured.
+            one is configured.
         lanes: Backlog by lane.
         silent_seconds: Seconds since the last heartbeat, by lane and for beat; None if there never was one.
         room: Storage used, and the quota.

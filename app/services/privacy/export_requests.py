@@ -139,8 +139,7 @@ def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()
 
     Raises:
         StoreFailed: The store is unreachable. The exports' keys are destroyed anyway, so they are unreadable; the
-            nightly
-            sweep deletes the remaining objects.
+            nightly sweep deletes the remaining objects.
     """
     with database.tenant(tenant_id) as tx:
         theirs = _end_exports(tx, tenant_id, exports.list_by_subjects(tx, tenant_id, subject, memory_ids))

@@ -28,8 +28,7 @@ def spread_results(
 
     Activation spreads from the best results to their neighbours, hop by hop, among memories that match the request's
     filters. A result whose score was passed on by another has the part `spread_results` in its explanation;
-    `spread_from` and
-    `spread_by` name the source and the kind of link.
+    `spread_from` and `spread_by` name the source and the kind of link.
 
     Args:
         ranked: Results, best first.

@@ -5,7 +5,7 @@ it inserts, updates, moves and deletes. On leaving, the unit marks summaries of 
 that match an open erasure by now, queues enrichment work, adds to the tenant's counts and to its counters of tier
 moves, and appends to the audit log. If the block raises an error, nothing is written.
 
-Transactions that only derive columns of a state anew (sweep, rebase, index stage) entail none of this.
+Transactions that only recompute columns of a state (sweep, rebase, index stage) entail none of this.
 
 Lock order (decision 0043). A transaction may skip steps, but never goes back. Within a step, rows are locked by id.
 

@@ -53,8 +53,7 @@ class RequestedChange:
 
     Attributes:
         fields: Overrides for the policy in force at that time; see `policy_diff.amend_policy`. If neither they nor a
-        preset
-            change anything, scheduled versions are cancelled.
+            preset change anything, scheduled versions are cancelled.
         preset: Applied before the fields.
         effective_at: When the change takes effect; None for now.
         expected_version: Required latest version; None for any.
@@ -139,8 +138,7 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
 
     Returns:
         The outcome, and the id of the job that rebases the memories onto the new policy, if any: the nightly sweep
-            applies
-        a policy that takes effect later.
+        applies a policy that takes effect later.
 
     Raises:
         Invalid: A field is invalid, or `effective_at` is in the past or too far ahead.

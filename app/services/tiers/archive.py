@@ -97,8 +97,7 @@ def move_slice(
 
     Returns:
         The number of memories examined, and counts of those moved: `archived`, and among them `whole`, whose vectors
-            weren't
-        reduced but could be later.
+        weren't reduced but could be later.
     """
     failpoints.trigger("archive.before")
     with memory_write(tenant_id, "tier", "archive.before_commit") as write:

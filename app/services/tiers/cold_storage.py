@@ -249,8 +249,7 @@ def clean_segments(tenant_id: UUID) -> int:
 
     Raises:
         StoreFailed: The store is unreachable or denies access. The segments are dropped anyway; the next run deletes
-            their
-            objects.
+            their objects.
     """
     with database.tenant(tenant_id) as tx:
         cold_segments.drop_unwritten(tx, tenant_id)

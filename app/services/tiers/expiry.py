@@ -49,8 +49,7 @@ def expire_slice(
 
     Returns:
         Counts: `deleted` memories, `summaries` among them without remaining sources, and summaries to be made `again`;
-            and
-        the last id of this slice, None for the last slice.
+        and the last id of this slice, None for the last slice.
     """
     with memory_write(tenant_id, "tier", "expire.before_commit") as write:
         tx = write.tx

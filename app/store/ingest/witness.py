@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
+from app.domain.ingest.ids import parse_entry_id
 from app.domain.ingest.queue_mark import Expected, Mark
 from app.store.core.binary_arrays import Integers, Uuids, driver_connection
 
@@ -183,7 +184,7 @@ VALUES (:tenant, clock_timestamp(), :requests, :memories, to_timestamp(:first), 
 
 
 def _accepted_ms(request: Accepted) -> int:
-    return int(request.entry_id.partition("-")[0])
+    return parse_entry_id(request.entry_id)[0]
 
 
 def gaps(tx: Connection, limit: int) -> list[Gap]:

@@ -40,7 +40,7 @@ def accept(service: Service, accepted: Witness, tenant_id: UUID, count: int = 1)
     for _ in range(count):
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         done = service.post(tenant_id, b'[{"text":"one"},{"text":"two"}]', memories=2, base=base)
-        accepted.note(tenant_id, base, 2, done.entry_id)
+        accepted.remember(tenant_id, base, 2, done.entry_id)
         entry_ids.append(done.entry_id)
     accepted.write()
     return entry_ids
@@ -76,7 +76,7 @@ def test_an_emptied_redis_is_refused_until_an_operator_accepts_it(guarded: Servi
         guarded.send(tenant.tenant_id, "Ann likes tea")
     assert "emptied" in (witness.diagnose_queue() or "")
 
-    witness.accept_queue()
+    witness.accept_queue(tenant.tenant_id, "key")
     assert witness.diagnose_queue() is None
     guarded.send(tenant.tenant_id, "Ann likes tea")
     ingest.drain_streams()
@@ -135,7 +135,7 @@ def test_requests_that_vanish_are_counted_by_tenant_and_stored_or_waiting_ones_a
     assert witness.find_gaps() == 0
     assert guarded.one("SELECT count(*) FROM accepted_requests") == 0, "what is accounted for isn't witnessed any more"
 
-    witness.accept_queue()
+    witness.accept_queue(ann.tenant_id, "key")
     assert (witness.count_lost(), witness.list_gaps()) == (0, [])
 
 
@@ -143,7 +143,7 @@ def test_what_an_emptied_redis_held_is_counted_once_it_is_accepted(guarded: Serv
     tenant, accepted = guarded.tenant(), Witness()
     accept(guarded, accepted, tenant.tenant_id, 20)
     guarded.redis.flushdb()
-    witness.accept_queue()
+    witness.accept_queue(tenant.tenant_id, "key")
     witness.find_gaps()
     assert witness.find_gaps() == 20
     assert witness.count_lost() == 20
@@ -153,8 +153,8 @@ def test_dead_letters_and_requests_of_deleted_tenants_are_not_lost(guarded: Serv
     tenant, accepted = guarded.tenant(), Witness()
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     done = guarded.post(tenant.tenant_id, b"not json", memories=1, base=base)
-    accepted.note(tenant.tenant_id, base, 1, done.entry_id)
-    accepted.note(UUID(int=7), bytes(16), 1, done.entry_id)
+    accepted.remember(tenant.tenant_id, base, 1, done.entry_id)
+    accepted.remember(UUID(int=7), bytes(16), 1, done.entry_id)
     accepted.write()
     while guarded.redis.exists(stream_key(tenant.tenant_id)) and guarded.redis.xlen(stream_key(tenant.tenant_id)):
         ingest.drain_streams()
