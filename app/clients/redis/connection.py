@@ -95,7 +95,7 @@ def _verify(connection: Any) -> None:
 
 
 async def _verify_async(connection: Any) -> None:
-    """Do the same for the asynchronous client; the check runs in a thread."""
+    """Open a connection of the asynchronous client, and check its mark in a thread."""
     await connection.on_connect()
     check = registered_check()
     if check is None:
