@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from app.clients.llm.responses import Usage
 from app.clients.redis.connection import BACKLOG, RING, stream_key
@@ -20,6 +20,7 @@ from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, said
 from tests.service import Service
+from tests.statements import watched
 from tests.waiting import PATIENCE_SECONDS
 from workers.schedule import DEFAULT_SCHEDULE
 
@@ -118,15 +119,8 @@ def test_the_latest_policy_that_holds_decides(service: Service) -> None:
 
 def test_many_tenants_cost_as_many_questions_as_one(service: Service) -> None:
     def questions() -> int:
-        seen: list[str] = []
-        engine = database.engine("ebbing_app")
-
-        def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-            seen.append(statement)
-
-        event.listen(engine, "before_cursor_execute", note)
-        tenant_comparison.waiting_longest()
-        event.remove(engine, "before_cursor_execute", note)
+        with watched("ebbing_app") as seen:
+            tenant_comparison.waiting_longest()
         return len(seen)
 
     service.tenant()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from app import metrics
@@ -26,6 +24,7 @@ from app.settings import OPENAI_URL, Settings, settings
 from app.store.core import database
 from app.store.tenants import model_usage
 from tests.service import Service, Tenant, forget
+from tests.statements import watched
 
 pytestmark = pytest.mark.usefixtures("whole_day")
 
@@ -45,20 +44,6 @@ def tenant(service: Service) -> Tenant:
 def unheld(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the cache of budget states."""
     monkeypatch.setattr(budget, "FRESH_SECONDS", 0.0)
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """The statements that the service sends to PostgreSQL."""
-    seen: list[str] = []
-    engine = database.engine("ebbing_app")
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(engine, "before_cursor_execute", note)
 
 
 def spent(found: CostReport) -> DaySpending:
@@ -220,7 +205,7 @@ def test_yesterdays_spending_is_over(service: Service, tenant: Tenant, unheld: N
 def test_a_state_is_read_once_and_the_processs_own_spending_added(service: Service, tenant: Tenant) -> None:
     service.configure(budget_tokens=2200, budget_total_tokens=10**9)
     assert budget_state(tenant.tenant_id) is BudgetState.OK
-    with statements() as seen:
+    with watched("ebbing_app") as seen:
         for _ in range(5):
             assert budget_state(tenant.tenant_id) is BudgetState.OK
         assert seen == []
@@ -235,7 +220,7 @@ def test_own_and_total_are_one_query_and_the_total_isnt_summed_for_each_tenant(
 ) -> None:
     service.configure(budget_tokens=2200, budget_total_tokens=10**9)
     other = service.tenant()
-    with statements() as seen:
+    with watched("ebbing_app") as seen:
         budget_state(tenant.tenant_id)
         assert len([statement for statement in seen if "FROM usage" in statement]) == 1
     spend_tokens(tenant.tenant_id, "score", "m", CALL)
