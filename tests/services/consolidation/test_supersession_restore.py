@@ -13,10 +13,10 @@ from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from tests.service import Service
-from tests.services.consolidation.test_supersession import HOMES, TenantFacts, tenant, facts
+from tests.services.consolidation.test_supersession import HOMES, TenantFacts, facts, tenant
 from tests.services.due_deletions import worked
 
-__all__ = ["tenant", "facts"]
+__all__ = ["facts", "tenant"]
 
 KEPT = "SELECT count(*) FROM hidden_supersessions"
 

@@ -20,7 +20,7 @@ from app.services.storage import lookup
 from app.services.tiers import archive, pca_fitting
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, search_tiers, remember, tiers
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers, tiers
 from tests.services.due_deletions import erased
 from tests.waiting import PATIENCE_SECONDS
 

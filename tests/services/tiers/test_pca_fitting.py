@@ -12,7 +12,7 @@ from app.services.tiers import archive, pca_fitting
 from app.store.tiers.pca_bases import SHARED
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, search_tiers, remember
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers
 from tests.services.embedder_move import Move, Movers, gone, movers
 
 __all__ = ["movers"]

@@ -20,7 +20,7 @@ from app.services.tiers import reactivation
 from app.services.uses import reinforcement, reviews
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, search_tiers, remember, tiers
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers, tiers
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
 

@@ -14,7 +14,7 @@ from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
 from app.store.search.hybrid_search import SearchProbe
-from tests.store.bulk_tenants import DIMENSIONS, Crowd, crowd, candidates_of
+from tests.store.bulk_tenants import DIMENSIONS, Crowd, candidates_of, crowd
 
 __all__ = ["crowd"]
 

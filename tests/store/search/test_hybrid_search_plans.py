@@ -15,7 +15,7 @@ from app.store.search import indexed_candidates
 from app.store.search.hybrid_search import CANDIDATES_OF_MANY, find_candidates
 from app.store.search.neighbours import find_neighbours
 from app.store.search.query_parts import SearchProbe
-from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, crowd, candidates_of
+from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, candidates_of, crowd
 
 __all__ = ["crowd"]
 
