@@ -179,7 +179,7 @@ def diagnose_queue() -> str | None:
     with connect(retries=0, is_verified=False) as client:
         found = Mark.read(cast("list[bytes | None]", client.hmget(QUEUE, *QUEUE_FIELDS)))
     with database.shared() as tx:
-        return diagnose(found, witness.expected(tx))
+        return diagnose(found, witness.read_expected(tx))
 
 
 def list_gaps() -> list[Gap]:
