@@ -200,6 +200,7 @@ class Upgrade:
             found += findings.check_erasure(operator, erasure_id, subject)
         for number, export_id in self.exports:
             operators[number].ask("download", "GET", f"/v1/privacy/exports/{export_id}/file", 409)
+        print(f"checked: {findings.summarise(place.owner_url)}", flush=True)
         found += [f"doctor: {line}" for line in self._diagnose()]
         found += self.place.stop(self.new, "api", *WORKERS)
         return self.findings + found + findings.check_answers(self.book)

@@ -31,6 +31,12 @@ SELECT (SELECT count(*) FROM tenant_work), (SELECT count(*) FROM jobs
 _FAILED_JOBS: Final = """
 SELECT kind, error, count(*) FROM jobs WHERE status = 'failed' AND kind <> 'erase' GROUP BY 1, 2
 """
+_SUMMARY: Final = """
+SELECT (SELECT count(*) FROM memories WHERE made_by = 'caller'),
+  (SELECT count(*) FROM memories WHERE made_by <> 'caller'),
+  (SELECT count(*) FROM jobs WHERE status = 'done'), (SELECT count(*) FROM erasures WHERE status = 'verified'),
+  (SELECT count(*) FROM dead_letters)
+"""
 _SERIES: Final = re.compile(r"^([a-z_:][a-z0-9_:]*)(?:\{(.*)\})? ", re.IGNORECASE | re.MULTILINE)
 _LABEL: Final = re.compile(r'([a-z_]+)="(?:[^"\\]|\\.)*"')
 
@@ -151,6 +157,14 @@ def check_counts(owner_url: str, exposition: str, provoked: set[str]) -> list[st
     findings += [f"{number} jobs of kind {kind} failed: {error}" for kind, error, number in failed]
     findings += [f"{number} unprovoked dead letters of {stage}: {reason}" for stage, reason, number in letters]
     return findings
+
+
+def summarise(owner_url: str) -> str:
+    """Return the numbers of stored memories, finished jobs, erasures and dead letters."""
+    with psycopg.connect(owner_url) as owner:
+        counted = owner.execute(_SUMMARY).fetchone() or ()
+    what = ("memories stored", "summaries stored", "jobs done", "erasures verified", "dead letters")
+    return ", ".join(f"{number:,} {name}" for number, name in zip(counted, what, strict=True))
 
 
 def check_audit(caller: Caller) -> list[str]:

@@ -150,7 +150,11 @@ class Installation:
         done = subprocess.run(
             [version.python, "-m", "app.cli", *arguments],
             cwd=version.folder,
-            env={**self._environment, "PYTHONPATH": str(version.folder)},
+            env={
+                **self._environment,
+                "PYTHONPATH": str(version.folder),
+                "EBBING_API_URL": self.urls.get(version.name, ""),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -14,6 +14,7 @@ import httpx
 
 TRIES: Final = 120
 PAUSE_SECONDS: Final = 0.5
+DETAIL_CHARACTERS: Final = 60
 UNAVAILABLE: Final = 503
 ADMISSION: Final = frozenset({429, UNAVAILABLE})
 """Documented statuses that ask a client to repeat the request later."""
@@ -87,7 +88,7 @@ class Caller:
                 self._at += 1
                 time.sleep(PAUSE_SECONDS)
                 continue
-            self.book.count(version, request, str(answer.status_code))
+            self.book.count(version, request, _describe(answer))
             if answer.status_code in ADMISSION and UNAVAILABLE not in allowed:
                 time.sleep(PAUSE_SECONDS)
                 continue
@@ -166,6 +167,13 @@ class Caller:
         placed = self.ask("hold", "POST", "/v1/privacy/holds", 404, 409, json=hold)
         if placed.is_success:
             self.ask("release", "POST", f"/v1/privacy/holds/{placed.json()['id']}/release", 409)
+
+
+def _describe(answer: httpx.Response) -> str:
+    """Return the status, for a refusal with its reason."""
+    if answer.status_code not in ADMISSION:
+        return str(answer.status_code)
+    return f"{answer.status_code} ({answer.json()['detail'][:DETAIL_CHARACTERS]})"
 
 
 class Load:
