@@ -102,7 +102,7 @@ def check_memories(owner_url: str, book: Book, erased: set[str], readers: Mappin
     with psycopg.connect(owner_url) as owner:
         rows = owner.execute("SELECT memory_id::text, text FROM memories WHERE made_by = 'caller'").fetchall()
     stored = Counter(memory_id for memory_id, _ in rows)
-    texts = Counter(text for _, text in rows)
+    texts = Counter(text for _, text in rows if text is not None)  # texts in cold storage are elsewhere
     wanted = book.texts.keys() - erased
     findings = []
     if lost := wanted - book.deleted - stored.keys():

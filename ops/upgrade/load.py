@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import httpx
@@ -15,6 +16,7 @@ import httpx
 TRIES: Final = 120
 PAUSE_SECONDS: Final = 0.5
 DETAIL_CHARACTERS: Final = 60
+DAYS_AGO: Final = (35, 60)
 UNAVAILABLE: Final = 503
 ADMISSION: Final = frozenset({429, UNAVAILABLE})
 """Documented statuses that ask a client to repeat the request later."""
@@ -104,6 +106,9 @@ class Caller:
             word = f"w{self.random.getrandbits(60):015x}"
             memory = {"text": f"{self.random.choice(TOPICS)} {word}.", "thread": f"thread {self.random.randrange(9)}"}
             keyed = {"external_id": word} if self.random.random() < 0.2 else {}
+            if self.random.random() < 0.5:  # old enough to be merged and archived
+                then = datetime.now(UTC) - timedelta(days=self.random.uniform(*DAYS_AGO))
+                keyed["occurred_at"] = then.isoformat()
             memories.append(memory | keyed | {"subject": self.random.choice(("ann", "bob", "carol"))} | fields)
         body = memories[0] if count == 1 else memories
         key = f"{self.random.getrandbits(80):020x}"
