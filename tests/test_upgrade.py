@@ -57,8 +57,8 @@ def test_pins_are_compared_with_the_installed_versions() -> None:
 
 def test_faults_of_callers_are_listed_once_with_their_number() -> None:
     book = Book()
-    book.note("old: GET /v1/stats returned 500")
-    book.note("old: GET /v1/stats returned 500")
+    book.add_fault("old: GET /v1/stats returned 500")
+    book.add_fault("old: GET /v1/stats returned 500")
     assert findings.check_answers(book) == ["old: GET /v1/stats returned 500 (×2)"]
 
 

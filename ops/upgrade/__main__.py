@@ -37,7 +37,7 @@ class Upgrade:
     """One run: an installation, its tenants, and the load through the APIs of both versions."""
 
     def __init__(self, installation: Installation, old: Version, seconds: float) -> None:
-        """Start the old version and its load."""
+        """Name the installation and the old version; `run` starts both."""
         self.place, self.old, self.new, self.seconds = installation, old, Version("new", ROOT), seconds
         self.book, self.load, self.findings = Book(), Load(), list[str]()
         self.keys: list[tuple[str, str]] = []
@@ -172,8 +172,8 @@ class Upgrade:
     def _compare(self) -> None:
         """Compare metrics and routes, and go on with each list of one version in the other."""
         urls = self.place.urls
-        told = {name: httpx.get(f"{url}/openapi.json", trust_env=False).json() for name, url in urls.items()}
-        self.findings += findings.missing_routes(told["old"], told["new"])
+        described = {name: httpx.get(f"{url}/openapi.json", trust_env=False).json() for name, url in urls.items()}
+        self.findings += findings.missing_routes(described["old"], described["new"])
         shown = {name: httpx.get(f"{url}/metrics", trust_env=False).text for name, url in urls.items()}
         self.findings += findings.missing_metrics(shown["old"], shown["new"])
         for name in LISTS:

@@ -60,12 +60,12 @@ def missing_routes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return a finding for each route, parameter and body field in `old` that the OpenAPI description `new` lacks."""
     findings = []
     for path, methods in old["paths"].items():
-        for method, told in methods.items():
+        for method, described in methods.items():
             there = new["paths"].get(path, {}).get(method)
             if there is None:
                 findings.append(f"route {method.upper()} {path}: gone")
                 continue
-            gone = {each["name"] for each in told.get("parameters", ())}
+            gone = {each["name"] for each in described.get("parameters", ())}
             gone -= {each["name"] for each in there.get("parameters", ())}
             findings += [f"route {method.upper()} {path}: no parameter {name}" for name in sorted(gone)]
     schemas = new["components"]["schemas"]
@@ -76,7 +76,7 @@ def missing_routes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def check_answers(book: Book) -> list[str]:
-    """Return the faults noted by callers, each with its number."""
+    """Return the faults recorded by callers, each with its number."""
     return [f"{wrong} (×{number})" for wrong, number in Counter(book.wrong).items()]
 
 
@@ -200,11 +200,15 @@ def list_errors(logs: Path) -> Iterator[str]:
         errors: Counter[str] = Counter()
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                told = json.loads(line)
+                described = json.loads(line)
             except ValueError:
                 errors[line.strip()] += "Traceback" in line or "Error" in line
                 continue
-            if isinstance(told, dict) and told.get("level") in ERRORS and told.get("event") not in JUDGED:
-                parts = (told.get(name) for name in ("event", "task", "kind", "error", "reason", "at"))
+            if (
+                isinstance(described, dict)
+                and described.get("level") in ERRORS
+                and described.get("event") not in JUDGED
+            ):
+                parts = (described.get(name) for name in ("event", "task", "kind", "error", "reason", "at"))
                 errors[" ".join(str(part) for part in parts if part)] += 1
         yield from (f"{log.stem}: {line} (×{number})" for line, number in errors.items() if number)

@@ -46,8 +46,8 @@ class Book:
         with self._lock:
             self.answers[version, request, answer] += 1
 
-    def note(self, wrong: str) -> None:
-        """Note a fault."""
+    def add_fault(self, wrong: str) -> None:
+        """Record a fault."""
         with self._lock:
             self.wrong.append(wrong)
 
@@ -76,7 +76,7 @@ class Caller:
     def ask(self, request: str, method: str, path: str, *allowed: int, **given: Any) -> httpx.Response:
         """Send a request until it is answered by anything but a refusal for the moment, and return the answer.
 
-        An answer of another class than 2xx that isn't `allowed` is noted as a fault.
+        An answer of another class than 2xx that isn't `allowed` is recorded as a fault.
 
         Raises:
             RuntimeError: There was no answer after many tries.
@@ -95,7 +95,7 @@ class Caller:
                 time.sleep(PAUSE_SECONDS)
                 continue
             if not answer.is_success and answer.status_code not in allowed:
-                self.book.note(f"{version}: {method} {path} returned {answer.status_code}: {answer.text[:300]}")
+                self.book.add_fault(f"{version}: {method} {path} returned {answer.status_code}: {answer.text[:300]}")
             return answer
         raise RuntimeError(f"{method} {path} had no answer in {TRIES} tries")
 
@@ -200,7 +200,7 @@ class Load:
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - becomes a finding
-                caller.book.note(f"a caller failed: {error!r}")
+                caller.book.add_fault(f"a caller failed: {error!r}")
                 return
 
     def stop(self) -> None:
