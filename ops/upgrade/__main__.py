@@ -246,12 +246,14 @@ def main(arguments: Sequence[str]) -> int:
         upgrade = Upgrade(place, old, given.seconds)
         try:
             wrong = upgrade.run()
-            wrong += findings.list_errors(home / "logs")
+        except (KeyError, RuntimeError, httpx.HTTPError) as error:
+            wrong = [f"stopped early: {error!r}", *upgrade.findings, *findings.check_answers(upgrade.book)]
         finally:
             upgrade.load.stop()
             print(*upgrade.book.summary(), sep="\n", flush=True)
             if given.keep_logs:
                 shutil.copytree(home / "logs", given.keep_logs)
+        wrong += findings.list_errors(home / "logs")
     print(f"accepted {len(upgrade.book.texts):,} memories, deleted {len(upgrade.book.deleted):,}", flush=True)
     print(*(f"FAILED: {one}" for one in wrong), sep="\n") if wrong else print("upgrade: nothing wrong")
     return 1 if wrong else 0

@@ -100,16 +100,18 @@ def wait_until_settled(owner_url: str, callers: Iterable[Caller]) -> list[str]:
 def check_memories(owner_url: str, book: Book, erased: set[str], readers: Mapping[str, Caller]) -> list[str]:
     """Check that each accepted memory is stored exactly once, and that the API returns it unless it was deleted."""
     with psycopg.connect(owner_url) as owner:
-        rows = owner.execute("SELECT memory_id::text, text FROM memories WHERE made_by = 'caller'").fetchall()
+        rows = owner.execute(
+            "SELECT memory_id::text, metadata->>'code' FROM memories WHERE made_by = 'caller'"
+        ).fetchall()
     stored = Counter(memory_id for memory_id, _ in rows)
-    texts = Counter(text for _, text in rows if text is not None)  # texts in cold storage are elsewhere
+    codes = Counter(code for _, code in rows if code is not None)  # what is in cold storage has none here
     wanted = book.texts.keys() - erased
     findings = []
     if lost := wanted - book.deleted - stored.keys():
         findings.append(f"{len(lost)} accepted memories aren't stored, such as {min(lost)}")
     if strange := stored.keys() - book.texts.keys():
         findings.append(f"{len(strange)} stored memories were never accepted")
-    if twice := [text for text, number in texts.items() if number > 1]:
+    if twice := [code for code, number in codes.items() if number > 1]:
         findings.append(f"{len(twice)} memories are stored twice")
     if left := stored.keys() & erased:
         findings.append(f"{len(left)} memories of erased subjects are stored")

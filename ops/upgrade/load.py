@@ -16,6 +16,8 @@ import httpx
 TRIES: Final = 120
 PAUSE_SECONDS: Final = 0.5
 DETAIL_CHARACTERS: Final = 60
+CASES: Final = 10
+"""Number of texts by topic: few, so that consolidation finds memories to merge."""
 DAYS_AGO: Final = (35, 60)
 UNAVAILABLE: Final = 503
 ADMISSION: Final = frozenset({429, UNAVAILABLE})
@@ -95,7 +97,7 @@ class Caller:
                 time.sleep(PAUSE_SECONDS)
                 continue
             if not answer.is_success and answer.status_code not in allowed:
-                self.book.add_fault(f"{version}: {method} {path} returned {answer.status_code}: {answer.text[:300]}")
+                self.book.add_fault(f"{version}: {request} returned {_describe(answer)}")
             return answer
         raise RuntimeError(f"{method} {path} had no answer in {TRIES} tries")
 
@@ -103,9 +105,10 @@ class Caller:
         """Send memories in one request, under an idempotency key, and return their ids."""
         memories = []
         for _ in range(count):
-            word = f"w{self.random.getrandbits(60):015x}"
-            memory = {"text": f"{self.random.choice(TOPICS)} {word}.", "thread": f"thread {self.random.randrange(9)}"}
-            keyed = {"external_id": word} if self.random.random() < 0.2 else {}
+            code = f"{self.random.getrandbits(60):015x}"
+            text = f"{self.random.choice(TOPICS)} {self.random.randrange(CASES)}."
+            memory = {"text": text, "thread": f"thread {self.random.randrange(9)}", "metadata": {"code": code}}
+            keyed = {"external_id": code} if self.random.random() < 0.2 else {}
             if self.random.random() < 0.5:  # old enough to be merged and archived
                 then = datetime.now(UTC) - timedelta(days=self.random.uniform(*DAYS_AGO))
                 keyed["occurred_at"] = then.isoformat()
@@ -175,10 +178,14 @@ class Caller:
 
 
 def _describe(answer: httpx.Response) -> str:
-    """Return the status, for a refusal with its reason."""
-    if answer.status_code not in ADMISSION:
+    """Return the status, for an error with the beginning of its reason, so that equal ones can be counted."""
+    if answer.is_success:
         return str(answer.status_code)
-    return f"{answer.status_code} ({answer.json()['detail'][:DETAIL_CHARACTERS]})"
+    try:
+        reason = answer.json()["detail"]
+    except (ValueError, KeyError):
+        reason = answer.text
+    return f"{answer.status_code} ({reason[:DETAIL_CHARACTERS]})"
 
 
 class Load:
