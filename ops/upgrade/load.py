@@ -17,7 +17,7 @@ TRIES: Final = 120
 PAUSE_SECONDS: Final = 0.5
 DETAIL_CHARACTERS: Final = 60
 CASES: Final = 10
-"""Number of texts by topic: few, so that consolidation finds memories to merge."""
+"""Number of texts by topic: few, so that consolidation compares similar memories."""
 DAYS_AGO: Final = (35, 60)
 UNAVAILABLE: Final = 503
 ADMISSION: Final = frozenset({429, UNAVAILABLE})
@@ -109,7 +109,7 @@ class Caller:
             text = f"{self.random.choice(TOPICS)} {self.random.randrange(CASES)}."
             memory = {"text": text, "thread": f"thread {self.random.randrange(9)}", "metadata": {"code": code}}
             keyed = {"external_id": code} if self.random.random() < 0.2 else {}
-            if self.random.random() < 0.5:  # old enough to be merged and archived
+            if self.random.random() < 0.5:  # with a history of decay
                 then = datetime.now(UTC) - timedelta(days=self.random.uniform(*DAYS_AGO))
                 keyed["occurred_at"] = then.isoformat()
             memories.append(memory | keyed | {"subject": self.random.choice(("ann", "bob", "carol"))} | fields)
