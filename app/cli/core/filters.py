@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 
 Labels: TypeAlias = list[str] | None
 
@@ -28,9 +28,5 @@ Roles = Annotated[
         help="Only memories of this role. Repeatable; any role matches. Default: every role except system and tool.",
     ),
 ]
-After = Annotated[
-    str | None, typer.Option("--after", callback=parse_time, metavar=METAVAR, help="Only memories from this time on.")
-]
-Before = Annotated[
-    str | None, typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only memories before this time.")
-]
+After = Annotated[str | None, time_option("--after", "Only memories from this time on.")]
+Before = Annotated[str | None, time_option("--before", "Only memories before this time.")]

@@ -12,7 +12,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 from app.domain.text.words import format_line
 
 router = typer.Typer()
@@ -47,10 +47,7 @@ def search(
     ] = None,
     after: After = None,
     before: Before = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", callback=parse_time, metavar=METAVAR, help="Compute strengths as of this time."),
-    ] = None,
+    as_of: Annotated[str | None, time_option("--as-of", "Compute strengths as of this time.")] = None,
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Include memories that newer ones have superseded.")
     ] = False,

@@ -11,13 +11,11 @@ import typer
 from app.cli.core.connection import load_settings
 from app.cli.core.errors import CommandFailure
 from app.cli.core.output import AsJson, examples, print_json, print_table
-from app.cli.privacy.erasure_requests import privacy
+from app.cli.privacy.erasure_requests import router
 from app.settings import settings
 
-router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
 
-
-@privacy.command(
+@router.command(
     epilog=examples(
         "ebbing privacy replay --dry-run", "ebbing privacy replay", "ebbing privacy replay --json | jq .replayed"
     )
