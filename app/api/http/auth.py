@@ -8,9 +8,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
@@ -143,3 +144,10 @@ def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
 
     caller.__name__ = f"needs_{scope}"
     return caller
+
+
+Reader = Annotated[Caller, Depends(needs("read"))]
+Writer = Annotated[Caller, Depends(needs("ingest"))]
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+Admin = Annotated[Caller, Depends(needs("admin"))]

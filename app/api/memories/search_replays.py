@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.request_body import json_body
 from app.domain.search.policy_comparison import Comparison, MeanInterval, ReplayedSearch, UsedRanks
 from app.services.search import search_replays
@@ -20,7 +20,6 @@ EXAMPLES_MAX = 100
 SHOWN = 10
 NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The current policy does not record searches"}}
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 _Searches = Annotated[int, msgspec.Meta(ge=1, le=SEARCHES_MAX)]
 
 
