@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from app.api.http.auth import Maintainer
 from app.api.http.cursors import PAGE_MAX, TIMED
 from app.api.http.path_ids import LetterId
 from app.api.http.request_body import check_storable, json_body
+from app.domain.ingest.memory import Moment
 from app.errors import NotAllowed
 from app.services.ingest import dead_letters
 from app.store.ingest.dead_letters import DeadLetter, LetterFilter
@@ -23,7 +23,6 @@ router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
 NAME_MAX_CHARACTERS = 200
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
