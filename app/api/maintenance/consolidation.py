@@ -140,12 +140,9 @@ def _merge(shown: MergeWithMemories) -> dict[str, Any]:
 def _render_plan(plan: GroupPlan) -> dict[str, Any]:
     taken = set(plan.taken_ids)
     return {
-        "action": plan.verdict.action,
-        "waits": plan.verdict.waits,
-        "level": plan.verdict.level,
+        **responses.pick(plan.verdict, "action", "waits", "level", "why"),
         "cohesion": plan.group.cohesion,
         "memories": [memory_id for memory_id in plan.group.ids if memory_id in taken],
         "kept": [memory_id for memory_id in plan.group.ids if memory_id not in taken],
-        "why": plan.verdict.why,
         "text": plan.facts[plan.taken_places[0]].text,
     }

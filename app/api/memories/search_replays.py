@@ -70,11 +70,9 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
     """
     found = search_replays.fit_ranking(caller.tenant_id, wanted.searches)
     shown = {
-        "searches": found.searches,
-        "pairs": found.pairs,
+        **responses.pick(found, "searches", "pairs", "reason"),
         "reciprocal_rank": {"before": found.before, "after": found.after, "difference": _interval(found.difference)},
         "policy": {"ranking": found.weights} if found.weights else None,
-        "reason": found.reason,
     }
     return responses.answer(shown)
 
@@ -82,9 +80,7 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
 def _replay(found: SearchReplay, examples: int) -> dict[str, Any]:
     return {
         "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in found.changes],
-        "again": found.again,
-        "vitals": found.vitals,
-        "left_out": found.left_out,
+        **responses.pick(found, "again", "vitals", "left_out"),
         **_comparison(found.comparison),
         "examples": [_example(pair) for pair in _most_changed(found.pairs)[:examples]],
     }
@@ -92,8 +88,7 @@ def _replay(found: SearchReplay, examples: int) -> dict[str, Any]:
 
 def _comparison(found: Comparison) -> dict[str, Any]:
     return {
-        "searches": found.searches,
-        "as_answered": found.as_answered,
+        **responses.pick(found, "searches", "as_answered"),
         "changed": {f"top_{depth}": count for depth, count in found.changed.items()},
         "overlap": {f"top_{depth}": round(share, 4) for depth, share in found.overlap.items()},
         "uses": None if found.uses is None else _uses(found.uses),

@@ -1,4 +1,4 @@
-"""Options that select memories."""
+"""Options of several commands: filters of memories, the tenant, and the session of a use."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from app.cli.core.time_option import time_option
 Labels: TypeAlias = list[str] | None
 
 Subject = Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
+]
 Thread = Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")]
 ExcludeThread = Annotated[
     str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -61,6 +61,15 @@ def print_rows(
         print_json(found)
     else:
         print_table(columns, list(rows), right=right)
+
+
+def print_fields(found: object, shown: Mapping[str, object], *, width: int, as_json: bool) -> None:
+    """Print a result as JSON, or else as these names and values, a line each."""
+    if as_json:
+        print_json(found)
+        return
+    for name, value in shown.items():
+        typer.echo(f"{plain(name):<{width}}{plain(value)}")
 
 
 def console(*, err: bool = False) -> Console:

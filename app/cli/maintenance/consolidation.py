@@ -8,9 +8,9 @@ import typer
 
 from app.cli.core.calls import call, fetch_list, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure, Commands
+from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows
-from app.cli.maintenance.jobs import follow_job
+from app.cli.maintenance.jobs import follow_job, require_done
 
 router = typer.Typer(
     name="consolidation",
@@ -112,14 +112,9 @@ def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     with Api(find_connection(url)) as api:
         started = api.call("POST", f"{_path(merge_id)}/approve").body
         ended = follow_job(api, started["job_id"], quiet=as_json)
-    if as_json:
-        print_json(ended)
-    if ended["status"] != "done":
-        if as_json:
-            raise typer.Exit(Code.FAILED)
-        raise CommandFailure(f"the merge failed: {plain(ended.get('error') or ended['status'])}")
-    if not as_json:
-        typer.echo(f"applied merge {plain(merge_id)}: {ended['done']} memories summarised")
+    if as_json or ended["status"] == "done":
+        print_result(ended, f"applied merge {plain(merge_id)}: {ended['done']} memories summarised", as_json=as_json)
+    require_done(ended, "the merge was not applied", as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing consolidation reject ID"))

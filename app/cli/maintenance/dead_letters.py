@@ -9,7 +9,18 @@ import typer
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_result, print_table
+from app.cli.core.filters import Tenant
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    confirm,
+    count_of,
+    examples,
+    print_fields,
+    print_json,
+    print_result,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -38,7 +49,6 @@ Reason = Annotated[str | None, typer.Option("--reason", help="All dead letters w
 Stage = Annotated[
     str | None, typer.Option("--stage", help="Only dead letters of this stage: drain, index, embed, score or rate.")
 ]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
 @router.callback()
@@ -77,12 +87,10 @@ def list_letters(
 def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the metadata of a dead letter, without its content."""
     found = call(url, "GET", _path(letter_id), params=given(tenant_id=tenant))
-    if as_json:
-        print_json(found)
-        return
-    for name, value in (found | {"replayable": "yes" if found.get("replayable") else "no"}).items():
-        if value not in (None, []):
-            typer.echo(f"{plain(name):<16}{plain(', '.join(value) if isinstance(value, list) else value)}")
+    named = found | {"replayable": "yes" if found.get("replayable") else "no"}
+    texts = {name: ", ".join(value) if isinstance(value, list) else value for name, value in named.items()}
+    shown = {name: text for name, text in texts.items() if text not in (None, "")}
+    print_fields(found, shown, width=16, as_json=as_json)
 
 
 @router.command(

@@ -219,8 +219,7 @@ def _show_preview(found: dict[str, Any]) -> None:
         typer.echo(f"no change: version {found['version']} already has these values")
         return
     if found["changes"]:
-        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
-        print_table(["field", "from", "to"], rows)
+        print_changed_fields(found["changes"])
     for version in found["superseded"]:
         typer.echo(f"scheduled version {version} is superseded and won't apply")
     effects = found["effects"]
@@ -243,6 +242,12 @@ def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any
             yield from _leaves(value, f"{place}{name}.")
         else:
             yield f"{place}{name}", value
+
+
+def print_changed_fields(changes: list[dict[str, Any]]) -> None:
+    """Print the fields of a policy that a change sets, with their values before and after."""
+    rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in changes]
+    print_table(["field", "from", "to"], rows)
 
 
 def shown_value(value: object) -> str:

@@ -59,8 +59,8 @@ def reembed(
             _show_started(started, as_json=as_json)
         elif every_tenant:
             left, moved = _follow_all(api, wanted, quiet=as_json), len(started["job_ids"])
-            told = f"{moved:,} tenants moved" if moved else "all tenants already use this model"
-            print_result({**started, "counts": left}, told, as_json=as_json)
+            text = f"{moved:,} tenants moved" if moved else "all tenants already use this model"
+            print_result({**started, "counts": left}, text, as_json=as_json)
         else:
             _show_ended(follow_job(api, started["job_id"], quiet=as_json), as_json=as_json)
 

@@ -57,7 +57,8 @@ def list_links(
     as_json: AsJson = False,
 ) -> None:
     """List the links of one memory, or all links."""
-    found = fetch_list(url, PATH, "links", limit, memory=memory, kind=kind, **{"from": from_id, "to": to_id})
+    ends = {"from": from_id, "to": to_id}
+    found = fetch_list(url, PATH, "links", limit, memory=memory, **ends, kind=kind)
     names = ("from", "to", "kind", "weight", "source", "created_at")
     rows = ([f"{link[name]:.3g}" if name == "weight" else link.get(name) for name in names] for link in found)
     print_rows({"links": found}, names, rows, right=["weight"], as_json=as_json)
@@ -80,6 +81,6 @@ def remove(
     if not (memory or from_id or to_id):
         raise CommandFailure("nothing selected: give a memory id, --from or --to", Code.USAGE)
     ends = {"from": from_id, "to": to_id}
-    params = given(memory=memory, kind=kind, both_ways="true" if both_ways else None, **ends)
+    params = given(memory=memory, **ends, kind=kind, both_ways="true" if both_ways else None)
     done = call(url, "DELETE", PATH, params=params)
     print_result(done, f"{done['removed']} removed", as_json=as_json)

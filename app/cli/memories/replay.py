@@ -10,7 +10,7 @@ from app.cli.core.calls import call, given
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
 from app.cli.core.set_option import parse_assignments
-from app.cli.maintenance.policy import PATH, File, Preset, Sets, read_file, shown_value
+from app.cli.maintenance.policy import PATH, File, Preset, Sets, print_changed_fields, read_file
 
 router = typer.Typer()
 
@@ -89,8 +89,7 @@ def replay(
 
 def _show_replay(found: dict[str, Any]) -> None:
     if found["changes"]:
-        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
-        print_table(["field", "from", "to"], rows)
+        print_changed_fields(found["changes"])
         typer.echo()
     count = found["searches"]
     typer.echo(f"replayed searches: {count:,}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.core.connection import find_connection
-from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
+from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Session, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
@@ -82,12 +82,7 @@ def search(
         typer.FileText | None,
         typer.Option("--vector", help="JSON file with the query vector as an array; - reads standard input."),
     ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."
-        ),
-    ] = None,
+    session: Session = None,
     turn: Annotated[
         int | None, typer.Option("--turn", min=0, help="Turn number within the session (profile cmm).")
     ] = None,

@@ -9,7 +9,8 @@ import typer
 
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.output import AsJson, Url, count_of, examples, print_json, print_result
+from app.cli.core.filters import Session
+from app.cli.core.output import AsJson, Url, count_of, examples, print_fields, print_result
 from app.cli.core.time_option import time_option
 
 PATIENCE_SECONDS = 60.0
@@ -21,10 +22,6 @@ Tags = Annotated[
     typer.Option(
         "--tag", help="Context tag of the use; the profile mnemex boosts uses in a different domain. Repeatable."
     ),
-]
-Session = Annotated[
-    str | None,
-    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
 ]
 Boost = Annotated[bool, typer.Option("--boost", help="Also raise the multiplier (profile mnemex).")]
 At = Annotated[str | None, time_option("--at", "Time of the use. Default: now.")]
@@ -44,14 +41,10 @@ def touch(
     """Reinforce a memory immediately, and show its strength before and after."""
     body = given(boost=boost or None, context_tags=tag or None, session=session, used_at=at)
     done = call(url, "POST", f"{item_path('/v1/memories', memory_id)}/touch", json=body)
-    if as_json:
-        print_json(done)
-        return
-    for name in ("strength", "score"):
-        typer.echo(f"{name:<14}{done[name]['before']:.4f} -> {done[name]['after']:.4f}")
-    typer.echo(f"{'access_count':<14}{done['access_count']}")
-    typer.echo(f"{'multiplier':<14}{done['multiplier']:.2f}")
-    if not done["reinforced"]:
+    shown = {name: f"{done[name]['before']:.4f} -> {done[name]['after']:.4f}" for name in ("strength", "score")}
+    shown |= {"access_count": done["access_count"], "multiplier": f"{done['multiplier']:.2f}"}
+    print_fields(done, shown, width=14, as_json=as_json)
+    if not (as_json or done["reinforced"]):
         typer.echo(_WHY.get(done.get("why", ""), "not reinforced"), err=True)
 
 

@@ -112,8 +112,8 @@ def cancel(
             at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
-    told = f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}"
-    print_result(done, told, as_json=as_json)
+    text = f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}"
+    print_result(done, text, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))

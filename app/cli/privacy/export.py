@@ -80,8 +80,8 @@ def export(
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
     counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
-    told = f"{output}: {size:,} bytes ({counts or 'no data'})"
-    print_result(made | {"output": str(output), "bytes": size}, told, as_json=as_json)
+    text = f"{output}: {size:,} bytes ({counts or 'no data'})"
+    print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 
 
 def _describe_holdings(subject: str, found: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from app.cli.core.output import (
     count_of,
     examples,
     plain,
+    print_fields,
     print_json,
     print_result,
     print_rows,
@@ -109,15 +110,11 @@ def list_holds(
 def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     found = call(url, "GET", _path(hold_id))
-    if as_json:
-        print_json(found)
-        return
     shown = {"id": found["id"], "scope": _describe_scope(found), "holds": _many(found), "reason": found["reason"]}
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{format_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
-    for name, value in shown.items():
-        typer.echo(f"{name:<10}{plain(value)}")
+    print_fields(found, shown, width=10, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --yes"))

@@ -53,5 +53,5 @@ def accept_queue(
     if not yes:
         confirm("Requests that this Redis doesn't have and that weren't stored are lost. Go on?")
     found = call(url, "POST", f"{PATH}/accept")
-    told = found["refused"] or "Requests are accepted again. Losses are counted within a minute: `ebbing queue`."
-    print_result(found, told, as_json=as_json)
+    text = found["refused"] or "Requests are accepted again. Losses are counted within a minute: `ebbing queue`."
+    print_result(found, text, as_json=as_json)

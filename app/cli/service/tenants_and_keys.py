@@ -8,7 +8,8 @@ import typer
 
 from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, examples, print_json, print_result, print_rows
+from app.cli.core.filters import Tenant
+from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
 
 router = typer.Typer()
@@ -16,8 +17,6 @@ tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_
 keys = typer.Typer(cls=Commands, help="Create, list and revoke API keys.", no_args_is_help=True)
 router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
 router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
-
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
 @tenants.command("create", epilog=examples("ebbing tenants create acme", "ebbing tenants create acme --json"))
@@ -93,12 +92,9 @@ def bootstrap(as_json: AsJson = False) -> None:
 
 
 def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(made)
-        return
-    for name, value in made.items():
-        typer.echo(f"{name:<11}{_cell(value)}")
-    typer.echo("Save the key now: it can't be shown again.", err=True)
+    print_fields(made, {name: _cell(value) for name, value in made.items()}, width=11, as_json=as_json)
+    if not as_json:
+        typer.echo("Save the key now: it can't be shown again.", err=True)
 
 
 def _cell(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What the models share whose strength is one formula of a row and a moment: `spec`, `mnemex` and `cmm`."""
+"""Base of the models whose strength is one formula of a row and a moment: `spec`, `mnemex` and `cmm`."""
 
 from __future__ import annotations
 
