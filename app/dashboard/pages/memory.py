@@ -124,11 +124,6 @@ def draw_curve(drawn: DrawnCurve) -> Markup:
         for entry, strength in drawn.course.marks
         if entry.kind in MARKS
     ]
-    levels = (
-        ("archived", drawn.tiers.archived_below),
-        ("cold", drawn.tiers.cold_below),
-        ("deleted", drawn.tiers.deleted_below),
-    )
     begin = "at creation" if drawn.course.is_whole else f"on {_day(first)}"
     label = (
         f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
@@ -138,7 +133,7 @@ def draw_curve(drawn: DrawnCurve) -> Markup:
         [ChartLine("until now", past), ChartLine("forecast without uses", ahead, "future")],
         label,
         names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
-        levels=[Level(f"{name} below {value:g}", value) for name, value in levels],
+        levels=[Level(f"{name} below {value:g}", value) for name, value in drawn.tiers.by_tier.items()],
         marks=marks[-MARKS_MAX:],
         now=now.at,
         top=1.0,
