@@ -18,6 +18,13 @@ class FieldError:
     value: str | int | float | None = None
     limit: str | int | float | None = None
 
+    def __str__(self) -> str:
+        """Return the field, the message and the numbers, in one line."""
+        numbers = [
+            f"{name} {found}" for name, found in (("value", self.value), ("limit", self.limit)) if found is not None
+        ]
+        return f"{self.field}: {self.message}" + (f" ({', '.join(numbers)})" if numbers else "")
+
 
 class EbbingError(Exception):
     """Base class of errors shown to callers. Messages contain names and numbers, never memory text."""

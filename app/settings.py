@@ -43,280 +43,229 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
 
     # Storage locations and connections
-    home: Path = Field(Path(".ebbing"), description="Data folder of `ebbing run`: databases, logs, first API key.")
-    database_url: SecretStr | None = Field(
-        None, description="PostgreSQL URL, such as `postgresql://user:password@host:port/db`."
-    )
-    owner_database_url: SecretStr | None = Field(
-        None, description="PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`."
-    )
-    redis_url: SecretStr | None = Field(None, description="Redis URL, such as `redis://:password@host:port/0`.")
-    api_url: str | None = Field(
-        None, description="API address for the CLI. Default: the address that `ebbing run` recorded in its home."
-    )
-    api_key: SecretStr | None = Field(None, description="API key for the CLI. Default: the key in `HOME/api-key`.")
-    redis_appendfsync: Literal["everysec", "always"] = Field(
-        "everysec", description="Fsync policy of the embedded Redis; `always` survives a power failure."
-    )
-    redis_maxmemory_bytes: int = Field(
-        512 * MIB, ge=16 * MIB, description="Memory limit of the embedded Redis; when full: 503, no eviction."
-    )
+    home: Path = Path(".ebbing")
+    """Data folder of `ebbing run`: databases, logs, first API key."""
+    database_url: SecretStr | None = None
+    """PostgreSQL URL, such as `postgresql://user:password@host:port/db`."""
+    owner_database_url: SecretStr | None = None
+    """PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`."""
+    redis_url: SecretStr | None = None
+    """Redis URL, such as `redis://:password@host:port/0`."""
+    api_url: str | None = None
+    """API address for the CLI. Default: the address that `ebbing run` recorded in its home."""
+    api_key: SecretStr | None = None
+    """API key for the CLI. Default: the key in `HOME/api-key`."""
+    redis_appendfsync: Literal["everysec", "always"] = "everysec"
+    """Fsync policy of the embedded Redis; `always` survives a power failure."""
+    redis_maxmemory_bytes: int = Field(512 * MIB, ge=16 * MIB)
+    """Memory limit of the embedded Redis; when full: 503, no eviction."""
 
     # HTTP
-    host: str = Field("127.0.0.1", description="Address the API listens on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port the API listens on; 0 picks a free port.")
-    docs_enabled: bool = Field(True, description="Serve `/docs` and `/openapi.json`.")
-    metrics_enabled: bool = Field(True, description="Serve `/metrics`.")
-    metrics_token: SecretStr | None = Field(
-        None,
-        min_length=16,
-        description="Bearer token required by `/metrics` (an API key with the scope `admin` works as well). If unset, "
-        "anyone who can reach the API can read the aggregated metrics of all tenants.",
-    )
-    request_body_max_bytes: int = Field(8 * MIB, ge=KIB, description="Maximum size of a request body.")
-    request_headers_timeout_seconds: float = Field(
-        20,
-        ge=0.1,
-        description="Timeout for receiving request headers, also the keep-alive timeout. Keep it longer than the idle "
-        "timeout of clients, so that they close idle connections first.",
-    )
-    request_body_timeout_seconds: float = Field(15, gt=0, description="Timeout for receiving a request body.")
-    request_memories_max: int = Field(1000, ge=1, le=4096, description="Maximum memories per request.")
-    wait_max_seconds: float = Field(30, ge=0, description="Upper limit for `Prefer: wait`.")
-    key_cache_seconds: float = Field(3, ge=0, le=4, description="How long the API caches a verified API key.")
-    idempotency_hours: float = Field(24, gt=0, description="Retention period of an `Idempotency-Key`.")
+    host: str = "127.0.0.1"
+    """Address the API listens on."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port the API listens on; 0 picks a free port."""
+    docs_enabled: bool = True
+    """Serve `/docs` and `/openapi.json`."""
+    metrics_enabled: bool = True
+    """Serve `/metrics`."""
+    metrics_token: SecretStr | None = Field(None, min_length=16)
+    """Bearer token required by `/metrics` (an API key with the scope `admin` works as well). If unset, anyone who can
+    reach the API can read the aggregated metrics of all tenants."""
+    request_body_max_bytes: int = Field(8 * MIB, ge=KIB)
+    """Maximum size of a request body."""
+    request_headers_timeout_seconds: float = Field(20, ge=0.1)
+    """Timeout for receiving request headers, also the keep-alive timeout. Keep it longer than the idle timeout of
+    clients, so that they close idle connections first."""
+    request_body_timeout_seconds: float = Field(15, gt=0)
+    """Timeout for receiving a request body."""
+    request_memories_max: int = Field(1000, ge=1, le=4096)
+    """Maximum memories per request."""
+    wait_max_seconds: float = Field(30, ge=0)
+    """Upper limit for `Prefer: wait`."""
+    key_cache_seconds: float = Field(3, ge=0, le=4)
+    """How long the API caches a verified API key."""
+    idempotency_hours: float = Field(24, gt=0)
+    """Retention period of an `Idempotency-Key`."""
 
     # Ingest backlog limits
-    tenant_backlog_entries: int = Field(
-        20_000, ge=1, description="Ingest backlog limit per tenant, in requests; then 429."
-    )
-    tenant_backlog_bytes: int = Field(
-        128 * MIB, ge=KIB, description="Ingest backlog limit per tenant, in bytes; then 429."
-    )
-    backlog_entries: int = Field(
-        200_000, ge=1, description="Ingest backlog limit of all tenants, in requests; then 503."
-    )
-    backlog_bytes: int = Field(
-        320 * MIB, ge=KIB, description="Ingest backlog limit of all tenants, in bytes; then 503."
-    )
+    tenant_backlog_entries: int = Field(20_000, ge=1)
+    """Ingest backlog limit per tenant, in requests; then 429."""
+    tenant_backlog_bytes: int = Field(128 * MIB, ge=KIB)
+    """Ingest backlog limit per tenant, in bytes; then 429."""
+    backlog_entries: int = Field(200_000, ge=1)
+    """Ingest backlog limit of all tenants, in requests; then 503."""
+    backlog_bytes: int = Field(320 * MIB, ge=KIB)
+    """Ingest backlog limit of all tenants, in bytes; then 503."""
 
     # Ingest workers
-    drain_rows: int = Field(5000, ge=1, description="Maximum memories per tenant batch, stored in one transaction.")
-    drain_entries: int = Field(1000, ge=1, description="Maximum requests per tenant batch.")
-    drain_bytes: int = Field(16 * MIB, ge=KIB, description="Maximum bytes per tenant batch.")
-    claim_idle_seconds: float = Field(
-        10, gt=0, description="Idle time after which another worker takes over a claimed stream entry."
-    )
-    deliveries_max: int = Field(3, ge=1, description="Delivery attempts before an entry becomes a dead letter.")
-    slice_seconds: float = Field(5, gt=0, description="Time slice of one task.")
+    drain_rows: int = Field(5000, ge=1)
+    """Maximum memories per tenant batch, stored in one transaction."""
+    drain_entries: int = Field(1000, ge=1)
+    """Maximum requests per tenant batch."""
+    drain_bytes: int = Field(16 * MIB, ge=KIB)
+    """Maximum bytes per tenant batch."""
+    claim_idle_seconds: float = Field(10, gt=0)
+    """Idle time after which another worker takes over a claimed stream entry."""
+    deliveries_max: int = Field(3, ge=1)
+    """Delivery attempts before an entry becomes a dead letter."""
+    slice_seconds: float = Field(5, gt=0)
+    """Time slice of one task."""
 
     # Enrichment
-    embedder: Literal["local", "openai", "fastembed", "sentence-transformers"] = Field(
-        "local",
-        description="`local`: bundled static model, works offline; `openai`: `EMBEDDING_MODEL` of the provider; "
-        "`fastembed`, `sentence-transformers`: `EMBEDDING_MODEL` run in-process, needs the extra of that name. "
-        "A change applies to new tenants; run `ebbing reembed` to move existing ones.",
-    )
-    lease_seconds: float = Field(30, gt=0, description="Lease of an enrichment claim; then another may claim it.")
-    index_rows: int = Field(2000, ge=1, description="Memories per indexing transaction.")
-    embed_rows: int = Field(1000, ge=1, description="Memories per embedding batch.")
-    score_rows: int = Field(1000, ge=1, description="Memories per scoring batch.")
+    embedder: Literal["local", "openai", "fastembed", "sentence-transformers"] = "local"
+    """`local`: bundled static model, works offline; `openai`: `EMBEDDING_MODEL` of the provider; `fastembed`,
+    `sentence-transformers`: `EMBEDDING_MODEL` run in-process, needs the extra of that name. A change applies to new
+    tenants; run `ebbing reembed` to move existing ones."""
+    lease_seconds: float = Field(30, gt=0)
+    """Lease of an enrichment claim; then another may claim it."""
+    index_rows: int = Field(2000, ge=1)
+    """Memories per indexing transaction."""
+    embed_rows: int = Field(1000, ge=1)
+    """Memories per embedding batch."""
+    score_rows: int = Field(1000, ge=1)
+    """Memories per scoring batch."""
 
     # Search
-    search_exact_rows: int = Field(
-        2_000,
-        ge=0,
-        description="Tenants with at most this many memories are searched exhaustively; larger tenants get dedicated "
-        "indexes that select candidates.",
-    )
+    search_exact_rows: int = Field(2_000, ge=0)
+    """Tenants with at most this many memories are searched exhaustively; larger tenants get dedicated indexes that
+    select candidates."""
 
     # Maintenance
-    ingest_behind_seconds: float = Field(
-        10, ge=0, description="Background jobs pause while the oldest ingest backlog entry is older than this."
-    )
-    jobs_wait_hours: float = Field(
-        2,
-        ge=0,
-        lt=24,
-        description="Longest time a job pauses for ingest, from its creation and again on each following day. Must be "
-        "less than `NIGHT_HOURS`.",
-    )
-    night_hours: float = Field(
-        6,
-        gt=0,
-        le=23,
-        description="Time limit of a tenant's nightly run; the next night continues with the remaining work.",
-    )
+    ingest_behind_seconds: float = Field(10, ge=0)
+    """Background jobs pause while the oldest ingest backlog entry is older than this."""
+    jobs_wait_hours: float = Field(2, ge=0, lt=24)
+    """Longest time a job pauses for ingest, from its creation and again on each following day. Must be less than
+    `NIGHT_HOURS`."""
+    night_hours: float = Field(6, gt=0, le=23)
+    """Time limit of a tenant's nightly run; the next night continues with the remaining work."""
 
     # Privacy
-    backup_days: int = Field(
-        30,
-        ge=0,
-        le=3650,
-        description="Retention period of your backups, stated in erasure reports. The service makes no backups itself.",
-    )
+    backup_days: int = Field(30, ge=0, le=3650)
+    """Retention period of your backups, stated in erasure reports. The service makes no backups itself."""
 
-    backup_mark: Path | None = Field(
-        None, description="File that your backup touches on success; its age is `ebbing_backup_age_seconds`."
-    )
+    backup_mark: Path | None = None
+    """File that your backup touches on success; its age is `ebbing_backup_age_seconds`."""
 
     # Model provider: OpenAI, or any server with a compatible API. Only operators choose it.
-    openai_api_key: SecretStr | None = Field(
-        None, description="API key of the model provider. If this and `OPENAI_BASE_URL` are unset, no model is called."
-    )
-    openai_base_url: str | None = Field(
-        None, description="Base URL of the provider, such as `http://127.0.0.1:11434/v1`. Default: the OpenAI API."
-    )
-    llm_hosts: Annotated[frozenset[str], NoDecode] = Field(
-        frozenset(), description="Hosts that may receive memory text. Default: only the host of `OPENAI_BASE_URL`."
-    )
-    llm_private_addresses: bool = Field(
-        False,
-        description="Allow provider host names that resolve to private addresses, as in a container network; "
-        "`localhost` and numeric addresses are always allowed.",
-    )
-    salience_model: str = Field(
-        "gpt-5.4-mini", min_length=1, description="Model that rates memories if a provider is configured."
-    )
-    embedding_model: str | None = Field(
-        None,
-        min_length=1,
-        description="Model for embedders other than `local`; for in-process models also a folder with the model files. "
-        "Each model has its own embedding space. Defaults: `text-embedding-3-small` for `openai`, "
-        "`BAAI/bge-small-en-v1.5` for `fastembed`, `sentence-transformers/all-MiniLM-L6-v2` for "
-        "`sentence-transformers`.",
-    )
-    embedding_query_prefix: str = Field(
-        "auto",
-        description="Prefix for queries with `fastembed` and `sentence-transformers`. `auto`: the prefix named in the "
-        "model files, or the one used by its model family; empty: no prefix. Quote the value in `.env` to preserve a "
-        "trailing space.",
-    )
-    embedding_document_prefix: str = Field(
-        "auto",
-        description="Prefix for memories, with the same values as `EMBEDDING_QUERY_PREFIX`. A change creates a new "
-        "embedding space: run `ebbing reembed` to move tenants to it.",
-    )
-    embedding_threads: int = Field(
-        1, ge=1, le=64, description="Threads per process for an in-process embedding model and for the `cross-encoder`."
-    )
-    embedding_dimensions: int = Field(
-        768, ge=0, le=16_000, description="Vector size requested from an `openai` model; 0 uses the model's own size."
-    )
-    llm_timeout_seconds: float = Field(
-        30, gt=0, le=120, description="Timeout of one model call, to the last byte; a worker's task has 300 seconds."
-    )
-    llm_query_timeout_seconds: float = Field(3, gt=0, description="Timeout for embedding a query; no retry.")
-    query_cache_entries: int = Field(
-        2000,
-        ge=0,
-        description="Query vectors cached per API process (not used with the embedder `local`); 0 disables the cache.",
-    )
-    query_cache_seconds: float = Field(600, gt=0, description="Lifetime of a cached query vector.")
-    llm_tries: int = Field(3, ge=1, description="Attempts per embedding call on transient errors.")
-    llm_wait_max_seconds: float = Field(
-        10, ge=0, description="Total backoff budget per call; calls that need more are rescheduled."
-    )
-    llm_concurrency: int = Field(4, ge=1, description="Concurrent model calls per process.")
-    llm_breaker_failures: int = Field(5, ge=1, description="Consecutive failures that open the circuit breaker.")
-    llm_breaker_seconds: float = Field(
-        30, gt=0, description="Time the circuit breaker stays open; doubles up to 5 minutes."
-    )
-    score_batch_tokens: int = Field(4000, ge=100, description="Maximum memory tokens per rating call.")
-    score_batch_memories: int = Field(20, ge=1, le=100, description="Maximum memories per rating call.")
-    embed_batch_tokens: int = Field(64_000, ge=100, description="Maximum memory tokens per embedding call.")
-    embed_batch_memories: int = Field(256, ge=1, le=2048, description="Maximum memories per embedding call.")
-    summary_model: str | None = Field(
-        None, min_length=1, description="Model that writes summaries during consolidation. Default: `SALIENCE_MODEL`."
-    )
-    summary_tokens: int = Field(
-        16_000,
-        ge=100,
-        description="Maximum memory tokens sent for one summary; larger groups get an extractive summary instead.",
-    )
+    openai_api_key: SecretStr | None = None
+    """API key of the model provider. If this and `OPENAI_BASE_URL` are unset, no model is called."""
+    openai_base_url: str | None = None
+    """Base URL of the provider, such as `http://127.0.0.1:11434/v1`. Default: the OpenAI API."""
+    llm_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Hosts that may receive memory text. Default: only the host of `OPENAI_BASE_URL`."""
+    llm_private_addresses: bool = False
+    """Allow provider host names that resolve to private addresses, as in a container network; `localhost` and numeric
+    addresses are always allowed."""
+    salience_model: str = Field("gpt-5.4-mini", min_length=1)
+    """Model that rates memories if a provider is configured."""
+    embedding_model: str | None = Field(None, min_length=1)
+    """Model for embedders other than `local`; for in-process models also a folder with the model files. Each model has
+    its own embedding space. Defaults: `text-embedding-3-small` for `openai`, `BAAI/bge-small-en-v1.5` for `fastembed`,
+    `sentence-transformers/all-MiniLM-L6-v2` for `sentence-transformers`."""
+    embedding_query_prefix: str = "auto"
+    """Prefix for queries with `fastembed` and `sentence-transformers`. `auto`: the prefix named in the model files, or
+    the one used by its model family; empty: no prefix. Quote the value in `.env` to preserve a trailing space."""
+    embedding_document_prefix: str = "auto"
+    """Prefix for memories, with the same values as `EMBEDDING_QUERY_PREFIX`. A change creates a new embedding space:
+    run `ebbing reembed` to move tenants to it."""
+    embedding_threads: int = Field(1, ge=1, le=64)
+    """Threads per process for an in-process embedding model and for the `cross-encoder`."""
+    embedding_dimensions: int = Field(768, ge=0, le=16_000)
+    """Vector size requested from an `openai` model; 0 uses the model's own size."""
+    llm_timeout_seconds: float = Field(30, gt=0, le=120)
+    """Timeout of one model call, to the last byte; a worker's task has 300 seconds."""
+    llm_query_timeout_seconds: float = Field(3, gt=0)
+    """Timeout for embedding a query; no retry."""
+    query_cache_entries: int = Field(2000, ge=0)
+    """Query vectors cached per API process (not used with the embedder `local`); 0 disables the cache."""
+    query_cache_seconds: float = Field(600, gt=0)
+    """Lifetime of a cached query vector."""
+    llm_tries: int = Field(3, ge=1)
+    """Attempts per embedding call on transient errors."""
+    llm_wait_max_seconds: float = Field(10, ge=0)
+    """Total backoff budget per call; calls that need more are rescheduled."""
+    llm_concurrency: int = Field(4, ge=1)
+    """Concurrent model calls per process."""
+    llm_breaker_failures: int = Field(5, ge=1)
+    """Consecutive failures that open the circuit breaker."""
+    llm_breaker_seconds: float = Field(30, gt=0)
+    """Time the circuit breaker stays open; doubles up to 5 minutes."""
+    score_batch_tokens: int = Field(4000, ge=100)
+    """Maximum memory tokens per rating call."""
+    score_batch_memories: int = Field(20, ge=1, le=100)
+    """Maximum memories per rating call."""
+    embed_batch_tokens: int = Field(64_000, ge=100)
+    """Maximum memory tokens per embedding call."""
+    embed_batch_memories: int = Field(256, ge=1, le=2048)
+    """Maximum memories per embedding call."""
+    summary_model: str | None = Field(None, min_length=1)
+    """Model that writes summaries during consolidation. Default: `SALIENCE_MODEL`."""
+    summary_tokens: int = Field(16_000, ge=100)
+    """Maximum memory tokens sent for one summary; larger groups get an extractive summary instead."""
 
     # Reranking of the best search results, if the tenant's policy or the request asks for it
-    reranker: str = Field(
-        "none",
-        min_length=1,
-        description="Reranker: `none`; `llm`: `RERANKER_MODEL` of the provider; `cross-encoder`: in-process model, "
-        "needs "
-        "the extra `fastembed`; any other value: name of an entry point in the group `ebbing.rerankers`.",
-    )
-    reranker_model: str | None = Field(
-        None,
-        min_length=1,
-        description="Model of the reranker. Defaults: `SALIENCE_MODEL` for `llm`, `Xenova/ms-marco-MiniLM-L-6-v2` for "
-        "`cross-encoder`.",
-    )
-    rerank_timeout_seconds: float = Field(
-        2, gt=0, le=30, description="Timeout of the reranker; after it, results keep their original order."
-    )
+    reranker: str = Field("none", min_length=1)
+    """Reranker: `none`; `llm`: `RERANKER_MODEL` of the provider; `cross-encoder`: in-process model, needs the extra
+    `fastembed`; any other value: name of an entry point in the group `ebbing.rerankers`."""
+    reranker_model: str | None = Field(None, min_length=1)
+    """Model of the reranker. Defaults: `SALIENCE_MODEL` for `llm`, `Xenova/ms-marco-MiniLM-L-6-v2` for
+    `cross-encoder`."""
+    rerank_timeout_seconds: float = Field(2, gt=0, le=30)
+    """Timeout of the reranker; after it, results keep their original order."""
 
     # Model budgets. At a hard limit the rules take over until the next day in UTC; nothing is lost.
-    prices: dict[str, ModelPrice] = Field(
-        {},
-        description="Prices per million tokens by model, as JSON: "
-        '`{"gpt-5.4-mini": {"input": 0.5, "cached": 0.05, "output": 2}}`. The cost of unlisted models is unknown.',
-    )
-    budget_tokens: int | None = Field(None, ge=0, description="Hard limit of tokens per tenant and day; default: none.")
-    budget_cost: float | None = Field(
-        None, ge=0, description="Hard limit of cost per tenant and day, in the unit of `PRICES`; default: none."
-    )
-    budget_total_tokens: int | None = Field(None, ge=0, description="Hard limit of tokens per day for all tenants.")
-    budget_total_cost: float | None = Field(None, ge=0, description="Hard limit of cost per day for all tenants.")
-    budget_soft_share: float = Field(
-        0.8, gt=0, le=1, description="Share of a hard limit above which the log, `/metrics` and `/v1/usage` warn."
-    )
+    prices: dict[str, ModelPrice] = Field({})
+    """Prices per million tokens by model, as JSON: `{"gpt-5.4-mini": {"input": 0.5, "cached": 0.05, "output": 2}}`. The
+    cost of unlisted models is unknown."""
+    budget_tokens: int | None = Field(None, ge=0)
+    """Hard limit of tokens per tenant and day; default: none."""
+    budget_cost: float | None = Field(None, ge=0)
+    """Hard limit of cost per tenant and day, in the unit of `PRICES`; default: none."""
+    budget_total_tokens: int | None = Field(None, ge=0)
+    """Hard limit of tokens per day for all tenants."""
+    budget_total_cost: float | None = Field(None, ge=0)
+    """Hard limit of cost per day for all tenants."""
+    budget_soft_share: float = Field(0.8, gt=0, le=1)
+    """Share of a hard limit above which the log, `/metrics` and `/v1/usage` warn."""
 
     # Cold storage. Only operators choose it; cloud credentials are read from the standard variables of each cloud.
-    cold_url: str | None = Field(
-        None,
-        description="Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or "
-        "`az://container`. Default: `HOME/cold`. Credentials come from the standard environment variables of the "
-        "cloud, such as `AWS_ACCESS_KEY_ID`.",
-    )
-    cold_endpoint: str | None = Field(
-        None, description="Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."
-    )
-    cold_timeout_seconds: float = Field(
-        30, gt=0, le=120, description="Timeout of a cold-storage call, with all retries."
-    )
-    master_key: SecretStr | None = Field(
-        None,
-        min_length=32,
-        description="Random secret that wraps the cold-storage keys; `ebbing run` generates `HOME/master-key`. Keep a "
-        "separate copy: without it, memories in cold storage are lost.",
-    )
-    export_days: float = Field(7, gt=0, le=30, description="Days until a data export expires.")
+    cold_url: str | None = None
+    """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
+    `HOME/cold`. Credentials come from the standard environment variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
+    cold_endpoint: str | None = None
+    """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
+    cold_timeout_seconds: float = Field(30, gt=0, le=120)
+    """Timeout of a cold-storage call, with all retries."""
+    master_key: SecretStr | None = Field(None, min_length=32)
+    """Random secret that wraps the cold-storage keys; `ebbing run` generates `HOME/master-key`. Keep a separate copy:
+    without it, memories in cold storage are lost."""
+    export_days: float = Field(7, gt=0, le=30)
+    """Days until a data export expires."""
 
     # Custom forgetting profiles. Only operators choose them, because they are code.
-    dynamics_files: Annotated[dict[str, Path], NoDecode] = Field(
-        {},
-        description="Custom decay functions offered as profiles: `name=path.py`, separated by commas. Each file "
-        "defines "
-        "`compute_decay(activation, impact, stability, mtype, params)`. Set it for the API and every worker.",
-    )
+    dynamics_files: Annotated[dict[str, Path], NoDecode] = Field({})
+    """Custom decay functions offered as profiles: `name=path.py`, separated by commas. Each file defines
+    `compute_decay(activation, impact, stability, mtype, params)`. Set it for the API and every worker."""
 
     # Connections and timeouts
-    database_pool_size: int = Field(8, ge=1, description="Database connections of the API; each worker process uses 2.")
-    statement_timeout_seconds: float = Field(30, gt=0, description="Timeout of a database statement.")
-    shutdown_seconds: float = Field(10, gt=0, description="Time a worker has to finish its slice after a stop signal.")
+    database_pool_size: int = Field(8, ge=1)
+    """Database connections of the API; each worker process uses 2."""
+    statement_timeout_seconds: float = Field(30, gt=0)
+    """Timeout of a database statement."""
+    shutdown_seconds: float = Field(10, gt=0)
+    """Time a worker has to finish its slice after a stop signal."""
 
     # Traces
-    otel_endpoint: str | None = Field(
-        None,
-        pattern=r"^https?://",
-        description="OpenTelemetry collector that receives traces over HTTP, such as `http://127.0.0.1:4318`; needs "
-        "the "
-        "extra `otel`. If unset, tracing is off.",
-    )
+    otel_endpoint: str | None = Field(None, pattern=r"^https?://")
+    """OpenTelemetry collector that receives traces over HTTP, such as `http://127.0.0.1:4318`; needs the extra `otel`.
+    If unset, tracing is off."""
 
     # Logs and tests
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Minimum log level.")
-    failpoints: Annotated[frozenset[str], NoDecode] = Field(
-        frozenset(), description="Tests only: names of places where the process kills itself."
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Minimum log level."""
+    failpoints: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Tests only: names of places where the process kills itself."""
 
     @field_validator("failpoints", "llm_hosts", mode="before")
     @classmethod

@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (
+_MODULES = (
     run,
     demo,
     ingest,
@@ -72,8 +72,9 @@ for module in (
     restore_replay,
     request_log,
     supersessions,
-):
-    app.add_typer(module.router)
+)
+for router in dict.fromkeys(module.router for module in _MODULES):  # modules of one group share its router
+    app.add_typer(router)
 
 
 def _print_version(wanted: bool) -> None:

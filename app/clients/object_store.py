@@ -93,40 +93,35 @@ class ColdStore:
             name: Its location, without secrets.
             folder: Path of a local store, so that `put` can flush files to disk.
         """
+        import obstore  # noqa: PLC0415 - heavy and not needed at startup
+
         self.name = name
+        self._library = obstore
         self._store = store
         self._folder = folder
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object atomically."""
-        import obstore  # noqa: PLC0415 - heavy and not needed at startup
-
         with self._translate_errors("write"):
-            obstore.put(self._store, path, data)
+            self._library.put(self._store, path, data)
             if self._folder is not None:
                 _flush(self._folder / path)
 
     def get(self, path: str) -> bytes:
         """Return an object's content."""
-        import obstore  # noqa: PLC0415 - as above
-
         with self._translate_errors("read"):
-            return bytes(obstore.get(self._store, path).bytes())
+            return bytes(self._library.get(self._store, path).bytes())
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return a range of an object; shorter if the object ends within the range."""
-        import obstore  # noqa: PLC0415 - as above
-
         with self._translate_errors("read"):
-            return bytes(obstore.get_range(self._store, path, start=start, length=length))
+            return bytes(self._library.get_range(self._store, path, start=start, length=length))
 
     def size(self, path: str) -> int | None:
         """Return an object's size; None if it doesn't exist."""
-        import obstore  # noqa: PLC0415 - as above
-
         try:
             with self._translate_errors("look at"):
-                return int(obstore.head(self._store, path)["size"])
+                return int(self._library.head(self._store, path)["size"])
         except StoreFailed as failed:
             if failed.failure is FailureKind.MISSING:
                 return None
@@ -134,20 +129,16 @@ class ColdStore:
 
     def delete(self, path: str) -> None:
         """Delete an object; a missing object is not an error."""
-        import obstore  # noqa: PLC0415 - as above
-
         try:
             with self._translate_errors("delete"):
-                obstore.delete(self._store, path)
+                self._library.delete(self._store, path)
         except StoreFailed as failed:
             if failed.failure is not FailureKind.MISSING:
                 raise
 
     def list_folder(self, folder: str) -> Iterator[ObjectInfo]:
         """List the objects in a folder, recursively."""
-        import obstore  # noqa: PLC0415 - as above
-
-        listing = iter(obstore.list(self._store, prefix=folder))
+        listing = iter(self._library.list(self._store, prefix=folder))
         while True:
             with self._translate_errors("list"):
                 part = next(listing, None)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from app.api.http.auth import cache
@@ -80,14 +80,14 @@ class Action:
         """API key that performs the action."""
         return self.viewer.key_id
 
-    def record(self, act: str, target: str = "") -> None:
+    def record(self, act: str, target: object = "") -> None:
         """Record the action with key and reason before it is performed.
 
         Args:
             act: Fixed name of the action.
             target: Id or fixed name of the object.
         """
-        operator_log.record_action(self.tenant_id, self.key_id, act, target, self.reason)
+        operator_log.record_action(self.tenant_id, self.key_id, act, str(target), self.reason)
 
 
 LOOKS: Final = ("read", "maintain", "privacy", "admin")
@@ -158,6 +158,15 @@ def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], 
         return Action(viewer, reason, form)
 
     return acting
+
+
+AnyViewer = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
+Reading = Annotated[Viewer, Depends(require_viewer("read"))]
+Operating = Annotated[Viewer, Depends(require_viewer("maintain", "admin"))]
+PrivacyViewer = Annotated[Viewer, Depends(require_viewer("privacy"))]
+Writing = Annotated[Action, Depends(require_action("ingest"))]
+Maintaining = Annotated[Action, Depends(require_action("maintain"))]
+Guarding = Annotated[Action, Depends(require_action("privacy"))]
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -65,23 +65,23 @@ def build() -> FastAPI:
         kept = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=kept)
 
-    async def ours(request: Request, error: Exception) -> Response:
-        found = as_ours(error)
+    def explain(request: Request, found: EbbingError) -> Response:
         return rendering.page(request, None, "error", found.status, error=found)
+
+    async def ours(request: Request, error: Exception) -> Response:
+        return explain(request, as_ours(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - guaranteed by the handler's registration
-        found = EbbingError("the page does not exist" if error.status_code == 404 else str(error.detail))
-        found.status, found.title = (
-            error.status_code,
-            "Page not found" if error.status_code == 404 else "Request failed",
-        )
-        return rendering.page(request, None, "error", error.status_code, error=found)
+        is_missing = error.status_code == 404
+        found = EbbingError("the page does not exist" if is_missing else str(error.detail))
+        found.status, found.title = error.status_code, "Page not found" if is_missing else "Request failed"
+        return explain(request, found)
 
     async def parameters(request: Request, _: Exception) -> Response:
         found = EbbingError("the address contains an invalid parameter")
         found.status, found.title = 422, "Invalid request"
-        return rendering.page(request, None, "error", 422, error=found)
+        return explain(request, found)
 
     async def logged_out(request: Request, _: Exception) -> Response:
         if request.headers.get("hx-request"):  # partial request by htmx: redirect the whole page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,10 +9,12 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.cursors import PAGE_MAX, TIMED
-from app.api.http.request_body import json_body
-from app.errors import FieldError, Invalid, NotAllowed
+from app.api.http.path_ids import LetterId
+from app.api.http.request_body import check_storable, json_body
+from app.domain.ingest.memory import Moment
+from app.errors import NotAllowed
 from app.services.ingest import dead_letters
 from app.store.ingest.dead_letters import DeadLetter, LetterFilter
 
@@ -21,9 +22,7 @@ router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
 
 NAME_MAX_CHARACTERS = 200
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -75,9 +74,7 @@ def page(
     cursor: str | None = None,
 ) -> Response:
     """Return pending or discarded dead letters, with counts by reason."""
-    for field, value in (("stage", stage), ("reason", reason)):
-        if value is not None and "\0" in value:
-            raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])
+    check_storable(stage=stage, reason=reason)
     found, reasons = dead_letters.list_letters(
         tenant_id,
         LetterFilter(stage, reason),
@@ -114,45 +111,24 @@ def discard_many(
 
 
 @router.get("/{letter_id}", summary="Get a dead letter")
-def get(tenant_id: Tenant, letter_id: str) -> Response:
+def get(tenant_id: Tenant, letter_id: LetterId) -> Response:
     """Return the metadata of a dead letter, without its content."""
-    return responses.answer(_render(dead_letters.get(tenant_id, responses.id_named(letter_id, "dead letter"))))
+    return responses.answer(_render(dead_letters.get(tenant_id, letter_id)))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
-def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
+def replay(caller: Maintainer, tenant_id: Tenant, letter_id: LetterId) -> Response:
     """Retry the work and remove the dead letter; work that fails again becomes a new one."""
-    return responses.answer(
-        _render(dead_letters.replay_letter(tenant_id, responses.id_named(letter_id, "dead letter"), caller.key_id)), 202
-    )
+    return responses.answer(_render(dead_letters.replay_letter(tenant_id, letter_id, caller.key_id)), 202)
 
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
 def discard(
-    caller: Maintainer, tenant_id: Tenant, letter_id: str, wanted: Annotated[Discard, Depends(json_body(Discard))]
+    caller: Maintainer, tenant_id: Tenant, letter_id: LetterId, wanted: Annotated[Discard, Depends(json_body(Discard))]
 ) -> Response:
     """Delete the content immediately. The metadata and the given reason are retained for 90 days."""
-    return responses.answer(
-        _render(
-            dead_letters.discard_letter(
-                tenant_id, responses.id_named(letter_id, "dead letter"), wanted.reason, caller.key_id
-            )
-        )
-    )
+    return responses.answer(_render(dead_letters.discard_letter(tenant_id, letter_id, wanted.reason, caller.key_id)))
 
 
 def _render(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "id": letter.letter_id,
-        "stage": letter.stage,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "memories": letter.memories,
-        "memory_ids": letter.memory_ids,
-        "bytes": letter.payload_bytes,
-        "entry_id": letter.entry_id,
-        "created_at": letter.created_at,
-        "replayable": letter.replayable,
-        "discarded_at": letter.discarded_at,
-        "discard_reason": letter.discard_reason,
-    }
+    return responses.render(letter, letter_id="id", payload_bytes="bytes")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Admin
 from app.services.ingest import witness
 
 router = APIRouter(prefix="/v1/admin/queue", tags=["admin"])
-
-Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 @router.get("", summary="Show the queue's identity and losses")

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Admin
 from app.api.http.cursors import KEY_ID, NAME, PAGE_MAX
 from app.api.http.request_body import json_body
 from app.domain.policy import policy_diff
@@ -20,8 +20,6 @@ from app.services.tenants import tenants
 from app.store.tenants.tenants import KeyRecord
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
-
-Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 class NewTenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -65,9 +63,7 @@ def create_key(caller: Admin, wanted: Annotated[NewKey, Depends(json_body(NewKey
         "key_id": text[4:17],
         "api_key": text,
         "tenant_id": tenant_id,
-        "name": wanted.name,
-        "scopes": wanted.scopes,
-        "expires_at": wanted.expires_at,
+        **responses.pick(wanted, "name", "scopes", "expires_at"),
     }
     return responses.answer(shown, 201)
 

@@ -7,10 +7,10 @@ from datetime import date
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.request_body import DATED
 from app.domain.policy.budget import BudgetState, Limits, remaining
 from app.errors import NotAllowed
@@ -31,7 +31,7 @@ TenantId = Annotated[UUID | None, Query(description="Tenant id; other tenants re
 
 @router.get("/v1/usage", summary="Model usage by day, purpose, host and model")
 def used(
-    caller: Annotated[Caller, Depends(needs("maintain"))],
+    caller: Maintainer,
     from_: From = None,
     to: To = None,
     tenant_id: TenantId = None,

@@ -8,9 +8,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
@@ -81,9 +82,7 @@ class KeyCache:
             raise NotAuthenticated("send `Authorization: Bearer ebb_…` with a key of this service")
         key = await self._key(presented.key_id)
         matches = api_keys.matches_digest(presented.secret, key.digest if key else _ABSENT)
-        if key is None or not matches or not _is_valid(key):
-            raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
-        return Caller(key.tenant_id, key.key_id, key.scopes)
+        return _caller(key if matches else None)
 
     async def known(self, key_id: str) -> Caller:
         """Return the caller for the id of a key that has logged in before.
@@ -92,10 +91,7 @@ class KeyCache:
             NotAuthenticated: The key is no longer valid.
             Unavailable: The key isn't cached and the database is down.
         """
-        key = await self._key(key_id)
-        if key is None or not _is_valid(key):
-            raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
-        return Caller(key.tenant_id, key.key_id, key.scopes)
+        return _caller(await self._key(key_id))
 
     async def _key(self, key_id: str) -> KeyRecord | None:
         held = self._held.get(key_id)
@@ -128,8 +124,10 @@ class KeyCache:
         return key
 
 
-def _is_valid(key: KeyRecord) -> bool:
-    return not (key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)))
+def _caller(key: KeyRecord | None) -> Caller:
+    if key is None or key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)):
+        raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
+    return Caller(key.tenant_id, key.key_id, key.scopes)
 
 
 cache = KeyCache()
@@ -143,3 +141,10 @@ def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
 
     caller.__name__ = f"needs_{scope}"
     return caller
+
+
+Reader = Annotated[Caller, Depends(needs("read"))]
+Writer = Annotated[Caller, Depends(needs("ingest"))]
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+Admin = Annotated[Caller, Depends(needs("admin"))]

@@ -19,23 +19,28 @@ from app.domain.search.request import SearchResult
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
-_FIELD = {
-    "type": "object",
-    "required": ["field", "message"],
-    "properties": {"field": _TEXT, "message": _TEXT, "value": {}, "limit": {}},
-}
-_PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "errors", "request_id"],
-    "properties": {
+_ID = {"type": "string", "format": "uuid"}
+
+
+def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": required | optional}
+
+
+def _array(items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
+_FIELD = _object({"field": _TEXT, "message": _TEXT}, value={}, limit={})
+_PROBLEM = _object(
+    {
         "type": {"type": "string", "format": "uri"},
         "title": _TEXT,
         "status": {"type": "integer"},
         "detail": _TEXT,
-        "errors": {"type": "array", "items": _FIELD},
+        "errors": _array(_FIELD),
         "request_id": _TEXT,
-    },
-}
+    }
+)
 _INGEST = """Send one memory as an object, several as an array or as NDJSON, or the messages of a chat. The response
 is sent as soon as the memories are durably queued.
 
@@ -64,18 +69,16 @@ _SUPERSEDING = {
     "type": "array",
     "description": "Outcome of each `supersedes` of these memories: active, waiting for a memory with that id, or "
     "rejected. Present only if `supersedes` was given and the response waited until the memories were stored.",
-    "items": {
-        "type": "object",
-        "required": ["id", "superseded_id", "named", "status", "reason", "why"],
-        "properties": {
-            "id": {"type": "string", "format": "uuid"},
+    "items": _object(
+        {
+            "id": _ID,
             "superseded_id": {"type": ["string", "null"], "format": "uuid"},
             "named": {"type": ["string", "null"]},
             "status": {"enum": ["active", "waiting", "proposed", "rejected"]},
             "reason": {"type": ["string", "null"]},
             "why": _TEXT,
-        },
-    },
+        }
+    ),
 }
 
 
@@ -144,51 +147,28 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def _found(result: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["results", "reranked", "took_ms"],
-        "properties": {
-            "results": {"type": "array", "items": result},
-            "reranked": {"type": "boolean"},
-            "took_ms": {"type": "number"},
-        },
-    }
+    return _object({"results": _array(result), "reranked": {"type": "boolean"}, "took_ms": {"type": "number"}})
 
 
 def _brought(recalled: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["memories", "context", "ids", "tokens", "took_ms"],
-        "properties": {
-            "memories": {"type": "array", "items": recalled},
+    return _object(
+        {
+            "memories": _array(recalled),
             "context": _TEXT,
-            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}},
+            "ids": _array(_ID),
             "tokens": {"type": "integer"},
             "took_ms": {"type": "number"},
-        },
-    }
+        }
+    )
 
 
 def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["ids", "request_id"],
-        "properties": {
-            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
-            "request_id": _TEXT,
-            "skipped": {
-                "type": "array",
-                "items": skipped,
-                "description": "Only for chats: messages that were not stored.",
-            },
-            "left_out": {
-                "type": "array",
-                "items": left_out,
-                "description": "Only for chats: content parts that were not stored.",
-            },
-            "supersedes": _SUPERSEDING,
-        },
-    }
+    return _object(
+        {"ids": _array(_ID, minItems=1), "request_id": _TEXT},
+        skipped=_array(skipped, description="Only for chats: messages that were not stored."),
+        left_out=_array(left_out, description="Only for chats: content parts that were not stored."),
+        supersedes=_SUPERSEDING,
+    )
 
 
 def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:

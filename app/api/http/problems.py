@@ -34,7 +34,7 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
         "type": f"urn:ebbing:problem:{error.type}",
         "title": error.title,
         "status": error.status,
-        "detail": error.detail or _summary(error),
+        "detail": error.detail or str(next(iter(error.errors), error.title)),
         "errors": [_field(field) for field in error.errors],
         "request_id": request_id,
     }
@@ -141,14 +141,3 @@ def _field(field: FieldError) -> dict[str, Any]:
     if field.limit is not None:
         shown["limit"] = field.limit
     return shown
-
-
-def _summary(error: EbbingError) -> str:
-    """Summarise the first field error in one sentence."""
-    if not error.errors:
-        return error.title
-    first = error.errors[0]
-    sizes = ", ".join(
-        f"{name} {value}" for name, value in (("value", first.value), ("limit", first.limit)) if value is not None
-    )
-    return f"{first.field}: {first.message}" + (f" ({sizes})" if sizes else "")

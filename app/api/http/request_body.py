@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from starlette.types import Receive, Scope
 
 from app.domain.ingest import json_input
-from app.errors import EbbingError, FieldError, TooLarge, Unreadable
+from app.errors import EbbingError, FieldError, Invalid, TooLarge, Unreadable
 from app.settings import settings
 
 T = TypeVar("T")
@@ -112,6 +112,17 @@ def decode(body: bytes, shape: type[T]) -> T:
     if not body:
         raise Unreadable("the body is empty")
     return json_input.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+
+
+def check_storable(**names: str | None) -> None:
+    """Reject names that can't be stored.
+
+    Raises:
+        Invalid: A name contains a NUL character.
+    """
+    for field, value in names.items():
+        if value is not None and "\0" in value:
+            raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])
 
 
 BODIES: Final[dict[Callable[..., object], RouteBody]] = {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -14,7 +15,6 @@ from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.memory import COLUMNS, MemoryIn
 from app.domain.ingest.roles import infer_role
-from app.errors import NotFound
 from app.services.consolidation.supersession import SupersessionOutcome
 from app.services.memories.live_numbers import LiveMemory
 from app.services.storage.lookup import Pending
@@ -22,6 +22,9 @@ from app.services.tiers.dry_run import PredictedMove
 from app.store.core.paging import Page
 from app.store.memories.memories import StoredMemory
 from app.store.strength.reviews import ReviewSchedule
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -36,16 +39,14 @@ def page(name: str, found: Page[T], shape: Callable[[T], object], cursor: Cursor
     return answer({name: [shape(row) for row in found], "next_cursor": cursor.encode(found.following)})
 
 
-def id_named(text: str, noun: str) -> UUID:
-    """Parse an id in a path.
+def render(row: DataclassInstance, **renamed: str) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON, some under another name: `letter_id="id"`."""
+    return {renamed.get(field.name, field.name): getattr(row, field.name) for field in fields(row)}
 
-    Raises:
-        NotFound: The text isn't an id.
-    """
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound(f"this tenant has no such {noun}") from None
+
+def pick(row: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of an object as JSON."""
+    return {name: getattr(row, name) for name in names}
 
 
 def memory(found: StoredMemory | Pending, live: Mapping[UUID, LiveMemory]) -> dict[str, Any]:
@@ -86,17 +87,11 @@ def _given(memory_id: UUID, given: MemoryIn, created_at: datetime) -> dict[str, 
 def _stored(row: StoredMemory, live: LiveMemory | None) -> dict[str, Any]:
     return {
         **_given(row.memory_id, row, row.created_at),
-        "updated_at": row.updated_at,
+        **pick(row, "updated_at", "access_count", "cross_domain_count", "tier", "multiplier", "inferred", "made_by"),
         "accessed_at": row.accessed_at if row.access_count else None,
-        "access_count": row.access_count,
-        "cross_domain_count": row.cross_domain_count,
-        "tier": row.tier,
         "summary": row.tier == "cold",
-        "multiplier": row.multiplier,
         "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
-        "inferred": row.inferred,
         "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
-        "made_by": row.made_by,
         **_live(live),
         "status": _status(indexed=row.indexed, embedded=row.embedded),
     }
@@ -133,10 +128,7 @@ def _live(live: LiveMemory | None) -> dict[str, Any]:
         )
     numbers, reviewed = live.numbers, live.reviewed
     return {
-        "strength": numbers.strength,
-        "score": numbers.score,
-        "importance": numbers.importance,
-        "decay_tier": numbers.decay_tier,
+        **pick(numbers, "strength", "score", "importance", "decay_tier"),
         "next_due_at": _moment(numbers.next_due_at),
         "next_review_at": live.next_review_at,
         "review": {
@@ -144,21 +136,13 @@ def _live(live: LiveMemory | None) -> dict[str, Any]:
             "interval_days": live.interval_days,
             **past_reviews(reviewed),
         },
-        "valid_to": live.around.valid_to,
-        "supersedes": live.around.supersedes,
-        "superseded_by": live.around.superseded_by,
+        **pick(live.around, "valid_to", "supersedes", "superseded_by"),
     }
 
 
 def superseding(outcome: SupersessionOutcome) -> dict[str, Any]:
     """Return the outcome of one `supersedes` as JSON."""
-    return {
-        "superseded_id": outcome.superseded_id,
-        "named": outcome.named,
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "why": outcome.why,
-    }
+    return pick(outcome, "superseded_id", "named", "status", "reason", "why")
 
 
 def past_reviews(reviewed: ReviewSchedule | None) -> dict[str, Any]:

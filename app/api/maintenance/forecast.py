@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Reader
 from app.api.http.request_body import json_body
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.forecast import DAYS_MAX, Counts
@@ -43,9 +43,7 @@ class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @router.post("/forecast", summary="Forecast memories per tier, optionally under a changed policy")
-def outlook(
-    caller: Annotated[Caller, Depends(needs("read"))], wanted: Annotated[Forecast, Depends(json_body(Forecast))]
-) -> Response:
+def outlook(caller: Reader, wanted: Annotated[Forecast, Depends(json_body(Forecast))]) -> Response:
     """Return the number of memories per tier and day, as predicted from decay alone. Read-only."""
     found = forecast.forecast_tiers(caller.tenant_id, ForecastOptions(wanted.days, wanted.policy, wanted.subject))
     shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import JobId
 from app.errors import FieldError, Invalid
 from app.services.jobs import queue
 from app.store.jobs.jobs import JobView
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 
 
 @router.get("", summary="List jobs, newest first")
@@ -33,20 +31,19 @@ def page(
 
 
 @router.get("/{job_id}", summary="Get a job")
-def get(caller: Maintainer, job_id: str) -> Response:
+def get(caller: Maintainer, job_id: JobId) -> Response:
     """Return a job with the last 200 lines of its log, oldest first."""
-    return responses.answer(_render(queue.get(caller.tenant_id, responses.id_named(job_id, "job"))))
+    return responses.answer(_render(queue.get(caller.tenant_id, job_id)))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", status_code=202)
-def cancel(caller: Maintainer, job_id: str) -> Response:
+def cancel(caller: Maintainer, job_id: JobId) -> Response:
     """Cancel a job: it stops after its current step; completed work is not reverted."""
-    return responses.answer(_render(queue.cancel(caller.tenant_id, responses.id_named(job_id, "job"))), 202)
+    return responses.answer(_render(queue.cancel(caller.tenant_id, job_id)), 202)
 
 
 def _render(job: JobView) -> dict[str, Any]:
-    shown = {"id": job.job_id, **asdict(job)}
-    del shown["job_id"]
+    shown = responses.render(job, job_id="id")
     if job.log is None:
         del shown["log"]
     return shown

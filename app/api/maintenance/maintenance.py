@@ -13,7 +13,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import cursors, responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.request_body import json_body
 from app.domain.ingest.memory import check_moment
 from app.domain.maintenance import KINDS
@@ -29,7 +29,6 @@ router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
 CHANGES_MAX = 1000
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], PreviewPage]
 
 

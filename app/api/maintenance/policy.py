@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.cursors import PAGE_MAX, number
 from app.api.http.request_body import json_body
 from app.domain.dynamics.conversion import LOSSES
@@ -26,7 +26,6 @@ router = APIRouter(prefix="/v1/policy", tags=["policy"])
 VERSION_MAX = 2**31 - 1
 _VERSION = number(len(str(VERSION_MAX)))
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
 
 

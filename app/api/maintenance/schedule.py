@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.cursors import PART, Paged
 from app.api.http.request_body import json_body
 from app.api.maintenance.maintenance import Due
@@ -19,8 +19,6 @@ from app.services.night.night_preview import NightCursor
 from app.store.jobs.schedules import ScheduleRun
 
 router = APIRouter(prefix="/v1/schedule", tags=["schedule"])
-
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 
 
 @router.get("", summary="List schedules")
@@ -90,6 +88,4 @@ def _render(found: ScheduleView) -> dict[str, Any]:
 
 
 def _run(run: ScheduleRun) -> dict[str, Any]:
-    shown = {"id": run.run_id, "name": run.task, **asdict(run)}
-    del shown["run_id"], shown["task"]
-    return shown
+    return responses.render(run, run_id="id", task="name")

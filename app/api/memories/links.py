@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Reader, Writer
 from app.api.http.cursors import LINK
 from app.api.http.request_body import json_body
 from app.domain.strength.links import KIND_MAX_CHARACTERS, LINKS_A_CALL, NewLink
@@ -39,7 +39,7 @@ Meant = Annotated[LinkFilter, Depends(parse_filter)]
 
 @router.get("", summary="List links")
 def page(
-    caller: Annotated[Caller, Depends(needs("read"))],
+    caller: Reader,
     meant: Meant,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
     cursor: str | None = None,
@@ -49,21 +49,14 @@ def page(
 
 
 @router.post("", summary="Link memories")
-def add(
-    caller: Annotated[Caller, Depends(needs("ingest"))], given: Annotated[NewLinks, Depends(json_body(NewLinks))]
-) -> Response:
+def add(caller: Writer, given: Annotated[NewLinks, Depends(json_body(NewLinks))]) -> Response:
     """Add one link or up to 1,000 atomically. Adding an existing link updates its weight."""
     done = links.add(caller.tenant_id, [given] if isinstance(given, NewLink) else given)
     return responses.answer(done._asdict())
 
 
 @router.delete("", summary="Remove links")
-def remove(
-    caller: Annotated[Caller, Depends(needs("ingest"))],
-    meant: Meant,
-    *,
-    both_ways: bool = False,
-) -> Response:
+def remove(caller: Writer, meant: Meant, *, both_ways: bool = False) -> Response:
     """Remove all links of `memory`, from `from`, to `to`, or between the two. The memories are not deleted."""
     if meant.memory_id is None and meant.from_id is None and meant.to_id is None:
         raise Invalid(errors=[FieldError("memory", "is missing: give `memory`, or `from` and `to`")])
@@ -71,11 +64,4 @@ def remove(
 
 
 def _render(link: Link) -> dict[str, Any]:
-    return {
-        "from": link.memory_id,
-        "to": link.other_id,
-        "kind": link.kind,
-        "weight": link.weight,
-        "source": link.source,
-        "created_at": link.created_at,
-    }
+    return responses.render(link, memory_id="from", other_id="to")

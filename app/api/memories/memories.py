@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Caller, Reader, Writer
 from app.api.http.cursors import HISTORY, ID, PAGE_MAX
-from app.api.http.request_body import DATED, raw_body
+from app.api.http.path_ids import MemoryId
+from app.api.http.request_body import DATED, check_storable, raw_body
 from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
-from app.errors import FieldError, Invalid
 from app.services.memories import explanation, history, live_numbers, manual_restore, memories
 from app.services.memories.explanation import TierExplanation
 from app.services.storage import lookup
@@ -29,8 +28,6 @@ from app.store.memories.memories import Filters, StoredMemory
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
-Reader = Annotated[Caller, Depends(needs("read"))]
-Writer = Annotated[Caller, Depends(needs("ingest"))]
 Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 Moment = Annotated[AwareDatetime, DATED]
 AsOf = Annotated[Moment | None, Query(description="Compute strength and derived values as of this time. Default: now.")]
@@ -75,7 +72,7 @@ def page(
 
 
 @router.get("/{memory_id}", summary="Get a memory")
-def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
+def get(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     """Return a memory. Until it is stored, `status` is `pending` and its strength is null.
 
     In cold storage, `summary` is true and `text` contains only the first sentences.
@@ -87,22 +84,22 @@ def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
     relations.
     """
-    return _respond(caller, lookup.get(caller.tenant_id, parse_id(memory_id)), as_of)
+    return _respond(caller, lookup.get(caller.tenant_id, memory_id), as_of)
 
 
 @router.get("/{memory_id}/history", summary="Get the history of a memory")
-def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | None = None) -> Response:
+def history_of(caller: Reader, memory_id: MemoryId, limit: Limit = 50, cursor: str | None = None) -> Response:
     """Return a page of events, newest first, back to acceptance or to the limit of the policy's `history_days`.
 
     Uses, tests and reviews have the strength `before` and `after`; other events have the changed value and the
     resulting `strength`. An event `policy` marks a policy version that took effect.
     """
-    found = history.list_history(caller.tenant_id, parse_id(memory_id), HISTORY.decode(cursor), limit)
+    found = history.list_history(caller.tenant_id, memory_id, HISTORY.decode(cursor), limit)
     return responses.page("history", found, _happened, HISTORY)
 
 
 @router.get("/{memory_id}/why", summary="Explain the tier of a memory")
-def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
+def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     """Return the current tier (`tier`) and the target tier (`wanted`), with the deciding rule and its numbers.
 
     `next_change` is the next tier change if the memory isn't used, or null. `holds` lists legal holds; their reasons
@@ -110,17 +107,17 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     `waiting` for a memory with that id, or `rejected`) and reason. `corrects` and `corrected_by` list the memories on
     either side of a correction.
     """
-    found = explanation.explain_tier(caller.tenant_id, parse_id(memory_id), as_of)
+    found = explanation.explain_tier(caller.tenant_id, memory_id, as_of)
     return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
-def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(PATCH))]) -> Response:
+def edit(caller: Writer, memory_id: MemoryId, body: Annotated[bytes, Depends(raw_body(PATCH))]) -> Response:
     """Change the given fields; null clears a field. The next search reflects the edit, including neighbours' context.
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
     """
-    return _respond(caller, memories.edit_memory(caller.tenant_id, parse_id(memory_id), decode_patch(body)))
+    return _respond(caller, memories.edit_memory(caller.tenant_id, memory_id, decode_patch(body)))
 
 
 @router.post(
@@ -128,28 +125,19 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body
     summary="Restore a memory",
     responses={202: {"description": "The memory is in cold storage; a job restores it"}},
 )
-def restore(caller: Writer, memory_id: str) -> Response:
+def restore(caller: Writer, memory_id: MemoryId) -> Response:
     """Restore from the archive at once, from cold storage in a job; counts as a use. No effect on active memories."""
-    asked = manual_restore.restore(caller.tenant_id, parse_id(memory_id), caller.key_id)
+    asked = manual_restore.restore(caller.tenant_id, memory_id, caller.key_id)
     if asked.job_id is not None:
         return responses.answer({"job_id": asked.job_id}, 202)
     return _respond(caller, asked.memory)
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
-def delete(caller: Writer, memory_id: str) -> Response:
+def delete(caller: Writer, memory_id: MemoryId) -> Response:
     """Delete a memory: it disappears from searches, lists and reads at once. 409 under a legal hold."""
-    memories.delete(caller.tenant_id, parse_id(memory_id), caller.key_id)
+    memories.delete(caller.tenant_id, memory_id, caller.key_id)
     return Response(status_code=204)
-
-
-def parse_id(text: str) -> UUID:
-    """Parse the id of a memory in a path.
-
-    Raises:
-        NotFound: The text isn't an id.
-    """
-    return responses.id_named(text, "memory")
 
 
 def _respond(caller: Caller, found: StoredMemory | Pending, as_of: datetime | None = None) -> Response:
@@ -175,8 +163,7 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
     ]
     return {
         "id": found.memory_id,
-        "as_of": found.as_of,
-        "tier": found.tier,
+        **responses.pick(found, "as_of", "tier", "corrects", "corrected_by"),
         "wanted": found.verdict.tier,
         "rule": found.verdict.rule,
         "why": found.verdict.why,
@@ -184,17 +171,4 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
         "holds": holds,
         "supersedes": [responses.superseding(one) for one in found.supersedes],
-        "corrects": found.corrects,
-        "corrected_by": found.corrected_by,
     }
-
-
-def check_storable(**names: str | None) -> None:
-    """Reject names that can't be stored.
-
-    Raises:
-        Invalid: A name contains a NUL character.
-    """
-    for field, value in names.items():
-        if value is not None and "\0" in value:
-            raise Invalid(errors=[FieldError(field, "contains a NUL character, which can't be stored")])

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Response
 
 from app import metrics
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Reader
 from app.api.http.request_body import json_body
 from app.domain.recall.request import RecallRequest
 from app.services.recall.recall import recall_memories
@@ -18,10 +18,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 
 @router.post("/recall", summary="Recall memories relevant to a conversation")
-def bring(
-    caller: Annotated[Caller, Depends(needs("read"))],
-    request: Annotated[RecallRequest, Depends(json_body(RecallRequest))],
-) -> Response:
+def bring(caller: Reader, request: Annotated[RecallRequest, Depends(json_body(RecallRequest))]) -> Response:
     """Return a few relevant memories, often none, and a context text within a token budget.
 
     Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
@@ -30,11 +27,5 @@ def bring(
     brought = recall_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
-    shown = {
-        "memories": brought.memories,
-        "context": brought.context,
-        "ids": brought.ids,
-        "tokens": brought.tokens,
-        "took_ms": round(took * 1000, 2),
-    }
-    return responses.answer(shown)
+    shown = responses.pick(brought, "memories", "context", "ids", "tokens")
+    return responses.answer(shown | {"took_ms": round(took * 1000, 2)})

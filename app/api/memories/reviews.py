@@ -9,9 +9,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
-from app.api.http.request_body import json_body
-from app.api.memories.memories import Name, check_storable, parse_id
+from app.api.http.auth import Reader, Writer
+from app.api.http.path_ids import MemoryId
+from app.api.http.request_body import check_storable, json_body
+from app.api.memories.memories import Name
 from app.domain.ingest.memory import check_moment
 from app.services.uses import reviews
 from app.services.uses.reviews import ReviewEntry, ReviewOutcome
@@ -36,7 +37,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @router.get("", summary="List memories to review")
 def session(
-    caller: Annotated[Caller, Depends(needs("read"))],
+    caller: Reader,
     by: Literal["due", "danger", "flagged"] = "due",
     subject: Name = None,
     thread: Name = None,
@@ -54,33 +55,19 @@ def session(
 
 
 @router.post("/{memory_id}", summary="Record the result of a review")
-def record(
-    caller: Annotated[Caller, Depends(needs("ingest"))],
-    memory_id: str,
-    review: Annotated[Review, Depends(json_body(Review))],
-) -> Response:
+def record(caller: Writer, memory_id: MemoryId, review: Annotated[Review, Depends(json_body(Review))]) -> Response:
     """Record a result. Repeating the same result within the policy's refractory time has no effect."""
     if review.at is not None:
         check_moment(review.at, "at")
-    return responses.answer(
-        _outcome(reviews.record_review(caller.tenant_id, parse_id(memory_id), review.result, review.at))
-    )
+    return responses.answer(_outcome(reviews.record_review(caller.tenant_id, memory_id, review.result, review.at)))
 
 
 def _entry(entry: ReviewEntry) -> dict[str, Any]:
     return {
         "id": entry.memory_id,
-        "text": entry.described.text,
-        "subject": entry.described.subject,
-        "thread": entry.described.thread,
-        "kind": entry.described.kind,
-        "strength": entry.strength,
-        "importance": entry.importance,
-        "urgency": entry.urgency,
-        "priority": entry.priority,
-        "overdue_days": entry.overdue_days,
+        **responses.pick(entry.described, "text", "subject", "thread", "kind"),
+        **responses.pick(entry, "strength", "importance", "urgency", "priority", "overdue_days", "interval_days"),
         "next_review_at": entry.due_at,
-        "interval_days": entry.interval_days,
         **responses.past_reviews(entry.reviewed),
     }
 

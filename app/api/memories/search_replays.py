@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Maintainer
 from app.api.http.request_body import json_body
 from app.domain.search.policy_comparison import Comparison, MeanInterval, ReplayedSearch, UsedRanks
 from app.services.search import search_replays
@@ -20,7 +20,6 @@ EXAMPLES_MAX = 100
 SHOWN = 10
 NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The current policy does not record searches"}}
 
-Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 _Searches = Annotated[int, msgspec.Meta(ge=1, le=SEARCHES_MAX)]
 
 
@@ -71,11 +70,9 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
     """
     found = search_replays.fit_ranking(caller.tenant_id, wanted.searches)
     shown = {
-        "searches": found.searches,
-        "pairs": found.pairs,
+        **responses.pick(found, "searches", "pairs", "reason"),
         "reciprocal_rank": {"before": found.before, "after": found.after, "difference": _interval(found.difference)},
         "policy": {"ranking": found.weights} if found.weights else None,
-        "reason": found.reason,
     }
     return responses.answer(shown)
 
@@ -83,9 +80,7 @@ def fit(caller: Maintainer, wanted: Annotated[FitRequest, Depends(json_body(FitR
 def _replay(found: SearchReplay, examples: int) -> dict[str, Any]:
     return {
         "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in found.changes],
-        "again": found.again,
-        "vitals": found.vitals,
-        "left_out": found.left_out,
+        **responses.pick(found, "again", "vitals", "left_out"),
         **_comparison(found.comparison),
         "examples": [_example(pair) for pair in _most_changed(found.pairs)[:examples]],
     }
@@ -93,8 +88,7 @@ def _replay(found: SearchReplay, examples: int) -> dict[str, Any]:
 
 def _comparison(found: Comparison) -> dict[str, Any]:
     return {
-        "searches": found.searches,
-        "as_answered": found.as_answered,
+        **responses.pick(found, "searches", "as_answered"),
         "changed": {f"top_{depth}": count for depth, count in found.changed.items()},
         "overlap": {f"top_{depth}": round(share, 4) for depth, share in found.overlap.items()},
         "uses": None if found.uses is None else _uses(found.uses),

@@ -9,8 +9,9 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Reader, Writer
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import SupersessionId
 from app.api.http.request_body import json_body
 from app.domain.consolidation.supersession import NewSupersession, Status
 from app.services.consolidation import supersession
@@ -18,12 +19,10 @@ from app.store.consolidation.supersessions import StoredSupersession
 
 router = APIRouter(prefix="/v1/supersessions", tags=["supersessions"])
 
-Writer = Annotated[Caller, Depends(needs("ingest"))]
-
 
 @router.get("", summary="List supersessions, newest first")
 def page(
-    caller: Annotated[Caller, Depends(needs("read"))],
+    caller: Reader,
     wanted: Paged,
     status: Status | None = None,
     memory: UUID | None = None,
@@ -44,39 +43,28 @@ def make(caller: Writer, given: Annotated[NewSupersession, Depends(json_body(New
 
     Neither memory is changed. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
-    return responses.answer(
-        _render(supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.key_id))
-    )
+    made = supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.key_id)
+    return responses.answer(_render(made))
 
 
 @router.post("/{supersession_id}/approve", summary="Approve a proposed supersession")
-def approve(caller: Writer, supersession_id: str) -> Response:
+def approve(caller: Writer, supersession_id: SupersessionId) -> Response:
     """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too."""
-    return responses.answer(
-        _render(
-            supersession.approve_supersession(
-                caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id
-            )
-        )
-    )
+    found = supersession.approve_supersession(caller.tenant_id, supersession_id, caller.key_id)
+    return responses.answer(_render(found))
 
 
 @router.post("/{supersession_id}/reject", summary="Reject a proposed supersession")
-def reject(caller: Writer, supersession_id: str) -> Response:
+def reject(caller: Writer, supersession_id: SupersessionId) -> Response:
     """Reject: it won't be proposed again. 409 if the supersession is active; undo it with DELETE."""
-    return responses.answer(
-        _render(
-            supersession.reject_supersession(
-                caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id
-            )
-        )
-    )
+    found = supersession.reject_supersession(caller.tenant_id, supersession_id, caller.key_id)
+    return responses.answer(_render(found))
 
 
 @router.delete("/{supersession_id}", summary="Undo a supersession", status_code=204)
-def undo(caller: Writer, supersession_id: str) -> Response:
+def undo(caller: Writer, supersession_id: SupersessionId) -> Response:
     """Make the older memory current again, unless another memory supersedes it. Safe to repeat."""
-    supersession.undo_supersession(caller.tenant_id, responses.id_named(supersession_id, "supersession"), caller.key_id)
+    supersession.undo_supersession(caller.tenant_id, supersession_id, caller.key_id)
     return Response(status_code=204)
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Writer
 from app.api.http.idempotency import Outcome, key_of
+from app.api.http.path_ids import MemoryId
 from app.api.http.request_body import raw_body
 from app.api.memories.ingest import trace
-from app.api.memories.memories import parse_id
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import uses
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
@@ -21,8 +21,6 @@ from app.queues import Nudger
 from app.services.uses import reinforcement
 
 router = APIRouter(prefix="/v1", tags=["reinforcement"])
-
-Writer = Annotated[Caller, Depends(needs("ingest"))]
 
 
 @router.post("/observations", summary="Report uses of memories", status_code=202)
@@ -54,21 +52,18 @@ async def observe(
 
 @router.post("/memories/{memory_id}/touch", summary="Reinforce a memory immediately")
 def touch(
-    caller: Writer, memory_id: str, body: Annotated[bytes, Depends(raw_body(uses.OneTouch, is_optional=True))]
+    caller: Writer, memory_id: MemoryId, body: Annotated[bytes, Depends(raw_body(uses.OneTouch, is_optional=True))]
 ) -> Response:
     """Reinforce a memory and return its strength and score before and after. The body is optional.
 
     If `reinforced` is false, `why` gives the reason: `refractory` (the same session used it a moment ago) or `late`
     (`used_at` is before a recorded use; the use is counted but has no other effect).
     """
-    wanted = parse_id(memory_id)
-    done = reinforcement.touch_memory(caller.tenant_id, wanted, uses.parse_touch(body, caller.tenant_id, wanted))
+    done = reinforcement.touch_memory(caller.tenant_id, memory_id, uses.parse_touch(body, caller.tenant_id, memory_id))
     shown = {
-        "id": done.id,
+        **responses.pick(done, "id", "access_count", "multiplier"),
         "strength": dict(zip(("before", "after"), done.strength, strict=True)),
         "score": dict(zip(("before", "after"), done.score, strict=True)),
-        "access_count": done.access_count,
-        "multiplier": done.multiplier,
         "reinforced": done.why is None,
     }
     return responses.answer(shown if done.why is None else shown | {"why": done.why})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.http.cursors import PAGE_MAX, number
 from app.domain.privacy.audit_chain import START, AuditEntry, ChainPosition, format_anchor, is_word, read_anchor
 from app.errors import FieldError, Invalid
@@ -18,12 +18,10 @@ router = APIRouter(prefix="/v1/privacy/audit", tags=["privacy"])
 SEQ_MAX = 2**63 - 1
 _SEQ = number(len(str(SEQ_MAX)) - 1)
 
-Officer = Annotated[Caller, Depends(needs("privacy"))]
-
 
 @router.get("", summary="List audit entries, newest first")
 def page(
-    caller: Officer,
+    caller: Guardian,
     action: str | None = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
@@ -41,7 +39,7 @@ def page(
 
 @router.get("/verify", summary="Verify the audit log")
 def verify(
-    caller: Officer,
+    caller: Guardian,
     limit: Annotated[int, Query(ge=1, le=audit.PAGE_ENTRIES)] = audit.PAGE_ENTRIES,
     cursor: str | None = None,
     anchor: str | None = None,
@@ -67,14 +65,9 @@ def verify(
 
 def _render(entry: AuditEntry) -> dict[str, Any]:
     return {
-        "seq": entry.seq,
-        "at": entry.at,
-        "actor": entry.actor,
-        "action": entry.action,
+        **responses.pick(entry, "seq", "at", "actor", "action", "items", "details"),
         "subject": entry.subject and entry.subject.hex(),
-        "items": entry.items,
         "digest": entry.digest and entry.digest.hex(),
-        "details": entry.details,
         "previous": entry.previous.hex(),
         "hash": entry.hash.hex(),
     }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.services.privacy import categories
 from app.settings import settings
 
@@ -15,16 +13,11 @@ router = APIRouter(prefix="/v1/privacy", tags=["privacy"])
 
 
 @router.get("/categories", summary="List retention periods by category")
-def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
+def get(caller: Guardian) -> Response:
     """Return each category with its retention period, memory count and next expiry, and the retention of backups."""
     found = categories.count_categories(caller.tenant_id)
     shown = [
-        {
-            "category": each.name,
-            "max_days": each.max_days,
-            "memories": each.memories,
-            "next_expiry_at": each.next_expiry_at,
-        }
+        {"category": each.name, **responses.pick(each, "max_days", "memories", "next_expiry_at")}
         for each in found.categories
     ]
     return responses.answer(

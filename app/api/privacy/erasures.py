@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
 from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.report_page import render_report
@@ -19,8 +20,7 @@ from app.store.erasure.requests import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
-Guardian = Annotated[Caller, Depends(needs("privacy"))]
-Form = Literal["json", "html"]
+Form = Annotated[Literal["json", "html"], Query(alias="format")]
 _INERT = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -55,54 +55,40 @@ def page(caller: Guardian, wanted: Paged, *, status: StatusName | None = None) -
 
 
 @router.get("/{erasure_id}", summary="Get an erasure")
-def get(caller: Guardian, erasure_id: str) -> Response:
+def get(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return responses.answer(render_erasure(requests.get(caller.tenant_id, responses.id_named(erasure_id, "erasure"))))
+    return responses.answer(render_erasure(requests.get(caller.tenant_id, erasure_id)))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
-def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(alias="format")] = "json") -> Response:
+def report(caller: Guardian, erasure_id: ErasureId, as_form: Form = "json") -> Response:
     """Return rows found, removed and left per store, retained data with legal grounds, dates, recipients and backups.
 
     The figures sum over all passes; an erasure has several if legal holds delayed it. `format=html`
     returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
-    found = read_report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = read_report(caller.tenant_id, erasure_id)
     if as_form == "json":
         return responses.answer(found)
     return Response(render_report(found), media_type="text/html", headers=_INERT)
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
-def cancel(caller: Guardian, erasure_id: str) -> Response:
+def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
-    return responses.answer(
-        render_erasure(requests.cancel(caller.tenant_id, responses.id_named(erasure_id, "erasure"), caller.key_id))
-    )
+    return responses.answer(render_erasure(requests.cancel(caller.tenant_id, erasure_id, caller.key_id)))
 
 
 def render_erasure(each: Erasure) -> dict[str, Any]:
     """Return an erasure as JSON."""
     by = each.scope.conditions()
     return {
-        "erasure_id": each.erasure_id,
-        "kind": each.kind,
-        "status": each.status,
+        **responses.pick(each, "erasure_id", "kind", "status"),
         "subject": by.pop("subject", None),
         "ids": by.pop("memory_ids", None),
         "thread": by.pop("thread", None),
         "filter": by or None,
-        "reason": each.reason,
-        "hidden": each.hidden,
-        "requested_at": each.requested_at,
-        "requested_by": each.requested_by,
-        "due_at": each.due_at,
-        "erase_after": each.erase_after,
-        "started_at": each.started_at,
-        "finished_at": each.finished_at,
-        "verified_at": each.verified_at,
-        "cancelled_at": each.cancelled_at,
-        "plan": each.plan,
-        "executed": each.executed,
-        "report": each.report,
+        **responses.pick(each, "reason", "hidden", "requested_at", "requested_by", "due_at", "erase_after"),
+        **responses.pick(each, "started_at", "finished_at", "verified_at", "cancelled_at"),
+        **responses.pick(each, "plan", "executed", "report"),
     }

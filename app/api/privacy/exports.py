@@ -8,16 +8,15 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import ExportId
 from app.api.http.request_body import json_body
 from app.domain.privacy.export import NewExport
 from app.services.privacy import export_archive, export_requests
 from app.store.privacy.exports import Export
 
 router = APIRouter(prefix="/v1/privacy/exports", tags=["privacy"])
-
-Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Export a subject's data", status_code=202)
@@ -39,19 +38,16 @@ def page(caller: Guardian, wanted: Paged) -> Response:
 
 
 @router.get("/{export_id}", summary="Get an export")
-def get(caller: Guardian, export_id: str) -> Response:
+def get(caller: Guardian, export_id: ExportId) -> Response:
     """Return the status of an export and its number of lines."""
-    return responses.answer(
-        render_export(export_requests.get(caller.tenant_id, responses.id_named(export_id, "export")))
-    )
+    return responses.answer(render_export(export_requests.get(caller.tenant_id, export_id)))
 
 
 @router.get("/{export_id}/file", summary="Download an export")
-def fetch(caller: Guardian, export_id: str) -> Response:
+def fetch(caller: Guardian, export_id: ExportId) -> Response:
     """Return a zip with JSON Lines, a readable page and a manifest; 503 until it is ready, 409 after it has expired."""
-    wanted = responses.id_named(export_id, "export")
-    named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
-    made = export_archive.stream_archive(caller.tenant_id, wanted, caller.key_id)
+    named = {"Content-Disposition": f'attachment; filename="ebbing-export-{export_id}.zip"'}
+    made = export_archive.stream_archive(caller.tenant_id, export_id, caller.key_id)
     return StreamingResponse(made, media_type="application/zip", headers=named)
 
 
@@ -59,15 +55,6 @@ def render_export(each: Export) -> dict[str, Any]:
     """Return an export as JSON."""
     return {
         "id": each.export_id,
-        "kind": each.kind,
-        "status": each.status,
-        "subject": each.subject,
-        "reason": each.reason,
-        "law": each.law,
-        "requested_at": each.requested_at,
-        "requested_by": each.requested_by,
-        "finished_at": each.finished_at,
-        "expires_at": each.expires_at,
-        "job_id": each.job_id,
-        "counts": each.counts,
+        **responses.pick(each, "kind", "status", "subject", "reason", "law", "requested_at", "requested_by"),
+        **responses.pick(each, "finished_at", "expires_at", "job_id", "counts"),
     }

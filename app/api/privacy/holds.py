@@ -7,16 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
 from app.domain.privacy.legal_hold import NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
 
 router = APIRouter(prefix="/v1/privacy/holds", tags=["privacy"])
-
-Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Place a legal hold", status_code=201)
@@ -40,18 +39,16 @@ def page(caller: Guardian, wanted: Paged, *, released: bool = False) -> Response
 
 
 @router.get("/{hold_id}", summary="Get a legal hold")
-def get(caller: Guardian, hold_id: str) -> Response:
+def get(caller: Guardian, hold_id: HoldId) -> Response:
     """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed."""
-    found, counts = legal_holds.get(caller.tenant_id, responses.id_named(hold_id, "hold"))
+    found, counts = legal_holds.get(caller.tenant_id, hold_id)
     return responses.answer(_render(found) | counts._asdict())
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
-def release(caller: Guardian, hold_id: str) -> Response:
+def release(caller: Guardian, hold_id: HoldId) -> Response:
     """Release a hold; from the next night on, memories without another hold decay and expire again. 409 if released."""
-    return responses.answer(
-        _render(legal_holds.release_hold(caller.tenant_id, responses.id_named(hold_id, "hold"), caller.key_id))
-    )
+    return responses.answer(_render(legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id)))
 
 
 def _render(hold: Hold) -> dict[str, Any]:
@@ -62,8 +59,5 @@ def _render(hold: Hold) -> dict[str, Any]:
         "memory_ids": by.pop("memory_ids", None),
         "subject": by.pop("subject", None),
         "filter": by or None,
-        "placed_at": hold.placed_at,
-        "placed_by": hold.placed_by,
-        "released_at": hold.released_at,
-        "released_by": hold.released_by,
+        **responses.pick(hold, "placed_at", "placed_by", "released_at", "released_by"),
     }

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
+from app.api.http.path_ids import MemoryId, RequestId
 from app.api.http.request_body import json_body
 from app.api.memories.memories import Moment
 from app.domain.privacy.requests import Denial, Ground, NewRequest, PrivacyRequest
@@ -21,8 +22,6 @@ router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
 keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
 
 YEAR = timedelta(days=365)
-
-Guardian = Annotated[Caller, Depends(needs("privacy"))]
 
 
 @router.post("", summary="Record a request received through another channel", status_code=201)
@@ -57,34 +56,28 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
 
 
 @router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
-def confirm(caller: Guardian, request_id: str) -> Response:
+def confirm(caller: Guardian, request_id: RequestId) -> Response:
     """Record that receipt was confirmed to the requester; only the first confirmation counts."""
-    return responses.answer(
-        _render(request_log.confirm_receipt(caller.tenant_id, responses.id_named(request_id, "request")))
-    )
+    return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id)))
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")
-def deny(caller: Guardian, request_id: str, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
+def deny(caller: Guardian, request_id: RequestId, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
     """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
-    answered = request_log.answer_request(
-        caller.tenant_id, responses.id_named(request_id, "request"), "denied", given.basis, caller.key_id
-    )
+    answered = request_log.answer_request(caller.tenant_id, request_id, "denied", given.basis, caller.key_id)
     return responses.answer(_render(answered))
 
 
 @router.post("/{request_id}/complete", summary="Record that a request is completed")
-def complete(caller: Guardian, request_id: str) -> Response:
+def complete(caller: Guardian, request_id: RequestId) -> Response:
     """Complete a request. 409 if it is answered or is an erasure in progress."""
-    done = request_log.answer_request(
-        caller.tenant_id, responses.id_named(request_id, "request"), "done", None, caller.key_id
-    )
+    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id)
     return responses.answer(_render(done))
 
 
 @keeping.post("/{memory_id}/anonymise", summary="Anonymise a memory retained on a legal ground")
 def anonymise(
-    caller: Guardian, memory_id: str, given: Annotated[Ground, Depends(json_body(Ground, is_optional=True))]
+    caller: Guardian, memory_id: MemoryId, given: Annotated[Ground, Depends(json_body(Ground, is_optional=True))]
 ) -> Response:
     """Clear the labels of a memory and replace personal data in its text by `[kind]`. Erasures then skip the memory.
 
@@ -92,9 +85,7 @@ def anonymise(
     pattern or a label is found, so check the returned text. The subject's erasure report counts such memories by
     `ground`.
     """
-    done = anonymisation.anonymise(
-        caller.tenant_id, responses.id_named(memory_id, "memory"), caller.key_id, given.ground
-    )
+    done = anonymisation.anonymise(caller.tenant_id, memory_id, caller.key_id, given.ground)
     return responses.answer({"id": memory_id, "text": done.text, "removed": done.removed})
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from app.api.http import responses
-from app.api.http.auth import Caller, needs
+from app.api.http.auth import Guardian
 from app.api.privacy.erasures import render_erasure
 from app.api.privacy.exports import render_export
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
@@ -31,7 +31,6 @@ class _Name(PathConvertor):
 register_url_convertor("name", _Name())
 router = APIRouter(prefix="/v1/subjects", tags=["privacy"])
 
-Guardian = Annotated[Caller, Depends(needs("privacy"))]
 Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 
@@ -52,10 +51,8 @@ def get(caller: Guardian, subject: Name) -> Response:
 @router.post("/{subject:name}", summary="Export a subject's data", status_code=202)
 def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
     """Start an export, like `POST /v1/privacy/exports` with this subject."""
-    return responses.answer(
-        render_export(export_requests.request_export(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)),
-        202,
-    )
+    made = export_requests.request_export(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)
+    return responses.answer(render_export(made), 202)
 
 
 @router.delete("/{subject:name}", summary="Erase a subject's data", status_code=202)

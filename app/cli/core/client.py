@@ -12,6 +12,7 @@ import httpx2
 
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
+from app.errors import FieldError
 
 Json = dict[str, Any]
 
@@ -22,26 +23,10 @@ LONGEST_WAIT_SECONDS: Final = 30.0
 PASSING: Final = frozenset({429, 502, 503, 504})
 
 
-@dataclass(frozen=True)
-class FieldProblem:
-    """Validation error that the API reported for one field."""
-
-    field: str
-    message: str
-    value: object = None
-    limit: object = None
-
-    def __str__(self) -> str:
-        numbers = [
-            f"{name} {found}" for name, found in (("value", self.value), ("limit", self.limit)) if found is not None
-        ]
-        return f"{self.field}: {self.message}" + (f" ({', '.join(numbers)})" if numbers else "")
-
-
 class ApiRefusal(CommandFailure):
     """Error response of the API, with its `status`, the invalid fields and the complete `body`."""
 
-    def __init__(self, message: str, code: Code, *, status: int, errors: tuple[FieldProblem, ...], body: Json) -> None:
+    def __init__(self, message: str, code: Code, *, status: int, errors: tuple[FieldError, ...], body: Json) -> None:
         super().__init__(message, code)
         self.status = status
         self.errors = errors
@@ -208,7 +193,7 @@ class Api:
             problem = {}
         problem = problem if isinstance(problem, dict) else {}
         errors = tuple(
-            FieldProblem(str(item.get("field", "")), str(item.get("message", "")), item.get("value"), item.get("limit"))
+            FieldError(str(item.get("field", "")), str(item.get("message", "")), item.get("value"), item.get("limit"))
             for item in problem.get("errors") or []
             if isinstance(item, dict)
         )

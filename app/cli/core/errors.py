@@ -46,13 +46,7 @@ class Commands(TyperGroup):
 
 def describe_error(error: EbbingError) -> str:
     """Return an error of the service as one line, including its fields."""
-    fields = [f"{item.field} {item.message}" + _limit(item.value, item.limit) for item in error.errors]
-    return ": ".join(part for part in (str(error), "; ".join(fields)) if part)
-
-
-def _limit(value: object, limit: object) -> str:
-    parts = [f"{name} {found}" for name, found in (("value", value), ("limit", limit)) if found is not None]
-    return f" ({', '.join(parts)})" if parts else ""
+    return ": ".join(part for part in (str(error), "; ".join(map(str, error.errors))) if part)
 
 
 def _code(error: EbbingError) -> Code:

@@ -1,4 +1,4 @@
-"""Options that select memories."""
+"""Options of several commands: filters of memories, the tenant, and the session of a use."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 
 Labels: TypeAlias = list[str] | None
 
 Subject = Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
+]
 Thread = Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")]
 ExcludeThread = Annotated[
     str | None,
@@ -28,9 +33,5 @@ Roles = Annotated[
         help="Only memories of this role. Repeatable; any role matches. Default: every role except system and tool.",
     ),
 ]
-After = Annotated[
-    str | None, typer.Option("--after", callback=parse_time, metavar=METAVAR, help="Only memories from this time on.")
-]
-Before = Annotated[
-    str | None, typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only memories before this time.")
-]
+After = Annotated[str | None, time_option("--after", "Only memories from this time on.")]
+Before = Annotated[str | None, time_option("--before", "Only memories before this time.")]

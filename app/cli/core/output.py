@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -25,6 +25,9 @@ Url = Annotated[
 ]
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
+
+
 class ProgressStep(Protocol):
     """Callback that updates a progress bar."""
 
@@ -40,6 +43,33 @@ def examples(*commands: str) -> str:
 def print_json(value: object) -> None:
     """Print a value as one line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_result(found: object, text: str, *, as_json: bool) -> None:
+    """Print a result as JSON, or else this text."""
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(text)
+
+
+def print_rows(
+    found: object, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), as_json: bool
+) -> None:
+    """Print a result as JSON, or else as a table of these rows."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(columns, list(rows), right=right)
+
+
+def print_fields(found: object, shown: Mapping[str, object], *, width: int, as_json: bool) -> None:
+    """Print a result as JSON, or else as these names and values, a line each."""
+    if as_json:
+        print_json(found)
+        return
+    for name, value in shown.items():
+        typer.echo(f"{plain(name):<{width}}{plain(value)}")
 
 
 def console(*, err: bool = False) -> Console:

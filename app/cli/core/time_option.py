@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
-METAVAR = "TIME"
+
+def time_option(name: str, about: str) -> Any:
+    """Return an option that takes a date or a time."""
+    return typer.Option(name, callback=parse_time, metavar="TIME", help=about)
 
 
 def parse_time(given: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from app.cli.core.output import console, plain
-from app.cli.demo.client import EDIT_QUERY, RESULTS, AskedQuestion, Hit, TourReport
+from app.cli.demo.client import EDIT_QUERY, RESULTS, AskedQuestion, TourReport
 from app.cli.demo.scores import Cost, Salience
 from app.cli.demo.simulate import MONTH_MEMORIES, show_table
 
@@ -45,24 +45,16 @@ def show_report(report: TourReport, start_seconds: float) -> None:
     for asked in report.questions:
         _show_question(asked)
     screen.print()
-    screen.print(
-        _fact(
-            "Answered",
-            f"{report.found} of {len(report.questions)}; a search takes {report.search_p50_ms:.1f} ms (p50)",
-        )
-    )
+    found = f"{report.found} of {len(report.questions)}"
+    screen.print(_fact("Answered", f"{found}; a search takes {report.search_p50_ms:.1f} ms (p50)"))
     _show_salience(report.salience)
-    screen.print(
-        _check("Edited", f"the next search for “{EDIT_QUERY}” returns the new text first", well=report.edit_is_found)
-    )
-    screen.print(_check("Deleted", "the next search no longer returns it", well=report.delete_is_gone))
-    screen.print(
-        _check(
-            "Repeated",
-            "the first request sent again with its Idempotency-Key returns the same ids",
-            well=report.repeat_gives_same_ids,
-        )
-    )
+    again = "the first request sent again with its Idempotency-Key returns the same ids"
+    for name, text, well in (
+        ("Edited", f"the next search for “{EDIT_QUERY}” returns the new text first", report.edit_is_found),
+        ("Deleted", "the next search no longer returns it", report.delete_is_gone),
+        ("Repeated", again, report.repeat_gives_same_ids),
+    ):
+        screen.print(_fact(name, "").append_text(_mark(well=well)).append(f" {text}"))
 
 
 def show_month(outcomes: Sequence[SimulationOutcome]) -> None:
@@ -96,10 +88,16 @@ def _show_salience(salience: Salience) -> None:
     for one in salience.best:
         criteria = ", ".join(f"{name} {one.criteria[name]:g}" for name in sorted(one.criteria))
         line = Text(f"    {one.salience:.2f} ", style="bold").append(f"({criteria or one.source}) ", style="dim")
-        line.append(plain(one.text), style="default")
-        if screen.is_terminal:
-            line.truncate(screen.width, overflow="ellipsis")
-        screen.print(line)
+        _show_line(line, one.text)
+
+
+def _show_line(line: Text, text: str) -> None:
+    """Print a line that ends in a text, cut to the width of the terminal."""
+    screen = console()
+    line.append(plain(text), style="default")
+    if screen.is_terminal:
+        line.truncate(screen.width, overflow="ellipsis")
+    screen.print(line)
 
 
 def _cost(cost: Cost) -> str:
@@ -115,21 +113,8 @@ def _show_question(asked: AskedQuestion) -> None:
     if first is not None and first not in hits:
         hits.append(first)
     for hit in hits:
-        _show_hit(hit, asked.hits.index(hit) + 1)
-
-
-def _show_hit(hit: Hit, place: int) -> None:
-    line = Text(f"    {place}. ", style="dim")
-    line.append("✓ " if hit.expected else "  ", style="green")
-    line.append(plain(hit.text), style="default")
-    screen = console()
-    if screen.is_terminal:
-        line.truncate(screen.width, overflow="ellipsis")
-    screen.print(line)
-
-
-def _check(name: str, text: str, *, well: bool) -> Text:
-    return _fact(name, "").append_text(_mark(well=well)).append(f" {text}")
+        line = Text(f"    {asked.hits.index(hit) + 1}. ", style="dim")
+        _show_line(line.append("✓ " if hit.expected else "  ", style="green"), hit.text)
 
 
 def _mark(*, well: bool) -> Text:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,8 +14,9 @@ from app.cli.maintenance.plots import Plot
 from app.cli.service.run import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from app.domain.simulation.year import Year
     from app.services.evaluation.simulation import Simulation, SimulationOutcome
 
 router = typer.Typer()
@@ -90,27 +90,15 @@ def simulate(
     if unknown := [name for name in names if name not in PROFILES]:
         raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
     from app.domain.simulation.year import DAYS, generate_year
-    from app.supervisor import lock_home, temporary_home
-    from app.supervisor.standalone import standalone_servers
 
     year = generate_year(
         memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed
     )
-    outcomes: list[SimulationOutcome] = []
-    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, standalone_servers(locked):
-        from app.services.evaluation.simulation import Simulation
-
-        with _progress_reporter(names, quiet=as_json) as say:
-            try:
-                simulation = Simulation(year, say, parse_assignments(given or []))
-            except ValidationError as error:
-                wrong = error.errors()[0]
-                raise typer.BadParameter(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
-            outcomes.append(simulation.keep_all)
-            for name in names:
-                outcomes += simulation.outcomes(name)
-        if keep:
-            _show_kept(simulation, names, shlex.quote(str(locked)))
+    try:
+        outcomes = _run(year, names, parse_assignments(given or []), keep=keep, quiet=as_json)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise typer.BadParameter(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
     if plot is not None:
         from app.cli.maintenance import plots
 
@@ -133,16 +121,24 @@ def simulate(
 def simulate_month(*, quiet: bool) -> list[SimulationOutcome]:
     """Simulate a month with few memories under the default policy and the baselines; takes a few seconds."""
     from app.domain.simulation.year import generate_year
+
+    return _run(generate_year(MONTH_MEMORIES, MONTH_DAYS), ["spec"], {}, keep=False, quiet=quiet)
+
+
+def _run(year: Year, names: list[str], policy: dict[str, Any], *, keep: bool, quiet: bool) -> list[SimulationOutcome]:
+    """Simulate these profiles in a temporary home; return the outcomes of keeping everything and of each."""
     from app.supervisor import lock_home, temporary_home
     from app.supervisor.standalone import standalone_servers
 
-    year = generate_year(MONTH_MEMORIES, MONTH_DAYS)
-    with temporary_home(_PREFIX, keep=False) as home, lock_home(home) as locked, standalone_servers(locked):
+    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, standalone_servers(locked):
         from app.services.evaluation.simulation import Simulation
 
-        with _progress_reporter(["spec"], quiet=quiet) as say:
-            simulation = Simulation(year, say)
-            return [simulation.keep_all, *simulation.outcomes("spec")]
+        with progress("simulating", float(len(names)), quiet=quiet) as step:
+            simulation = Simulation(year, lambda what, share: step(done=names.index(what) + share, note=what), policy)
+            outcomes = [simulation.keep_all, *(each for name in names for each in simulation.outcomes(name))]
+        if keep:
+            _show_kept(simulation, names, shlex.quote(str(locked)))
+        return outcomes
 
 
 def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = tuple(COLUMNS)) -> None:
@@ -153,16 +149,6 @@ def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = 
     """
     heads = [*(COLUMNS[name] for name in measured), "s"]
     print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
-
-
-@contextmanager
-def _progress_reporter(names: list[str], *, quiet: bool) -> Iterator[Any]:
-    with progress("simulating", float(len(names)), quiet=quiet) as step:
-
-        def say(what: str, share: float) -> None:
-            step(done=names.index(what) + share, note=what)
-
-        yield say
 
 
 def _show_kept(simulation: Simulation, names: list[str], home: str) -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from app.cli.core.calls import call, item_path
+from app.cli.core.calls import call, fetch_list, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
-from app.cli.maintenance.jobs import follow_job
+from app.cli.core.errors import Commands
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows
+from app.cli.maintenance.jobs import follow_job, require_done
 
-router = typer.Typer()
-consolidation = typer.Typer(
-    cls=Commands, help="List consolidation runs and merges; approve, reject or undo merges.", no_args_is_help=True
-)
-router.add_typer(
-    consolidation,
+router = typer.Typer(
     name="consolidation",
+    cls=Commands,
+    help="List consolidation runs and merges; approve, reject or undo merges.",
+    no_args_is_help=True,
     epilog=examples(
         "ebbing consolidation runs",
         "ebbing consolidation merges --status waiting",
@@ -30,31 +27,26 @@ router.add_typer(
 )
 
 PATH: Final = "/v1/consolidation"
-PAGE: Final = 500
 
 Id = Annotated[str, typer.Argument(help="Id of the merge.", metavar="ID")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 
 
-@consolidation.command(epilog=examples("ebbing consolidation runs", "ebbing consolidation runs --json | jq '.runs[0]'"))
+@router.command(epilog=examples("ebbing consolidation runs", "ebbing consolidation runs --json | jq '.runs[0]'"))
 def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None:
     """List consolidation runs, newest first."""
-    found = _fetch_list("runs", limit, {}, url)
-    if as_json:
-        print_json({"runs": found})
-        return
+    found = fetch_list(url, f"{PATH}/runs", "runs", limit)
     names = ("looked_at", "linked", "merged", "summaries", "waiting")
-    rows = [
+    rows = (
         (each["started_at"][:16], each["started_by"], *(each[name] for name in names), _share(each["reduction"]))
         for each in found
-    ]
-    print_table(["started", "by", *(name.replace("_", " ") for name in names), "reduction"], rows, right=names)
+    )
+    heads = ["started", "by", *(name.replace("_", " ") for name in names), "reduction"]
+    print_rows({"runs": found}, heads, rows, right=names, as_json=as_json)
 
 
-@consolidation.command(
-    epilog=examples("ebbing consolidation merges", "ebbing consolidation merges --status waiting --json")
-)
+@router.command(epilog=examples("ebbing consolidation merges", "ebbing consolidation merges --status waiting --json"))
 def merges(
     *,
     status: Annotated[Status | None, typer.Option("--status", help="Only merges with this status.")] = None,
@@ -63,25 +55,16 @@ def merges(
     as_json: AsJson = False,
 ) -> None:
     """List merges, newest first."""
-    found = _fetch_list("merges", limit, {"status": status} if status else {}, url)
-    if as_json:
-        print_json({"merges": found})
-        return
-    rows = [
-        (
-            each["id"],
-            each["created_at"][:10],
-            each["action"],
-            _status(each),
-            len(each["memories"]),
-            each["method"] or "",
-        )
+    found = fetch_list(url, f"{PATH}/merges", "merges", limit, status=status)
+    rows = (
+        (each["id"], each["created_at"][:10], each["action"], _status(each), len(each["memories"]), each["method"])
         for each in found
-    ]
-    print_table(["id", "created", "action", "status", "memories", "by"], rows, right=["memories"])
+    )
+    heads = ["id", "created", "action", "status", "memories", "by"]
+    print_rows({"merges": found}, heads, rows, right=["memories"], as_json=as_json)
 
 
-@consolidation.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
+@router.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
 def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show the texts and the summary of a merge; for a waiting merge, the summary it would write."""
     found = call(url, "GET", f"{_path(merge_id)}/preview")
@@ -95,7 +78,7 @@ def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     typer.echo(f"summary ({summary['method']}): {plain(summary['text'])}" if summary else "no summary")
 
 
-@consolidation.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
+@router.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
 def lineage(
     memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     url: Url = None,
@@ -121,7 +104,7 @@ def _show_lineage(part: str, merge: dict[str, Any]) -> None:
         typer.echo(f"  {each['part']:<6}  {plain(each['id'])}")
 
 
-@consolidation.command(epilog=examples("ebbing consolidation approve ID"))
+@router.command(epilog=examples("ebbing consolidation approve ID"))
 def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Approve a waiting merge and wait until it is applied."""
     from app.cli.core.client import Api
@@ -129,23 +112,18 @@ def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     with Api(find_connection(url)) as api:
         started = api.call("POST", f"{_path(merge_id)}/approve").body
         ended = follow_job(api, started["job_id"], quiet=as_json)
-    if as_json:
-        print_json(ended)
-    if ended["status"] != "done":
-        if as_json:
-            raise typer.Exit(Code.FAILED)
-        raise CommandFailure(f"the merge failed: {plain(ended.get('error') or ended['status'])}")
-    if not as_json:
-        typer.echo(f"applied merge {plain(merge_id)}: {ended['done']} memories summarised")
+    if as_json or ended["status"] == "done":
+        print_result(ended, f"applied merge {plain(merge_id)}: {ended['done']} memories summarised", as_json=as_json)
+    require_done(ended, "the merge was not applied", as_json=as_json)
 
 
-@consolidation.command(epilog=examples("ebbing consolidation reject ID"))
+@router.command(epilog=examples("ebbing consolidation reject ID"))
 def reject(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Reject a waiting merge; the same memories won't be proposed again."""
     _decide(merge_id, "reject", "is rejected", url, as_json=as_json)
 
 
-@consolidation.command(epilog=examples("ebbing consolidation undo ID"))
+@router.command(epilog=examples("ebbing consolidation undo ID"))
 def undo(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Undo a merge: delete its summary and reactivate its source memories unchanged."""
     _decide(merge_id, "undo", "is undone", url, as_json=as_json)
@@ -153,17 +131,7 @@ def undo(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 def _decide(merge_id: str, verb: str, told: str, url: str | None, *, as_json: bool) -> None:
     done = call(url, "POST", f"{_path(merge_id)}/{verb}")
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{plain(done['id'])} {told}")
-
-
-def _fetch_list(noun: str, limit: int, params: dict[str, str], url: str | None) -> list[dict[str, Any]]:
-    from app.cli.core.client import Api, pages
-
-    with Api(find_connection(url)) as api:
-        return list(islice(pages(api, f"{PATH}/{noun}", noun, {"limit": min(limit, PAGE), **params}), limit))
+    print_result(done, f"{plain(done['id'])} {told}", as_json=as_json)
 
 
 def _path(merge_id: str) -> str:

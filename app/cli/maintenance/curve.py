@@ -68,8 +68,7 @@ def curve(
     models = _models(profile or [ALL], given or [])
     memory = CurveMemory(salience, KINDS.index(kind), uses, tuple(touch_at or ()))
     at = sorted({*np.linspace(0, days, PLOTTED).tolist(), *(float(day) for day in SHOWN_DAYS if day <= days)})
-    tiers = TierThresholds()
-    thresholds = {"archived": tiers.archived_below, "cold": tiers.cold_below, "deleted": tiers.deleted_below}
+    thresholds = TierThresholds().by_tier
     curves = {name: compute_curve(model, memory, at, list(thresholds.values())) for name, model in models.items()}
     if plot is not None:
         from app.cli.maintenance import plots

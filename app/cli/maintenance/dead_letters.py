@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call, item_path
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_table
+from app.cli.core.filters import Tenant
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    confirm,
+    count_of,
+    examples,
+    print_fields,
+    print_json,
+    print_result,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -17,15 +28,11 @@ if TYPE_CHECKING:
 PATH: Final = "/v1/admin/dead-letters"
 PATIENCE_SECONDS: Final = 120.0
 
-router = typer.Typer()
-letters = typer.Typer(
+router = typer.Typer(
+    name="dead-letters",
     cls=Commands,
     help="List, show, replay and discard dead letters. Without a subcommand, list them.",
     invoke_without_command=True,
-)
-router.add_typer(
-    letters,
-    name="dead-letters",
     epilog=examples(
         "ebbing dead-letters",
         "ebbing dead-letters show ID",
@@ -42,10 +49,9 @@ Reason = Annotated[str | None, typer.Option("--reason", help="All dead letters w
 Stage = Annotated[
     str | None, typer.Option("--stage", help="Only dead letters of this stage: drain, index, embed, score or rate.")
 ]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
-@letters.callback()
+@router.callback()
 def list_letters(
     context: typer.Context,
     stage: Stage = None,
@@ -60,8 +66,8 @@ def list_letters(
     """List dead letters, newest first, with counts by reason."""
     if context.invoked_subcommand is not None:
         return
-    wanted = {"stage": stage, "reason": reason, "discarded": "true" if discarded else None, "limit": limit}
-    params = {name: value for name, value in (wanted | _tenant_parameters(tenant)).items() if value is not None}
+    wanted = "true" if discarded else None
+    params = given(stage=stage, reason=reason, discarded=wanted, limit=limit, tenant_id=tenant)
     found = call(url, "GET", PATH, params=params)
     if as_json:
         print_json(found)
@@ -77,19 +83,17 @@ def list_letters(
         print_table(columns, [[row.get(name) for name in columns] for row in found["reasons"]], right=["count"])
 
 
-@letters.command(epilog=examples("ebbing dead-letters show ID"))
+@router.command(epilog=examples("ebbing dead-letters show ID"))
 def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the metadata of a dead letter, without its content."""
-    found = call(url, "GET", _path(letter_id), params=_tenant_parameters(tenant))
-    if as_json:
-        print_json(found)
-        return
-    for name, value in (found | {"replayable": "yes" if found.get("replayable") else "no"}).items():
-        if value not in (None, []):
-            typer.echo(f"{plain(name):<16}{plain(', '.join(value) if isinstance(value, list) else value)}")
+    found = call(url, "GET", _path(letter_id), params=given(tenant_id=tenant))
+    named = found | {"replayable": "yes" if found.get("replayable") else "no"}
+    texts = {name: ", ".join(value) if isinstance(value, list) else value for name, value in named.items()}
+    shown = {name: text for name, text in texts.items() if text not in (None, "")}
+    print_fields(found, shown, width=16, as_json=as_json)
 
 
-@letters.command(
+@router.command(
     epilog=examples("ebbing dead-letters replay ID", "ebbing dead-letters replay --reason DataError --stage drain")
 )
 def replay(
@@ -106,14 +110,14 @@ def replay(
     _check_choice(letter_id, reason, stage)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if letter_id is None:
-            done = _repeat(api, f"{PATH}/replay", {"reason": reason, "stage": stage}, tenant, "replayed")
+            done = _repeat(api, f"{PATH}/replay", given(reason=reason, stage=stage), tenant, "replayed")
         else:
-            api.call("POST", f"{_path(letter_id)}/replay", params=_tenant_parameters(tenant))
+            api.call("POST", f"{_path(letter_id)}/replay", params=given(tenant_id=tenant))
             done = {"replayed": 1, "left": 0}
     _print_done(done, "replayed", as_json=as_json)
 
 
-@letters.command(
+@router.command(
     epilog=examples(
         "ebbing dead-letters discard ID --because 'sent again by hand'",
         "ebbing dead-letters discard --reason Unreadable --because 'a client that is gone' --yes",
@@ -138,12 +142,12 @@ def discard(
     _check_choice(letter_id, reason, stage)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if letter_id is not None:
-            api.call("POST", f"{_path(letter_id)}/discard", json={"reason": because}, params=_tenant_parameters(tenant))
+            api.call("POST", f"{_path(letter_id)}/discard", json={"reason": because}, params=given(tenant_id=tenant))
             done = {"discarded": 1, "left": 0}
         else:
             if not yes:
                 _confirm(api, reason, stage, tenant)
-            body = {"reason": reason, "stage": stage, "because": because}
+            body = given(reason=reason, stage=stage, because=because)
             done = _repeat(api, f"{PATH}/discard", body, tenant, "discarded")
     _print_done(done, "discarded", as_json=as_json)
 
@@ -156,18 +160,16 @@ def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) 
 
 
 def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
-    wanted = {"reason": reason, "stage": stage, "limit": 1}
-    params = {name: value for name, value in (wanted | _tenant_parameters(tenant)).items() if value is not None}
+    params = given(reason=reason, stage=stage, limit=1, tenant_id=tenant)
     count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
     confirm(f"Delete the content of {count_of(count, 'dead letter', 'dead letters')}? This can't be undone.")
 
 
 def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:
     """Repeat the call until every dead letter that existed at the first call is processed."""
-    body = {name: value for name, value in body.items() if value is not None}
     total = 0
     while True:
-        answer = api.call("POST", path, json=body, params=_tenant_parameters(tenant), safe=True).body
+        answer = api.call("POST", path, json=body, params=given(tenant_id=tenant), safe=True).body
         total += answer[did]
         if not answer["left"]:
             return {did: total, "left": 0}
@@ -175,14 +177,7 @@ def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: 
 
 
 def _print_done(done: dict[str, Any], did: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{did} {count_of(done[did], 'dead letter', 'dead letters')}")
-
-
-def _tenant_parameters(tenant: str | None) -> dict[str, str]:
-    return {} if tenant is None else {"tenant_id": tenant}
+    print_result(done, f"{did} {count_of(done[did], 'dead letter', 'dead letters')}", as_json=as_json)
 
 
 def _path(letter_id: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, given
 from app.cli.core.filters import Subject
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.cli.core.set_option import parse_assignments
@@ -34,7 +34,7 @@ IDS_SHOWN: Final = 3
 def forecast(
     *,
     days: Annotated[int, typer.Option("--days", min=0, max=3_650, help="Number of days to predict.")] = 90,
-    given: Annotated[
+    sets: Annotated[
         list[str] | None,
         typer.Option(
             "--set", metavar="FIELD=VALUE", help="Policy field to change in the what-if forecast. Repeatable."
@@ -60,13 +60,12 @@ def forecast(
     With --set or --policy, also predict the tiers under the changed policy and list the memories that would move at
     once. The command is read-only.
     """
-    changes = parse_assignments(given or [], _read(policy)) if given or policy else None
-    wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
-    found = call(url, "POST", "/v1/forecast", json={"days": days, **wanted}, safe=True)
+    changes = parse_assignments(sets or [], _read(policy)) if sets or policy else None
+    found = call(url, "POST", "/v1/forecast", json=given(days=days, policy=changes, subject=subject))
     if plot is not None:
         from app.cli.maintenance import plots
 
-        title = ", ".join(given or []) or (policy.name if policy else "")
+        title = ", ".join(sets or []) or (policy.name if policy else "")
         plots.tiers(
             plot, {NOW: found["days"]} | ({f"{WHAT_IF}: {title}": found["what_if"]} if changes is not None else {})
         )

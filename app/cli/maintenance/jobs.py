@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call, item_path
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
+from app.cli.core.errors import Code, CommandFailure, Commands
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows, progress
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -19,20 +19,18 @@ POLL_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 60.0
 ENDED: Final = frozenset({"done", "failed", "cancelled"})
 
-router = typer.Typer()
-jobs = typer.Typer(
+router = typer.Typer(
+    name="jobs",
     cls=Commands,
     help="List, show, watch and cancel background jobs. Without a subcommand, list them.",
     invoke_without_command=True,
-)
-router.add_typer(
-    jobs, name="jobs", epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID")
+    epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID"),
 )
 
 Id = Annotated[str, typer.Argument(help="Id of the job.", metavar="ID")]
 
 
-@jobs.callback()
+@router.callback()
 def list_jobs(
     context: typer.Context,
     status: Annotated[
@@ -47,29 +45,22 @@ def list_jobs(
     """List jobs, newest first."""
     if context.invoked_subcommand is not None:
         return
-    wanted = {"status": status, "kind": kind, "limit": limit}
-    params = {name: value for name, value in wanted.items() if value is not None}
-    found = call(url, "GET", "/v1/jobs", params=params)
-    if as_json:
-        print_json(found)
-        return
-    rows = [
+    found = call(url, "GET", "/v1/jobs", params=given(status=status, kind=kind, limit=limit))
+    rows = (
         (job["id"], job["kind"], _status(job), _progress(job), job.get("created_at"), job.get("error"))
         for job in found["jobs"]
-    ]
-    print_table(["id", "kind", "status", "done", "created_at", "error"], rows, right=["done"])
+    )
+    heads = ["id", "kind", "status", "done", "created_at", "error"]
+    print_rows(found, heads, rows, right=["done"], as_json=as_json)
 
 
-@jobs.command(epilog=examples("ebbing jobs show ID", "ebbing jobs show ID --json | jq .log"))
+@router.command(epilog=examples("ebbing jobs show ID", "ebbing jobs show ID --json | jq .log"))
 def show(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a job and its log."""
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        _print(api.call("GET", _path(job_id)).body, as_json=as_json)
+    _print(call(url, "GET", _path(job_id)), as_json=as_json)
 
 
-@jobs.command(epilog=examples("ebbing jobs watch ID", "ebbing jobs watch ID && echo well"))
+@router.command(epilog=examples("ebbing jobs watch ID", "ebbing jobs watch ID && echo well"))
 def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Wait until a job ends. The exit code is 0 only if its status is `done`.
 
@@ -84,14 +75,11 @@ def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         raise typer.Exit(Code.FAILED)
 
 
-@jobs.command(epilog=examples("ebbing jobs cancel ID"))
+@router.command(epilog=examples("ebbing jobs cancel ID"))
 def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Cancel a job: it stops after its current step; completed work is not reverted."""
     found = call(url, "POST", f"{_path(job_id)}/cancel")
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(f"cancelling {job_id}: it stops after its current step")
+    print_result(found, f"cancelling {job_id}: it stops after its current step", as_json=as_json)
 
 
 def follow_job(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
@@ -103,6 +91,20 @@ def follow_job(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
             time.sleep(POLL_SECONDS)
             found = api.call("GET", _path(job_id)).body
     return found
+
+
+def require_done(job: dict[str, Any], consequence: str, *, as_json: bool) -> None:
+    """End the command with an error unless the job is done; with `as_json`, the printed job has the reason.
+
+    Raises:
+        CommandFailure: The job failed or was cancelled.
+    """
+    if job["status"] == "done":
+        return
+    if as_json:
+        raise typer.Exit(Code.FAILED)
+    reason = f" ({plain(job['error'])})" if job.get("error") else ""
+    raise CommandFailure(f"job {job['id']} {job['status']}{reason}; {consequence}")
 
 
 def _path(job_id: str) -> str:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, progress
-from app.cli.core.time_option import METAVAR, parse_time
-from app.cli.maintenance.jobs import follow_job
+from app.cli.core.errors import Commands
+from app.cli.core.output import AsJson, Url, Yes, confirm, examples, print_json, print_table, progress
+from app.cli.core.time_option import time_option
+from app.cli.maintenance.jobs import follow_job, require_done
 from app.domain.maintenance import KINDS, Maintenance
 
 if TYPE_CHECKING:
@@ -30,28 +31,18 @@ TEXT_CHARACTERS: Final = 60
 Level = Literal["light", "medium", "aggressive"]
 _TIERS: Final = ("active", "archived", "cold", "deleted")
 
-router = typer.Typer()
-maintain = typer.Typer(
+router = typer.Typer(
+    name="maintain",
     cls=Commands,
     help="Run maintenance on all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
     no_args_is_help=True,
-)
-router.add_typer(
-    maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
+    epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait"),
 )
 
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of",
-        callback=parse_time,
-        metavar=METAVAR,
-        help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
-    ),
-]
+_AS_OF: Final = "Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run."
+AsOf = Annotated[str | None, time_option("--as-of", _AS_OF)]
 DryRun = Annotated[bool, typer.Option("--dry-run")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
 LevelOption = Annotated[
     Level | None, typer.Option("--level", help="Strength of the reduction. Default: set by the policy.")
 ]
@@ -72,9 +63,7 @@ def _command(kind: str, about: Maintenance) -> Callable[..., None]:
     ) -> None:
         if about.deletes and not dry_run and not yes:
             confirm("Permanently delete the memories listed by `--dry-run`? This can't be undone.")
-        given = {"as_of": as_of, "level": level}
-        wanted = {name: value for name, value in given.items() if value is not None}
-        _run(kind, wanted, dry_run=dry_run, wait=wait, url=url, as_json=as_json)
+        _run(kind, given(as_of=as_of, level=level), dry_run=dry_run, wait=wait, url=url, as_json=as_json)
 
     signature = inspect.signature(start, eval_str=True)
     options = dict(signature.parameters)
@@ -91,7 +80,7 @@ def _command(kind: str, about: Maintenance) -> Callable[..., None]:
 
 for _kind, _about in KINDS.items():
     _examples = [f"ebbing maintain {_kind} {one}".rstrip() for one in _about.examples]
-    maintain.command(_kind, help=_about.help, epilog=examples(*_examples))(_command(_kind, _about))
+    router.command(_kind, help=_about.help, epilog=examples(*_examples))(_command(_kind, _about))
 
 
 def _run(kind: str, wanted: dict[str, Any], *, dry_run: bool, wait: bool, url: str | None, as_json: bool) -> None:
@@ -113,11 +102,8 @@ def _run(kind: str, wanted: dict[str, Any], *, dry_run: bool, wait: bool, url: s
         typer.echo(f"started job {found['job_id']}")
     elif found["status"] == "done":
         view.tell(found)
-    if wait and not dry_run and found["status"] != "done":
-        if as_json:
-            raise typer.Exit(Code.FAILED)
-        reason = f" ({plain(found['error'])})" if found.get("error") else ""
-        raise CommandFailure(f"job {found['id']} {found['status']}{reason}; completed work is not reverted")
+    if wait and not dry_run:
+        require_done(found, "completed work is not reverted", as_json=as_json)
 
 
 def _limit(kind: str) -> dict[str, int]:
@@ -159,12 +145,22 @@ class View:
 def _show_preview(found: dict[str, Any], view: View) -> None:
     changes = found["changes"]
     if changes or view is _TEST_VIEW:
-        print_table(view.heads, [*map(view.row, changes[:SHOWN])], right=view.right)
-    if len(changes) > SHOWN:
-        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+        print_changes(view.heads, view.row, changes, right=view.right)
     if summaries := found.get("summaries"):
         print_table(["summary", "from", "to", "reason"], [*map(_CHANGE, summaries[:SHOWN])])
     view.close(found)
+
+
+def print_changes(
+    heads: Sequence[str],
+    row: Callable[[dict[str, Any]], Sequence[object]],
+    changes: Sequence[dict[str, Any]],
+    right: Sequence[str] = (),
+) -> None:
+    """Print a preview's first changes."""
+    print_table(heads, [*map(row, changes[:SHOWN])], right=right)
+    if len(changes) > SHOWN:
+        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
 
 
 def _close_tiers(found: dict[str, Any]) -> None:

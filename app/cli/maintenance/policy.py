@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call
+from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_rows, print_table
 from app.cli.core.set_option import parse_assignments
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 PATH: Final = "/v1/policy"
 TIERS: Final = ("active", "archived", "cold", "deleted")
 
-router = typer.Typer()
-policy = typer.Typer(cls=Commands, help="Show, preview and change the tenant's policy.", no_args_is_help=True)
-router.add_typer(
-    policy,
+router = typer.Typer(
     name="policy",
+    cls=Commands,
+    help="Show, preview and change the tenant's policy.",
+    no_args_is_help=True,
     epilog=examples("ebbing policy show", "ebbing policy set --set forgetting.profile=mnemex", "ebbing policy presets"),
 )
 
@@ -45,17 +45,11 @@ Preset = Annotated[
     str | None, typer.Option("--preset", help="Preset to apply before the fields; see `ebbing policy presets`.")
 ]
 At = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        callback=parse_time,
-        metavar=METAVAR,
-        help="Time from which the change applies, at most a year ahead. Default: now.",
-    ),
+    str | None, time_option("--at", "Time from which the change applies, at most a year ahead. Default: now.")
 ]
 
 
-@policy.command(epilog=examples("ebbing policy show", "ebbing policy show --version 2", "ebbing policy show --json"))
+@router.command(epilog=examples("ebbing policy show", "ebbing policy show --version 2", "ebbing policy show --json"))
 def show(
     version: Annotated[
         int | None, typer.Option("--version", min=0, help="Policy version. Default: the current one.")
@@ -64,7 +58,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the policy with all values."""
-    found = call(url, "GET", PATH, params={} if version is None else {"version": version})
+    found = call(url, "GET", PATH, params=given(version=version))
     if as_json:
         print_json(found)
         return
@@ -74,37 +68,29 @@ def show(
     print_table(["field", "value"], [(field, shown_value(value)) for field, value in _leaves(found["policy"])])
 
 
-@policy.command(epilog=examples("ebbing policy versions", "ebbing policy versions --json"))
+@router.command(epilog=examples("ebbing policy versions", "ebbing policy versions --json"))
 def versions(url: Url = None, as_json: AsJson = False) -> None:
     """List policy versions, latest first."""
-    from app.cli.core.client import Api, pages
-
-    with Api(find_connection(url)) as api:
-        found = list(pages(api, f"{PATH}/versions", "versions", {"limit": 500}))
-    if as_json:
-        print_json({"versions": found})
-        return
-    rows = [(one["version"], one["status"], _moment(one["effective_at"])) for one in found]
-    print_table(["version", "status", "effective_at"], rows, right=["version"])
+    found = fetch_list(url, f"{PATH}/versions", "versions")
+    rows = ((one["version"], one["status"], _moment(one["effective_at"])) for one in found)
+    heads = ["version", "status", "effective_at"]
+    print_rows({"versions": found}, heads, rows, right=["version"], as_json=as_json)
 
 
-@policy.command(epilog=examples("ebbing policy presets", "ebbing policy presets --json | jq .development"))
+@router.command(epilog=examples("ebbing policy presets", "ebbing policy presets --json | jq .development"))
 def presets(as_json: AsJson = False) -> None:
     """List the presets and the fields that each sets."""
     from app.domain.policy.presets import PRESETS
 
-    if as_json:
-        print_json(PRESETS)
-        return
-    rows = [
+    rows = (
         (name if place == 0 else "", field, shown_value(value))
         for name, sets in PRESETS.items()
         for place, (field, value) in enumerate(_leaves(sets))
-    ]
-    print_table(["preset", "field", "value"], rows)
+    )
+    print_rows(PRESETS, ["preset", "field", "value"], rows, as_json=as_json)
 
 
-@policy.command(
+@router.command(
     epilog=examples(
         "ebbing policy diff changes.json",
         "ebbing policy diff --set tiers.archived_below=0.4 --json",
@@ -130,14 +116,10 @@ def diff(
         raise CommandFailure("--defaults can't be combined with FILE, --set or --preset", Code.USAGE)
     change = _to_defaults(at) if defaults else _change(file, sets, preset, at)
     with Api(find_connection(url)) as api:
-        found = _preview(api, change)
-    if as_json:
-        print_json(found)
-    else:
-        _show_preview(found)
+        _show(_preview(api, change), as_json=as_json)
 
 
-@policy.command(
+@router.command(
     "set",
     epilog=examples(
         "ebbing policy set --preset development",
@@ -195,19 +177,14 @@ def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: s
     fields = parse_assignments(sets or [], {} if file is None else read_file(file))
     if not fields and preset is None:
         raise CommandFailure("nothing to change: give a FILE, --set field=value or --preset", Code.USAGE)
-    change: dict[str, Any] = {"policy": fields}
-    if preset is not None:
-        change["preset"] = preset
-    if at is not None:
-        change["effective_at"] = at
-    return change
+    return given(policy=fields, preset=preset, effective_at=at)
 
 
 def _to_defaults(at: str | None) -> dict[str, Any]:
     """Build the request body that resets every field to its default."""
     from app.domain.policy.policy import Policy
 
-    return {"policy": dict.fromkeys(Policy.model_fields)} | ({} if at is None else {"effective_at": at})
+    return given(policy=dict.fromkeys(Policy.model_fields), effective_at=at)
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -242,8 +219,7 @@ def _show_preview(found: dict[str, Any]) -> None:
         typer.echo(f"no change: version {found['version']} already has these values")
         return
     if found["changes"]:
-        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
-        print_table(["field", "from", "to"], rows)
+        print_changed_fields(found["changes"])
     for version in found["superseded"]:
         typer.echo(f"scheduled version {version} is superseded and won't apply")
     effects = found["effects"]
@@ -266,6 +242,12 @@ def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any
             yield from _leaves(value, f"{place}{name}.")
         else:
             yield f"{place}{name}", value
+
+
+def print_changed_fields(changes: list[dict[str, Any]]) -> None:
+    """Print the fields of a policy that a change sets, with their values before and after."""
+    rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in changes]
+    print_table(["field", "from", "to"], rows)
 
 
 def shown_value(value: object) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, progress
-from app.cli.maintenance.jobs import follow_job
+from app.cli.core.errors import CommandFailure
+from app.cli.core.output import AsJson, Url, examples, print_json, print_result, progress
+from app.cli.maintenance.jobs import follow_job, require_done
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -51,13 +51,16 @@ def reembed(
     wanted = {"every_tenant": True} if every_tenant else {}
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
-            _show_counts(_counts(api, wanted), as_json=as_json)
+            counts = _counts(api, wanted)
+            print_result({"counts": counts}, f"{counts['memories']:,} memories would be embedded", as_json=as_json)
             return
         started = api.call("POST", PATH, json=wanted, safe=True).body
         if no_wait:
             _show_started(started, as_json=as_json)
         elif every_tenant:
-            _show_all(started, _follow_all(api, wanted, quiet=as_json), as_json=as_json)
+            left, moved = _follow_all(api, wanted, quiet=as_json), len(started["job_ids"])
+            text = f"{moved:,} tenants moved" if moved else "all tenants already use this model"
+            print_result({**started, "counts": left}, text, as_json=as_json)
         else:
             _show_ended(follow_job(api, started["job_id"], quiet=as_json), as_json=as_json)
 
@@ -93,27 +96,12 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
     return left
 
 
-def _show_counts(counts: dict[str, int], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"counts": counts})
-    else:
-        typer.echo(f"{counts['memories']:,} memories would be embedded")
-
-
 def _show_started(started: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(started)
         return
     for job_id in started.get("job_ids", [started.get("job_id")]):
         typer.echo(f"started job {job_id}")
-
-
-def _show_all(started: dict[str, Any], left: dict[str, int], *, as_json: bool) -> None:
-    if as_json:
-        print_json({**started, "counts": left})
-        return
-    moved = len(started["job_ids"])
-    typer.echo(f"{moved:,} tenants moved" if moved else "all tenants already use this model")
 
 
 def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
@@ -125,9 +113,4 @@ def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
             typer.echo(
                 f"{aside:,} couldn't be embedded: see `ebbing dead-letters`; they are found by words only", err=True
             )
-    if job["status"] != "done":
-        if not as_json:
-            reason = f" ({plain(job['error'])})" if job.get("error") else ""
-            message = f"job {job['id']} {job['status']}{reason}; searches still use the old model"
-            raise CommandFailure(message)
-        raise typer.Exit(Code.FAILED)
+    require_done(job, "searches still use the old model", as_json=as_json)

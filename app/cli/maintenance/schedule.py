@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import call, item_path
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    examples,
+    plain,
+    print_json,
+    print_result,
+    print_rows,
+    print_table,
+    progress,
+)
 from app.cli.maintenance.jobs import follow_job
+from app.cli.maintenance.maintain import AsOf, Wait, print_changes
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
 
 PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
-SHOWN: Final = 50
 
-router = typer.Typer()
-schedule = typer.Typer(
+router = typer.Typer(
+    name="schedule",
     cls=Commands,
     help="List, run, pause and resume scheduled maintenance. Without a subcommand, list it.",
     invoke_without_command=True,
-)
-router.add_typer(
-    schedule,
-    name="schedule",
     epilog=examples(
         "ebbing schedule",
         "ebbing schedule run night --dry-run",
@@ -41,16 +47,13 @@ router.add_typer(
 Name = Annotated[str, typer.Argument(help="Name of the schedule, such as night.", metavar="NAME")]
 
 
-@schedule.callback()
+@router.callback()
 def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
     """List the schedules with their next run and the result of the last one."""
     if context.invoked_subcommand is not None:
         return
     found = call(url, "GET", "/v1/schedule")
-    if as_json:
-        print_json(found)
-        return
-    rows = [
+    rows = (
         (
             one["name"],
             "paused" if one["paused"] else _time(one["next_run_at"]),
@@ -59,11 +62,12 @@ def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = Fal
             *_run_cells(one["last_run"]),
         )
         for one in found["schedule"]
-    ]
-    print_table(["name", "next run", "late", "starts at", "last run", "status", "done"], rows, right=["late", "done"])
+    )
+    heads = ["name", "next run", "late", "starts at", "last run", "status", "done"]
+    print_rows(found, heads, rows, right=["late", "done"], as_json=as_json)
 
 
-@schedule.command(
+@router.command(
     epilog=examples(
         "ebbing schedule run night",
         "ebbing schedule run night --wait --json",
@@ -76,16 +80,8 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the changes of each step and their reasons without applying them.")
     ] = False,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            "--as-of",
-            callback=parse_time,
-            metavar=METAVAR,
-            help="Evaluate as of this time, such as 2026-11-20T18:00:00Z. Future times require --dry-run.",
-        ),
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")] = False,
+    as_of: AsOf = None,
+    wait: Wait = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +91,7 @@ def run(
     """
     from app.cli.core.client import Api
 
-    wanted = {} if as_of is None else {"as_of": as_of}
+    wanted = given(as_of=as_of)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
             _show_preview(_preview(api, f"{_path(name)}/run", wanted, quiet=as_json), as_json=as_json)
@@ -114,21 +110,19 @@ def run(
         raise typer.Exit(Code.FAILED)
 
 
-@schedule.command(epilog=examples("ebbing schedule pause night"))
+@router.command(epilog=examples("ebbing schedule pause night"))
 def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     """Pause scheduled runs; a run in progress continues."""
     _set(name, "pause", url, as_json=as_json)
 
 
-@schedule.command(epilog=examples("ebbing schedule resume night"))
+@router.command(epilog=examples("ebbing schedule resume night"))
 def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     """Resume scheduled runs. A recently missed run is made up once."""
     _set(name, "resume", url, as_json=as_json)
 
 
-@schedule.command(
-    epilog=examples("ebbing schedule runs night", "ebbing schedule runs night --json | jq .runs[0].counts")
-)
+@router.command(epilog=examples("ebbing schedule runs night", "ebbing schedule runs night --json | jq .runs[0].counts"))
 def runs(
     name: Name,
     *,
@@ -138,10 +132,7 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     found = call(url, "GET", f"{_path(name)}/runs", params={"limit": limit})
-    if as_json:
-        print_json(found)
-        return
-    rows = [
+    rows = (
         (
             one["local_date"],
             one["kind"].replace("_", " "),
@@ -152,9 +143,9 @@ def runs(
             one["skipped"] or one["error"] or one["step"],
         )
         for one in found["runs"]
-    ]
+    )
     heads = ["date", "kind", "status", "late", "duration", "done", "note"]
-    print_table(heads, rows, right=["late", "duration", "done"])
+    print_rows(found, heads, rows, right=["late", "duration", "done"], as_json=as_json)
 
 
 def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
@@ -178,12 +169,9 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    changes = found["changes"]
-    if changes:
-        rows = [tuple(change[name] for name in ("step", "id", "from", "to", "why")) for change in changes[:SHOWN]]
-        print_table(["step", "id", "from", "to", "reason"], rows)
-    if len(changes) > SHOWN:
-        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    if found["changes"]:
+        columns = ["step", "id", "from", "to", "reason"]
+        print_changes(columns, itemgetter("step", "id", "from", "to", "why"), found["changes"])
     told = [
         (
             part["name"],
@@ -195,12 +183,9 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
-    found = call(url, "POST", f"{_path(name)}/{what}", safe=True)
-    if as_json:
-        print_json(found)
-    else:
-        then = "is paused" if found["paused"] else f"runs next at {_time(found['next_run_at'])}"
-        typer.echo(f"{plain(name)} {then}")
+    found = call(url, "POST", f"{_path(name)}/{what}")
+    then = "is paused" if found["paused"] else f"runs next at {_time(found['next_run_at'])}"
+    print_result(found, f"{plain(name)} {then}", as_json=as_json)
 
 
 def _path(name: str) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.output import AsJson, Url, examples, print_result, print_rows
 
-router = typer.Typer()
-links = typer.Typer(cls=Commands, help="Add, list and remove links between memories.", no_args_is_help=True)
-router.add_typer(
-    links, name="links", epilog=examples("ebbing links add FROM TO", "ebbing links list ID", "ebbing links remove ID")
+router = typer.Typer(
+    name="links",
+    cls=Commands,
+    help="Add, list and remove links between memories.",
+    no_args_is_help=True,
+    epilog=examples("ebbing links add FROM TO", "ebbing links list ID", "ebbing links remove ID"),
 )
 
-PAGE = 1_000
+PATH = "/v1/links"
 
 Memory = Annotated[str | None, typer.Argument(help="Id of a memory at either end of the link.", metavar="[ID]")]
 From = Annotated[str | None, typer.Option("--from", help="Only links from this memory.")]
@@ -25,7 +26,7 @@ To = Annotated[str | None, typer.Option("--to", help="Only links to this memory.
 Kind = Annotated[str | None, typer.Option("--kind", help="Only links of this kind.")]
 
 
-@links.command(epilog=examples("ebbing links add FROM TO", "ebbing links add FROM TO --kind caused --weight 0.5"))
+@router.command(epilog=examples("ebbing links add FROM TO", "ebbing links add FROM TO --kind caused --weight 0.5"))
 def add(
     from_id: Annotated[str, typer.Argument(help="Id of the memory at the start of the link.", metavar="FROM")],
     to_id: Annotated[str, typer.Argument(help="Id of the memory at the end of the link.", metavar="TO")],
@@ -39,15 +40,12 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Link a memory to another. If the link exists, update its weight."""
-    given = {"from": from_id, "to": to_id, "kind": kind, "weight": weight, "both_ways": both_ways or None}
-    done = _call("POST", url, json={name: value for name, value in given.items() if value is not None})
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{done['added']} added, {done['updated']} updated")
+    body = {"from": from_id, "to": to_id, **given(kind=kind, weight=weight, both_ways=both_ways or None)}
+    done = call(url, "POST", PATH, json=body)
+    print_result(done, f"{done['added']} added, {done['updated']} updated", as_json=as_json)
 
 
-@links.command("list", epilog=examples("ebbing links list ID", "ebbing links list --from ID --kind caused --json"))
+@router.command("list", epilog=examples("ebbing links list ID", "ebbing links list --from ID --kind caused --json"))
 def list_links(
     memory: Memory = None,
     *,
@@ -59,20 +57,14 @@ def list_links(
     as_json: AsJson = False,
 ) -> None:
     """List the links of one memory, or all links."""
-    from app.cli.core.client import Api, pages
-
-    params = _parameters(memory, from_id, to_id, kind) | {"limit": min(limit, PAGE)}
-    with Api(find_connection(url)) as api:
-        found = list(islice(pages(api, "/v1/links", "links", params), limit))
-    if as_json:
-        print_json({"links": found})
-        return
+    ends = {"from": from_id, "to": to_id}
+    found = fetch_list(url, PATH, "links", limit, memory=memory, **ends, kind=kind)
     names = ("from", "to", "kind", "weight", "source", "created_at")
-    rows = [[f"{link[name]:.3g}" if name == "weight" else link.get(name) for name in names] for link in found]
-    print_table(names, rows, right=["weight"])
+    rows = ([f"{link[name]:.3g}" if name == "weight" else link.get(name) for name in names] for link in found)
+    print_rows({"links": found}, names, rows, right=["weight"], as_json=as_json)
 
 
-@links.command(
+@router.command(
     epilog=examples("ebbing links remove ID", "ebbing links remove --from ID --to ID --both-ways --kind caused")
 )
 def remove(
@@ -88,21 +80,7 @@ def remove(
     """Remove the links of a memory, or between two memories. The memories are not deleted."""
     if not (memory or from_id or to_id):
         raise CommandFailure("nothing selected: give a memory id, --from or --to", Code.USAGE)
-    params = _parameters(memory, from_id, to_id, kind) | ({"both_ways": "true"} if both_ways else {})
-    done = _call("DELETE", url, params=params)
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{done['removed']} removed")
-
-
-def _parameters(memory: str | None, from_id: str | None, to_id: str | None, kind: str | None) -> dict[str, Any]:
-    given = {"memory": memory, "from": from_id, "to": to_id, "kind": kind}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _call(method: str, url: str | None, **given: Any) -> dict[str, Any]:
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        return api.call(method, "/v1/links", **given, safe=True).body
+    ends = {"from": from_id, "to": to_id}
+    params = given(memory=memory, **ends, kind=kind, both_ways="true" if both_ways else None)
+    done = call(url, "DELETE", PATH, params=params)
+    print_result(done, f"{done['removed']} removed", as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call
 from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json
 
@@ -65,8 +65,6 @@ def recall(
     Recall is selective and often returns nothing. It does not reinforce memories: report the ones that were used with
     `ebbing observe`.
     """
-    from app.cli.core.client import Api
-
     given = {
         "limit": limit,
         "least": least,
@@ -84,8 +82,7 @@ def recall(
     if not said:
         raise typer.BadParameter("no message on standard input")
     body = {"messages": said, **{name: value for name, value in given.items() if value or value == 0}}
-    with Api(find_connection(url)) as api:
-        brought = api.call("POST", "/v1/recall", json=body, safe=True).body
+    brought = call(url, "POST", "/v1/recall", json=body)
     if as_json:
         print_json(brought)
     elif brought["context"]:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, given
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
 from app.cli.core.set_option import parse_assignments
-from app.cli.maintenance.policy import PATH, File, Preset, Sets, read_file, shown_value
+from app.cli.maintenance.policy import PATH, File, Preset, Sets, print_changed_fields, read_file
 
 router = typer.Typer()
 
@@ -69,24 +69,16 @@ def replay(
     Searches are recorded while the policy's `record_searches` is true, as ids and numbers without text. Without FILE,
     --set and --preset, the current policy is replayed. Replay and --fit are read-only.
     """
-    from app.cli.core.client import Api
-
     if fit and (file or sets or preset or again):
         raise CommandFailure(
             "--fit uses the current policy and can't be combined with FILE, --set, --preset or --again", Code.USAGE
         )
-    some = {} if searches is None else {"searches": searches}
-    with Api(find_connection(url)) as api:
-        if fit:
-            found = api.call("POST", f"{PATH}/fit", json=some, safe=True).body
-        else:
-            wanted: dict[str, Any] = {
-                "policy": parse_assignments(sets or [], {} if file is None else read_file(file)),
-                "again": again,
-                "examples": shown,
-            } | some
-            wanted |= {} if preset is None else {"preset": preset}
-            found = api.call("POST", f"{PATH}/replay", json=wanted, safe=True).body
+    if fit:
+        found = call(url, "POST", f"{PATH}/fit", json=given(searches=searches))
+    else:
+        policy = parse_assignments(sets or [], {} if file is None else read_file(file))
+        wanted = given(policy=policy, again=again, examples=shown, searches=searches, preset=preset)
+        found = call(url, "POST", f"{PATH}/replay", json=wanted)
     if as_json:
         print_json(found)
     elif fit:
@@ -97,8 +89,7 @@ def replay(
 
 def _show_replay(found: dict[str, Any]) -> None:
     if found["changes"]:
-        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
-        print_table(["field", "from", "to"], rows)
+        print_changed_fields(found["changes"])
         typer.echo()
     count = found["searches"]
     typer.echo(f"replayed searches: {count:,}")

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.calls import item_path
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.filters import Subject, Thread
-from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.output import AsJson, Url, examples, print_json, print_result, print_rows, print_table
+from app.cli.core.time_option import time_option
 
 router = typer.Typer()
 
@@ -36,15 +35,10 @@ def reviews(
     as_json: AsJson = False,
 ) -> None:
     """List the memories to review now, most urgent first."""
-    from app.cli.core.client import Api
-
     if danger and flagged:
         raise CommandFailure("--danger and --flagged can't be combined", Code.USAGE)
     kind = "danger" if danger else "flagged" if flagged else None
-    wanted = {"limit": limit, "subject": subject, "thread": thread, "by": kind}
-    params = {name: value for name, value in wanted.items() if value is not None}
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", "/v1/reviews", params=params).body
+    found = call(url, "GET", "/v1/reviews", params=given(limit=limit, subject=subject, thread=thread, by=kind))
     if as_json:
         print_json(found)
         return
@@ -76,29 +70,22 @@ def review(
     passed: Annotated[
         bool | None, typer.Option("--passed/--failed", help="Result of the review.", show_default=False)
     ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", callback=parse_time, metavar=METAVAR, help="Time of the review. Default: now.")
-    ] = None,
+    at: Annotated[str | None, time_option("--at", "Time of the review. Default: now.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Record the result of a review. A pass counts as a use; after a failure, the next review is in one day."""
-    from app.cli.core.client import Api
-
     if passed is None:
         raise CommandFailure("result missing: give --passed or --failed", Code.USAGE)
-    given = {"result": "passed" if passed else "failed"} | ({"at": at} if at else {})
-    with Api(find_connection(url)) as api:
-        found = api.call("POST", item_path("/v1/reviews", memory_id), json=given, safe=at is not None).body
-    if as_json:
-        print_json(found)
-        return
+    body = given(result="passed" if passed else "failed", at=at)
+    found = call(url, "POST", item_path("/v1/reviews", memory_id), json=body)
     strength = found["strength"]
     told = "" if found["changed"] else "already recorded; "
-    typer.echo(
+    text = (
         f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review in "
         f"{found['interval_days']:g} days, on {str(found['next_review_at'])[:10]}"
     )
+    print_result(found, text, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing history ID", "ebbing history ID --json | jq .history[0]"))
@@ -110,16 +97,10 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show the events of a memory, newest first."""
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", f"{item_path('/v1/memories', memory_id)}/history", params={"limit": limit}).body
-    if as_json:
-        print_json(found)
-        return
+    found = call(url, "GET", f"{item_path('/v1/memories', memory_id)}/history", params={"limit": limit})
     names = ("before", "after", "strength")
-    rows = [(entry["at"], entry["kind"], *(_short(entry[name]) for name in names)) for entry in found["history"]]
-    print_table(["at", "event", *names], rows, right=names)
+    rows = ((entry["at"], entry["kind"], *(_short(entry[name]) for name in names)) for entry in found["history"])
+    print_rows(found, ["at", "event", *names], rows, right=names, as_json=as_json)
 
 
 def _short(value: Any) -> Any:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.core.connection import find_connection
-from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
+from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Session, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 from app.domain.text.words import format_line
 
 router = typer.Typer()
@@ -47,10 +47,7 @@ def search(
     ] = None,
     after: After = None,
     before: Before = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", callback=parse_time, metavar=METAVAR, help="Compute strengths as of this time."),
-    ] = None,
+    as_of: Annotated[str | None, time_option("--as-of", "Compute strengths as of this time.")] = None,
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Include memories that newer ones have superseded.")
     ] = False,
@@ -85,12 +82,7 @@ def search(
         typer.FileText | None,
         typer.Option("--vector", help="JSON file with the query vector as an array; - reads standard input."),
     ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."
-        ),
-    ] = None,
+    session: Session = None,
     turn: Annotated[
         int | None, typer.Option("--turn", min=0, help="Turn number within the session (profile cmm).")
     ] = None,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 
 LABELS: Final = {"application": "original words", "other_words": "paraphrase", "recall": "recalled"}
@@ -18,10 +18,7 @@ router = typer.Typer()
 @router.command(epilog=examples("ebbing stats", "ebbing stats --json | jq .pending"))
 def stats(url: Url = None, as_json: AsJson = False) -> None:
     """Show the statistics of the key's tenant."""
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        found = api.stats()
+    found = call(url, "GET", "/v1/stats")
     if as_json:
         print_json(found)
         return

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import item_path
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, fetch_list, item_path
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows
 
-router = typer.Typer()
-supersede = typer.Typer(cls=Commands, help="List and decide which memories supersede older ones.", no_args_is_help=True)
-router.add_typer(
-    supersede,
+router = typer.Typer(
     name="supersede",
+    cls=Commands,
+    help="List and decide which memories supersede older ones.",
+    no_args_is_help=True,
     epilog=examples(
         "ebbing supersede list --status proposed", "ebbing supersede approve ID", "ebbing supersede add NEWER OLDER"
     ),
 )
 
 PATH: Final = "/v1/supersessions"
-PAGE: Final = 500
 SHOWN: Final = 60
 """Maximum characters of a printed text."""
 
 Id = Annotated[str, typer.Argument(help="Id of the supersession.", metavar="ID")]
 
 
-@supersede.command(
+@router.command(
     "list",
     epilog=examples(
         "ebbing supersede list --status proposed",
@@ -50,23 +47,15 @@ def list_supersessions(
     as_json: AsJson = False,
 ) -> None:
     """List supersessions and proposals, newest first."""
-    from app.cli.core.client import Api, pages
-
-    wanted = {"status": status, "memory": memory, "limit": min(limit, PAGE)}
-    params = {name: value for name, value in wanted.items() if value is not None}
-    with Api(find_connection(url)) as api:
-        found = list(islice(pages(api, PATH, "supersessions", params), limit))
-    if as_json:
-        print_json({"supersessions": found})
-        return
-    rows = [
+    found = fetch_list(url, PATH, "supersessions", limit, status=status, memory=memory)
+    rows = (
         (each["id"], _status(each), each["source"], _text(each["memory"]), _text(each["supersedes"]) or each["named"])
         for each in found
-    ]
-    print_table(["id", "status", "by", "newer", "older"], rows)
+    )
+    print_rows({"supersessions": found}, ["id", "status", "by", "newer", "older"], rows, as_json=as_json)
 
 
-@supersede.command(epilog=examples("ebbing supersede add NEWER OLDER", "ebbing supersede add fact-2 fact-1 --json"))
+@router.command(epilog=examples("ebbing supersede add NEWER OLDER", "ebbing supersede add fact-2 fact-1 --json"))
 def add(
     newer: Annotated[
         str, typer.Argument(help="Memory that is current: its id, or your own id for it.", metavar="NEWER")
@@ -79,29 +68,26 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Mark a memory as superseding another: searches return the newer one with a reference to the older."""
-    _show(_call("POST", PATH, url, json={"memory": newer, "supersedes": older}), as_json=as_json)
+    _show(call(url, "POST", PATH, json={"memory": newer, "supersedes": older}), as_json=as_json)
 
 
-@supersede.command(epilog=examples("ebbing supersede approve ID"))
+@router.command(epilog=examples("ebbing supersede approve ID"))
 def approve(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Approve a proposed supersession."""
-    _show(_call("POST", f"{_path(supersession_id)}/approve", url), as_json=as_json)
+    _show(call(url, "POST", f"{_path(supersession_id)}/approve"), as_json=as_json)
 
 
-@supersede.command(epilog=examples("ebbing supersede reject ID"))
+@router.command(epilog=examples("ebbing supersede reject ID"))
 def reject(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Reject a proposed supersession; it won't be proposed again."""
-    _show(_call("POST", f"{_path(supersession_id)}/reject", url), as_json=as_json)
+    _show(call(url, "POST", f"{_path(supersession_id)}/reject"), as_json=as_json)
 
 
-@supersede.command(epilog=examples("ebbing supersede undo ID", "ebbing supersede undo ID --json"))
+@router.command(epilog=examples("ebbing supersede undo ID", "ebbing supersede undo ID --json"))
 def undo(supersession_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Undo a supersession: the older memory becomes current again."""
-    _call("DELETE", _path(supersession_id), url)
-    if as_json:
-        print_json({"id": supersession_id, "undone": True})
-    else:
-        typer.echo(f"{plain(supersession_id)} is undone")
+    call(url, "DELETE", _path(supersession_id))
+    print_result({"id": supersession_id, "undone": True}, f"{plain(supersession_id)} is undone", as_json=as_json)
 
 
 def _show(found: dict[str, Any], *, as_json: bool) -> None:
@@ -125,11 +111,3 @@ def _text(memory: dict[str, Any]) -> str:
 
 def _path(supersession_id: str) -> str:
     return item_path(PATH, supersession_id)
-
-
-def _call(method: str, path: str, url: str | None, **given: Any) -> dict[str, Any]:
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        found: dict[str, Any] = api.call(method, path, **given, safe=True).body
-        return found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import uuid4
 
 import typer
 
-from app.cli.core.calls import item_path
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.output import AsJson, Url, examples, print_json
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.filters import Session
+from app.cli.core.output import AsJson, Url, count_of, examples, print_fields, print_result
+from app.cli.core.time_option import time_option
 
 PATIENCE_SECONDS = 60.0
 
@@ -22,14 +23,8 @@ Tags = Annotated[
         "--tag", help="Context tag of the use; the profile mnemex boosts uses in a different domain. Repeatable."
     ),
 ]
-Session = Annotated[
-    str | None,
-    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
-]
 Boost = Annotated[bool, typer.Option("--boost", help="Also raise the multiplier (profile mnemex).")]
-At = Annotated[
-    str | None, typer.Option("--at", callback=parse_time, metavar=METAVAR, help="Time of the use. Default: now.")
-]
+At = Annotated[str | None, time_option("--at", "Time of the use. Default: now.")]
 
 
 @router.command(epilog=examples("ebbing touch ID", "ebbing touch ID --boost --tag cooking", "ebbing touch ID --json"))
@@ -44,19 +39,12 @@ def touch(
     as_json: AsJson = False,
 ) -> None:
     """Reinforce a memory immediately, and show its strength before and after."""
-    from app.cli.core.client import Api
-
-    body = _body(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
-    with Api(find_connection(url)) as api:
-        done = api.call("POST", f"{item_path('/v1/memories', memory_id)}/touch", json=body).body
-    if as_json:
-        print_json(done)
-        return
-    for name in ("strength", "score"):
-        typer.echo(f"{name:<14}{done[name]['before']:.4f} -> {done[name]['after']:.4f}")
-    typer.echo(f"{'access_count':<14}{done['access_count']}")
-    typer.echo(f"{'multiplier':<14}{done['multiplier']:.2f}")
-    if not done["reinforced"]:
+    body = given(boost=boost or None, context_tags=tag or None, session=session, used_at=at)
+    done = call(url, "POST", f"{item_path('/v1/memories', memory_id)}/touch", json=body)
+    shown = {name: f"{done[name]['before']:.4f} -> {done[name]['after']:.4f}" for name in ("strength", "score")}
+    shown |= {"access_count": done["access_count"], "multiplier": f"{done['multiplier']:.2f}"}
+    print_fields(done, shown, width=14, as_json=as_json)
+    if not (as_json or done["reinforced"]):
         typer.echo(_WHY.get(done.get("why", ""), "not reinforced"), err=True)
 
 
@@ -82,14 +70,6 @@ def observe(
 
     used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
-        body = {"memories": used} | _body(boost=boost, tags=tag, session=session)
+        body = given(memories=used, boost=boost or None, context_tags=tag or None, session=session)
         told = api.call("POST", "/v1/observations", json=body, headers={"Idempotency-Key": uuid4().hex}).body
-    if as_json:
-        print_json(told)
-    else:
-        typer.echo(f"accepted: {len(memory_ids):,} {'use' if len(memory_ids) == 1 else 'uses'}")
-
-
-def _body(*, boost: bool, tags: list[str] | None, session: str | None) -> dict[str, Any]:
-    given = {"boost": boost or None, "context_tags": tags or None, "session": session}
-    return {name: value for name, value in given.items() if value is not None}
+    print_result(told, f"accepted: {count_of(len(memory_ids), 'use', 'uses')}", as_json=as_json)

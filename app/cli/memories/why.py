@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.core.calls import item_path
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.time_option import time_option
 
 router = typer.Typer()
 
@@ -18,19 +17,12 @@ router = typer.Typer()
 def why(
     memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     *,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", callback=parse_time, metavar=METAVAR, help="Evaluate as of this time. Default: now."),
-    ] = None,
+    as_of: Annotated[str | None, time_option("--as-of", "Evaluate as of this time. Default: now.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a memory's tier, the rule and numbers behind it, and its next tier change if it isn't used."""
-    from app.cli.core.client import Api
-
-    params = {"as_of": as_of} if as_of else {}
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", f"{item_path('/v1/memories', memory_id)}/why", params=params).body
+    found = call(url, "GET", f"{item_path('/v1/memories', memory_id)}/why", params=given(as_of=as_of))
     if as_json:
         print_json(found)
         return

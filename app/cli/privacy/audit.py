@@ -6,21 +6,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import call, given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, print_json, print_table, progress
+from app.cli.core.output import AsJson, Url, examples, print_json, print_rows, progress
 
 PATH: Final = "/v1/privacy/audit"
 
-router = typer.Typer()
-entries = typer.Typer(
+router = typer.Typer(
+    name="audit",
     cls=Commands,
     help="List or verify the tenant's audit log. Without a subcommand, list it.",
     invoke_without_command=True,
-)
-router.add_typer(
-    entries,
-    name="audit",
     epilog=examples(
         "ebbing audit",
         "ebbing audit --action policy_set",
@@ -30,7 +27,7 @@ router.add_typer(
 )
 
 
-@entries.callback()
+@router.callback()
 def list_entries(
     context: typer.Context,
     action: Annotated[
@@ -42,22 +39,15 @@ def list_entries(
     as_json: AsJson = False,
 ) -> None:
     """List audit entries, newest first, with the key and the number of affected items."""
-    from app.cli.core.client import Api
-
     if context.invoked_subcommand is not None:
         return
-    params: dict[str, str | int] = {"limit": limit} | ({"action": action} if action else {})
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", PATH, params=params).body
-    if as_json:
-        print_json(found)
-        return
+    found = call(url, "GET", PATH, params=given(limit=limit, action=action))
     names = ("seq", "at", "actor", "action", "items")
-    rows = [[*(entry[name] for name in names), _describe_details(entry["details"])] for entry in found["entries"]]
-    print_table([*names, "details"], rows, right=["seq", "items"])
+    rows = ([*(entry[name] for name in names), _describe_details(entry["details"])] for entry in found["entries"])
+    print_rows(found, [*names, "details"], rows, right=["seq", "items"], as_json=as_json)
 
 
-@entries.command(
+@router.command(
     epilog=examples(
         "ebbing audit verify", "ebbing audit verify --json | jq -r .anchor", "ebbing audit verify --anchor 1204:9f3c…"
     )

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
-from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json
+from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 
 router = typer.Typer()
 
@@ -48,7 +49,7 @@ def erase(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be erased and when, without erasing it.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,27 +61,21 @@ def erase(
     from app.cli.core.client import Api
     from app.cli.core.errors import Code, CommandFailure
 
-    given = {"tags": tags, "categories": categories, "after": after, "before": before}
-    by = {name: value for name, value in given.items() if value}
-    scope = {"subject": subject, "ids": ids, "thread": thread, "filter": by}
-    body: dict[str, Any] = {name: value for name, value in scope.items() if value}
+    by = given(tags=tags or None, categories=categories or None, after=after, before=before)
+    body = given(subject=subject or None, ids=ids or None, thread=thread or None, filter=by or None)
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
-    options = {"kind": kind, "grace_days": grace_days, "reason": reason}
-    body |= {name: value for name, value in options.items() if value is not None}
+    body |= given(kind=kind, grace_days=grace_days, reason=reason)
     with Api(find_connection(url)) as api:
         if dry_run or not yes:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
             if dry_run:
-                print_json(would) if as_json else typer.echo(f"Would hide {_many(would)} at once, and {_when(would)}.")
+                print_result(would, f"Would hide {_many(would)} at once, and {_when(would)}.", as_json=as_json)
                 return
             confirm(f"Hide {_many(would)} at once, and {_when(would)}?")
         done = api.call("POST", PATH, json=body).body
-    if as_json:
-        print_json(done)
-    else:
-        hidden = count_of(done["hidden"], "memory", "memories")
-        typer.echo(f"Erasure {plain(done['erasure_id'])}: {hidden} hidden; it will {_when(done)}.")
+    hidden = count_of(done["hidden"], "memory", "memories")
+    print_result(done, f"Erasure {plain(done['erasure_id'])}: {hidden} hidden; it will {_when(done)}.", as_json=as_json)
 
 
 def _many(would: dict[str, Any]) -> str:

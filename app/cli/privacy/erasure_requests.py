@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import item_path
+from app.cli.core.calls import call, fetch_list, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    Yes,
+    confirm,
+    examples,
+    plain,
+    print_json,
+    print_result,
+    print_rows,
+    print_table,
+)
 from app.cli.privacy.erase import PATH, format_minute
 
-router = typer.Typer()
-privacy = typer.Typer(cls=Commands, help="List, show, cancel and report privacy requests.", no_args_is_help=True)
-router.add_typer(
-    privacy,
+router = typer.Typer(
     name="privacy",
+    cls=Commands,
+    help="List, show, cancel and report privacy requests.",
+    no_args_is_help=True,
     epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
 )
 
-PAGE: Final = 500
 _DATES: Final = {
     "requested_at": "requested",
     "erase_after": "grace ends",
@@ -35,7 +44,7 @@ _DATES: Final = {
 Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
 
 
-@privacy.command(epilog=examples("ebbing privacy requests", "ebbing privacy requests --status held --json"))
+@router.command(epilog=examples("ebbing privacy requests", "ebbing privacy requests --status held --json"))
 def requests(
     *,
     status: Annotated[
@@ -49,36 +58,26 @@ def requests(
     as_json: AsJson = False,
 ) -> None:
     """List erasures, newest first."""
-    from app.cli.core.client import Api, pages
-
-    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"status": status} if status else {})
-    with Api(find_connection(url)) as api:
-        found = list(islice(pages(api, PATH, "erasures", params), limit))
-    if as_json:
-        print_json({"erasures": found})
-        return
-    rows = [
+    found = fetch_list(url, PATH, "erasures", limit, status=status)
+    rows = (
         (
             each["erasure_id"],
             each["kind"],
             each["status"],
             each["hidden"],
             _describe_scope(each),
-            *map(_day, _describe_deadlines(each)),
+            *((each[name] or "")[:10] for name in ("requested_at", "erase_after", "due_at")),
         )
         for each in found
-    ]
+    )
     heads = ["id", "kind", "status", "hidden at once", "scope", "requested", "erased after", "due"]
-    print_table(heads, rows, right=["hidden at once"])
+    print_rows({"erasures": found}, heads, rows, right=["hidden at once"], as_json=as_json)
 
 
-@privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
+@router.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
 def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show an erasure with its dates and progress."""
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", _path(request_id)).body
+    found = call(url, "GET", _path(request_id))
     if as_json:
         print_json(found)
         return
@@ -96,11 +95,11 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         print_table(["store", "found", "removed"], rows, right=["found", "removed"])
 
 
-@privacy.command(epilog=examples("ebbing privacy cancel ID", "ebbing privacy cancel ID --yes"))
+@router.command(epilog=examples("ebbing privacy cancel ID", "ebbing privacy cancel ID --yes"))
 def cancel(
     request_id: Id,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -113,13 +112,11 @@ def cancel(
             at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}")
+    text = f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}"
+    print_result(done, text, as_json=as_json)
 
 
-@privacy.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))
+@router.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))
 def report(
     request_id: Id,
     *,
@@ -175,11 +172,3 @@ def _describe_scope(found: dict[str, Any]) -> str:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
     return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())
-
-
-def _describe_deadlines(found: dict[str, Any]) -> list[str | None]:
-    return [found["requested_at"], found["erase_after"], found["due_at"]]
-
-
-def _day(moment: str | None) -> str:
-    return "" if moment is None else moment[:10]

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import item_path
+from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json
+from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.maintenance.jobs import follow_job
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
 
 PATH: Final = "/v1/privacy/exports"
+SUBJECTS: Final = "/v1/subjects"
 PATIENCE_SECONDS: Final = 60.0
 
 router = typer.Typer()
@@ -46,7 +47,7 @@ def export(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how much data would be exported, without exporting it.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,18 +59,17 @@ def export(
     from app.cli.core.client import Api
 
     if dry_run:
-        with Api(find_connection(url)) as api:
-            found = _fetch_holdings(api, subject)
-        print_json(found) if as_json else typer.echo(f"Would export {_describe_holdings(subject, found)}.")
+        found = call(url, "GET", item_path(SUBJECTS, subject))
+        print_result(found, f"Would export {_describe_holdings(subject, found)}.", as_json=as_json)
         return
     if output is None:
         raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
-    body: dict[str, Any] = {"subject": subject, "kind": kind, "law": law} | ({"reason": reason} if reason else {})
+    body = given(subject=subject, kind=kind, law=law, reason=reason or None)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if not yes:
-            many = _describe_holdings(subject, _fetch_holdings(api, subject))
+            many = _describe_holdings(subject, api.call("GET", item_path(SUBJECTS, subject)).body)
             confirm(f"Export {many} to {output}? The file is not encrypted.")
         asked = api.call("POST", PATH, json=body).body
         follow_job(api, asked["job_id"], quiet=as_json)
@@ -79,17 +79,9 @@ def export(
                 f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
-    if as_json:
-        print_json(made | {"output": str(output), "bytes": size})
-        return
     counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
-    typer.echo(f"{output}: {size:,} bytes ({counts or 'no data'})")
-
-
-def _fetch_holdings(api: Api, subject: str) -> dict[str, Any]:
-    """Return the amounts of data stored about a subject."""
-    found: dict[str, Any] = api.call("GET", item_path("/v1/subjects", subject)).body
-    return found
+    text = f"{output}: {size:,} bytes ({counts or 'no data'})"
+    print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 
 
 def _describe_holdings(subject: str, found: dict[str, Any]) -> str:

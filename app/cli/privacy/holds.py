@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import item_path
+from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.filters import After, Before, Categories, Kinds, Labels, Subject, Tags, Thread
-from app.cli.core.output import AsJson, Url, confirm, count_of, examples, plain, print_json, print_table
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    Yes,
+    confirm,
+    count_of,
+    examples,
+    plain,
+    print_fields,
+    print_json,
+    print_result,
+    print_rows,
+)
+from app.cli.privacy.erase import format_minute
 
-router = typer.Typer()
-hold = typer.Typer(cls=Commands, help="Place, list, show and release legal holds.", no_args_is_help=True)
-router.add_typer(
-    hold,
+router = typer.Typer(
     name="hold",
+    cls=Commands,
+    help="Place, list, show and release legal holds.",
+    no_args_is_help=True,
     epilog=examples(
         "ebbing hold place --subject orla --reason 'case 17'", "ebbing hold list", "ebbing hold release ID"
     ),
 )
 
 PATH: Final = "/v1/privacy/holds"
-PAGE: Final = 500
 
 Id = Annotated[str, typer.Argument(help="Id of the hold.", metavar="ID")]
 
 
-@hold.command(
+@router.command(
     epilog=examples(
         "ebbing hold place ID ID --reason 'case 17' --yes",
         "ebbing hold place --subject orla --reason 'case 17' --dry-run",
@@ -50,17 +61,16 @@ def place(
     after: After = None,
     before: Before = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many memories the hold would cover.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Place a hold on memories by id, or on all current and future memories that meet every condition."""
     from app.cli.core.client import Api
 
-    given = {"thread": thread, "tags": tags, "categories": categories, "kinds": kinds, "after": after, "before": before}
-    by = {name: value for name, value in given.items() if value}
-    wanted = {"memory_ids": memory_ids, "subject": subject, "filter": by}
-    body = {name: value for name, value in wanted.items() if value}
+    labels = given(tags=tags or None, categories=categories or None, kinds=kinds or None)
+    by = labels | given(thread=thread or None, after=after, before=before)
+    body = given(memory_ids=memory_ids or None, subject=subject or None, filter=by or None)
     if not body:
         raise CommandFailure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
     later = "" if memory_ids else ", and future memories that meet its conditions"
@@ -68,7 +78,7 @@ def place(
         if dry_run or not yes:
             counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
             if dry_run:
-                print_json(counted) if as_json else typer.echo(f"Would hold {_many(counted)}.")
+                print_result(counted, f"Would hold {_many(counted)}.", as_json=as_json)
                 return
             confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
         placed = api.call("POST", PATH, json=body | {"reason": reason}).body
@@ -79,7 +89,7 @@ def place(
         typer.echo(f"{plain(found['id'])} holds {_many(found)}{later}")
 
 
-@hold.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
+@router.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
 def list_holds(
     *,
     released: Annotated[bool, typer.Option("--all", help="Include released holds.")] = False,
@@ -88,44 +98,30 @@ def list_holds(
     as_json: AsJson = False,
 ) -> None:
     """List holds, newest first."""
-    from app.cli.core.client import Api, pages
-
-    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"released": "true"} if released else {})
-    with Api(find_connection(url)) as api:
-        found = list(islice(pages(api, PATH, "holds", params), limit))
-    if as_json:
-        print_json({"holds": found})
-        return
-    rows = [
+    found = fetch_list(url, PATH, "holds", limit, released="true" if released else None)
+    rows = (
         (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _describe_scope(each), each["reason"])
         for each in found
-    ]
-    print_table(["id", "placed", "released", "scope", "reason"], rows)
+    )
+    print_rows({"holds": found}, ["id", "placed", "released", "scope", "reason"], rows, as_json=as_json)
 
 
-@hold.command(epilog=examples("ebbing hold show ID", "ebbing hold show ID --json | jq .memories"))
+@router.command(epilog=examples("ebbing hold show ID", "ebbing hold show ID --json | jq .memories"))
 def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
-    from app.cli.core.client import Api
-
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", _path(hold_id)).body
-    if as_json:
-        print_json(found)
-        return
+    found = call(url, "GET", _path(hold_id))
     shown = {"id": found["id"], "scope": _describe_scope(found), "holds": _many(found), "reason": found["reason"]}
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
-            shown[did] = f"{_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
-    for name, value in shown.items():
-        typer.echo(f"{name:<10}{plain(value)}")
+            shown[did] = f"{format_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
+    print_fields(found, shown, width=10, as_json=as_json)
 
 
-@hold.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --yes"))
+@router.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --yes"))
 def release(
     hold_id: Id,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -138,10 +134,7 @@ def release(
             question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
             confirm(question)
         done = api.call("POST", f"{_path(hold_id)}/release").body
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{plain(done['id'])} is released: {_minute(done['released_at'])}")
+    print_result(done, f"{plain(done['id'])} is released: {format_minute(done['released_at'])}", as_json=as_json)
 
 
 def _path(hold_id: str) -> str:
@@ -155,7 +148,7 @@ def _describe_scope(found: dict[str, Any]) -> str:
     by = ({"subject": found["subject"]} if found["subject"] else {}) | (found["filter"] or {})
     words = {name: ", ".join(value) if isinstance(value, list) else value for name, value in by.items()}
     return "; ".join(
-        f"{name} {_minute(value) if name in ('after', 'before') else value}" for name, value in words.items()
+        f"{name} {format_minute(value) if name in ('after', 'before') else value}" for name, value in words.items()
     )
 
 
@@ -166,7 +159,3 @@ def _many(found: dict[str, Any]) -> str:
 
 def _day(moment: str | None) -> str:
     return "" if moment is None else moment[:10]
-
-
-def _minute(moment: str) -> str:
-    return f"{moment[:10]} {moment[11:16]} UTC"

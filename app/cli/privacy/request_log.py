@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.core.calls import item_path
-from app.cli.core.connection import find_connection
-from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table
-from app.cli.core.time_option import METAVAR, parse_time
-from app.cli.privacy.erasure_requests import privacy
-
-router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
+from app.cli.core.calls import call, fetch_list, given, item_path
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    Yes,
+    confirm,
+    examples,
+    plain,
+    print_json,
+    print_result,
+    print_rows,
+    print_table,
+)
+from app.cli.core.time_option import time_option
+from app.cli.privacy.erasure_requests import router
 
 PATH: Final = "/v1/privacy/requests"
-PAGE: Final = 500
 COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
 
 
-@privacy.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
+@router.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
 def log(
     *,
     only_open: Annotated[bool, typer.Option("--open", help="Only unanswered requests.")] = False,
@@ -29,16 +35,9 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """List requests, newest first, with their deadlines."""
-    from app.cli.core.client import Api, pages
-
-    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"only_open": "true"} if only_open else {})
-    with Api(find_connection(url)) as api:
-        found = list(islice(pages(api, PATH, "requests", params), limit))
-    if as_json:
-        print_json({"requests": found})
-        return
+    found = fetch_list(url, PATH, "requests", limit, only_open="true" if only_open else None)
     days = ("received_at", "confirm_by", "confirmed_at", "due_at", "answered_at")
-    rows = [
+    rows = (
         (
             *(each[name] for name in ("request_id", "nature", "law")),
             *((each[name] or "")[:10] for name in days),
@@ -46,33 +45,21 @@ def log(
             _answer(each),
         )
         for each in found
-    ]
-    heads = [name.removesuffix("_at").replace("_", " ") for name in days]
-    print_table(["id", "nature", "law", *heads, "days left", "answer"], rows, right=["days left"])
+    )
+    heads = ["id", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
+    print_rows({"requests": found}, [*heads, "days left", "answer"], rows, right=["days left"], as_json=as_json)
 
 
-@privacy.command(epilog=examples("ebbing privacy summary", "ebbing privacy summary --after 2026-01-01 --json"))
+@router.command(epilog=examples("ebbing privacy summary", "ebbing privacy summary --after 2026-01-01 --json"))
 def summary(
     *,
-    after: Annotated[
-        str | None,
-        typer.Option(
-            "--after", callback=parse_time, metavar=METAVAR, help="Only requests received at this time or later."
-        ),
-    ] = None,
-    before: Annotated[
-        str | None,
-        typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only requests received before this time."),
-    ] = None,
+    after: Annotated[str | None, time_option("--after", "Only requests received at this time or later.")] = None,
+    before: Annotated[str | None, time_option("--before", "Only requests received before this time.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the requests of a period (default: one year), with response times in days."""
-    from app.cli.core.client import Api
-
-    params = {name: value for name, value in (("after", after), ("before", before)) if value}
-    with Api(find_connection(url)) as api:
-        found = api.call("GET", f"{PATH}/summary", params=params).body
+    found = call(url, "GET", f"{PATH}/summary", params=given(after=after, before=before))
     if as_json:
         print_json(found)
         return
@@ -89,28 +76,22 @@ def summary(
     typer.echo(f"categories stored: {held or 'none'}{more}")
 
 
-@privacy.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
+@router.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
 def deny(
     request_id: Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")],
     *,
     basis: Annotated[
         str, typer.Option("--basis", help="Legal ground, stored for 24 months; must not contain personal data.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Deny a request and record the legal ground."""
-    from app.cli.core.client import Api
-
     if not yes:
         confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
-    with Api(find_connection(url)) as api:
-        done = api.call("POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis}).body
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(f"{plain(done['request_id'])} is denied: {plain(done['basis'])}")
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis})
+    print_result(done, f"{plain(done['request_id'])} is denied: {plain(done['basis'])}", as_json=as_json)
 
 
 def _answer(each: dict[str, Any]) -> str:

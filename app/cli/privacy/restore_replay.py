@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,13 +12,11 @@ import typer
 from app.cli.core.connection import load_settings
 from app.cli.core.errors import CommandFailure
 from app.cli.core.output import AsJson, examples, print_json, print_table
-from app.cli.privacy.erasure_requests import privacy
+from app.cli.privacy.erasure_requests import router
 from app.settings import settings
 
-router = typer.Typer()  # empty: the commands are added to `ebbing privacy`
 
-
-@privacy.command(
+@router.command(
     epilog=examples(
         "ebbing privacy replay --dry-run", "ebbing privacy replay", "ebbing privacy replay --json | jq .replayed"
     )
@@ -57,18 +56,7 @@ def replay(
         ledger.accept_key_store()
     done = list(restore_replay.due() if dry_run else restore_replay.replay())
     if as_json:
-        shown = [
-            {
-                "seq": one.seq,
-                "tenant_id": str(one.tenant_id),
-                "erasure_id": one.erasure_id,
-                "hold_id": one.hold_id,
-                "memories": one.memories,
-                "outcome": one.outcome,
-            }
-            for one in done
-        ]
-        print_json({"dry_run": dry_run, "replayed": shown})
+        print_json({"dry_run": dry_run, "replayed": [asdict(one) for one in done]})
         return
     if not done:
         typer.echo("nothing to replay: the data contains every erasure, request and hold")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from app.cli.core.calls import call
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, confirm, count_of, examples, print_json, print_table
+from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, print_json, print_result, print_table
 
 PATH: Final = "/v1/admin/queue"
 
-router = typer.Typer()
-queue = typer.Typer(
+router = typer.Typer(
+    name="queue",
     cls=Commands,
     help="Show whether Redis is this installation's queue, and the requests that it lost.",
     invoke_without_command=True,
+    epilog=examples("ebbing queue", "ebbing queue accept --yes"),
 )
-router.add_typer(queue, name="queue", epilog=examples("ebbing queue", "ebbing queue accept --yes"))
 
 
-@queue.callback()
+@router.callback()
 def show_queue(context: typer.Context, *, url: Url = None, as_json: AsJson = False) -> None:
     """Show the queue's state, and the requests that were accepted and lost, by tenant."""
     if context.invoked_subcommand is not None:
@@ -38,10 +38,10 @@ def show_queue(context: typer.Context, *, url: Url = None, as_json: AsJson = Fal
         print_table(names, [[gap.get(name) for name in names] for gap in found["gaps"]])
 
 
-@queue.command("accept", epilog=examples("ebbing queue accept", "ebbing queue accept --yes"))
+@router.command("accept", epilog=examples("ebbing queue accept", "ebbing queue accept --yes"))
 def accept_queue(
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +53,5 @@ def accept_queue(
     if not yes:
         confirm("Requests that this Redis doesn't have and that weren't stored are lost. Go on?")
     found = call(url, "POST", f"{PATH}/accept")
-    if as_json:
-        print_json(found)
-        return
-    typer.echo(found["refused"] or "Requests are accepted again. Losses are counted within a minute: `ebbing queue`.")
+    text = found["refused"] or "Requests are accepted again. Losses are counted within a minute: `ebbing queue`."
+    print_result(found, text, as_json=as_json)

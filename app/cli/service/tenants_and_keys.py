@@ -6,19 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.calls import call, item_path
-from app.cli.core.connection import find_connection
+from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, examples, print_json, print_table
-from app.cli.core.time_option import METAVAR, parse_time
+from app.cli.core.filters import Tenant
+from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
+from app.cli.core.time_option import time_option
 
 router = typer.Typer()
 tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
 keys = typer.Typer(cls=Commands, help="Create, list and revoke API keys.", no_args_is_help=True)
 router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
 router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
-
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
 
 
 @tenants.command("create", epilog=examples("ebbing tenants create acme", "ebbing tenants create acme --json"))
@@ -28,21 +26,15 @@ def create_tenant(
     as_json: AsJson = False,
 ) -> None:
     """Create a tenant and its first API key. The key is shown only once."""
-    _show_made(_call("POST", "/v1/admin/tenants", url, {"name": name}), as_json=as_json)
+    _show_made(call(url, "POST", "/v1/admin/tenants", json={"name": name}), as_json=as_json)
 
 
 @tenants.command("list", epilog=examples("ebbing tenants list"))
 def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
     """List tenants by name."""
-    from app.cli.core.client import Api, pages
-
-    with Api(find_connection(url)) as api:
-        found = list(pages(api, "/v1/admin/tenants", "tenants", {"limit": 500}))
-    if as_json:
-        print_json({"tenants": found})
-        return
+    found = fetch_list(url, "/v1/admin/tenants", "tenants")
     names = ("tenant_id", "name", "created_at")
-    print_table(names, [[row.get(name) for name in names] for row in found])
+    print_rows({"tenants": found}, names, ([row.get(name) for name in names] for row in found), as_json=as_json)
 
 
 @keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))
@@ -53,31 +45,22 @@ def create_key(
         list[str] | None,
         typer.Option("--scope", help="Grant this scope. Repeatable. Default: every scope except `admin`."),
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", callback=parse_time, metavar=METAVAR, help="Expiry time of the key.")
-    ] = None,
+    expires: Annotated[str | None, time_option("--expires", "Expiry time of the key.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key. The key is shown only once."""
-    wanted = {"name": name, "tenant_id": tenant, "scopes": scope or None, "expires_at": expires}
-    given = {field: value for field, value in wanted.items() if value is not None}
-    _show_made(_call("POST", "/v1/admin/keys", url, given), as_json=as_json)
+    body = given(name=name, tenant_id=tenant, scopes=scope or None, expires_at=expires)
+    _show_made(call(url, "POST", "/v1/admin/keys", json=body), as_json=as_json)
 
 
 @keys.command("list", epilog=examples("ebbing keys list", "ebbing keys list --json"))
 def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
     """List API keys without their secrets; without --tenant, of all tenants."""
-    from app.cli.core.client import Api, pages
-
-    with Api(find_connection(url)) as api:
-        found = list(pages(api, "/v1/admin/keys", "keys", {"tenant_id": tenant} if tenant else None))
-    if as_json:
-        print_json({"keys": found})
-        return
+    found = fetch_list(url, "/v1/admin/keys", "keys", tenant_id=tenant)
     names = ("key_id", "tenant_id", "name", "scopes", "created_at", "expires_at", "revoked_at")
-    rows = [[_cell(row.get(name)) for name in names] for row in found]
-    print_table(names, rows)
+    rows = ([_cell(row.get(name)) for name in names] for row in found)
+    print_rows({"keys": found}, names, rows, as_json=as_json)
 
 
 @keys.command("revoke", epilog=examples("ebbing keys revoke 0abcDEF123xyz"))
@@ -92,11 +75,8 @@ def revoke_key(
     if key_id.startswith("ebb_"):
         message = "this looks like a complete key, and its secret is now in your shell history: give only the key id"
         raise CommandFailure(message, Code.USAGE)
-    _call("DELETE", item_path("/v1/admin/keys", key_id), url)
-    if as_json:
-        print_json({"key_id": key_id, "revoked": True})
-    else:
-        typer.echo(f"{key_id} is revoked")
+    call(url, "DELETE", item_path("/v1/admin/keys", key_id))
+    print_result({"key_id": key_id, "revoked": True}, f"{key_id} is revoked", as_json=as_json)
 
 
 @keys.command(epilog=examples("EBBING_DATABASE_URL=postgresql://… ebbing keys bootstrap"))
@@ -111,17 +91,10 @@ def bootstrap(as_json: AsJson = False) -> None:
     _show_made({"tenant_id": made.tenant_id, "name": "default", "api_key": made.text}, as_json=as_json)
 
 
-def _call(method: str, path: str, url: str | None, body: object = None) -> dict[str, Any]:
-    return call(url, method, path, json=body)
-
-
 def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(made)
-        return
-    for name, value in made.items():
-        typer.echo(f"{name:<11}{_cell(value)}")
-    typer.echo("Save the key now: it can't be shown again.", err=True)
+    print_fields(made, {name: _cell(value) for name, value in made.items()}, width=11, as_json=as_json)
+    if not as_json:
+        typer.echo("Save the key now: it can't be shown again.", err=True)
 
 
 def _cell(value: object) -> object:

@@ -213,7 +213,7 @@ class StaticEmbedder:
             line for spoken, each in zip(own, batch, strict=True) for line in (spoken, *each.context, *each.after)
         )
         looked_up = [_content_words_or_signs(line) for line in places]
-        alone = self._sums(looked_up)
+        alone = _sum_words(self._words, [list(dict.fromkeys(text)) for text in looked_up], weighted=True)
         lines = [places[line] for line in own]
         vectors: Vectors = alone[lines]
         openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
@@ -232,32 +232,16 @@ class StaticEmbedder:
         plain = normalise_rows(self._words.vectors(split_words(text)).sum(axis=0))
         return normalise_rows(by_rarity + np.float32(SENTENCE_WEIGHT) * plain)
 
-    def _sums(self, texts: Sequence[Sequence[str]]) -> Vectors:
-        """Return the unit sum of each text's distinct words, weighted by general rarity, shape (n, dimensions)."""
-        return _sum_words(self._words, [list(dict.fromkeys(text)) for text in texts], weighted=True)
 
-
-class FormerStaticEmbedder:
+class FormerStaticEmbedder(StaticEmbedder):
     """Previous composition: plain means of content words, with only the two previous turns.
 
     It serves tenants whose vectors it created until they are migrated.
     """
 
-    normalised = True
-    priced_as = None
     model = "wordllama-l2-supercat+context"
-    """Name of the weights and of the composition method."""
 
     _CONTEXT_WEIGHTS: Final = (0.3, 0.2)
-
-    def __init__(self) -> None:
-        """Share the process's word vectors."""
-        self._words = word_vectors()
-
-    @property
-    def dimensions(self) -> int:
-        """Dimensions of a vector."""
-        return self._words.dimensions
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""

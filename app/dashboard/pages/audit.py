@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Viewer, require_viewer
+from app.dashboard.access import AnyViewer, PrivacyViewer
 from app.domain.privacy.audit_chain import START, format_anchor, read_anchor
 from app.errors import FieldError, Invalid
 from app.services.security import audit, audit_verification, operator_log
@@ -18,12 +18,9 @@ SEQ_MAX: Final = 2**53
 
 router = APIRouter(prefix="/audit")
 
-Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
-Guarding = Annotated[Viewer, Depends(require_viewer("privacy"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show manual actions, newest first, and the audit chain to keys with the scope `privacy`."""
     acts = operator_log.list_actions(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     state = audit_verification.verify_last(viewer.tenant_id) if viewer.may("privacy") else None
@@ -41,7 +38,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 
 @router.get("/entries")
 def entries(
-    viewer: Guarding, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
+    viewer: PrivacyViewer, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
 ) -> Response:
     """List the audit entries, newest first."""
     found = audit.list_entries(viewer.tenant_id, None, below, PAGE)
@@ -50,7 +47,7 @@ def entries(
 
 
 @router.get("/chain")
-def whole(viewer: Guarding, request: Request, after: str | None = None) -> Response:
+def whole(viewer: PrivacyViewer, request: Request, after: str | None = None) -> Response:
     """Verify the complete chain in slices of a few seconds."""
     place = START if after is None else read_anchor(after)
     if place is None:

@@ -6,14 +6,14 @@ Texts of memories and summaries are shown only to keys with the scope `read`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from app.api.http import responses
 from app.api.http.cursors import TIMED
+from app.api.http.path_ids import MergeId, SupersessionId
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Action, AnyViewer, Maintaining, Writing
 from app.dashboard.rendering import redirect_back
 from app.domain.consolidation.parameters import KEPT_SHARES
 from app.errors import FieldError, Invalid
@@ -43,13 +43,9 @@ ACTIONS: Final[Mapping[str, str]] = {
 
 router = APIRouter(prefix=PLACE)
 
-Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
-Maintaining = Annotated[Action, Depends(require_action("maintain"))]
-Writing = Annotated[Action, Depends(require_action("ingest"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show runs, merges waiting for approval, proposals and completed merges."""
     tenant_id = viewer.tenant_id
     held, following_policies, _ = policy_versions.list_in_force(tenant_id)
@@ -76,11 +72,10 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
 
 
 @router.get("/{merge_id}")
-def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = False) -> Response:
-    """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
-    which = responses.id_named(merge_id, "merge")
-    shown = merge_log.get(viewer.tenant_id, which)
-    said = merge_log.preview_merge(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
+def merge(viewer: AnyViewer, request: Request, merge_id: MergeId, *, summary: bool = False) -> Response:
+    """Show a merge; with `summary`, generate a preview of a waiting merge's summary, merge_id is not stored."""
+    shown = merge_log.get(viewer.tenant_id, merge_id)
+    said = merge_log.preview_merge(viewer.tenant_id, merge_id, making=summary) if viewer.may("read") else None
     return rendering.page(
         request,
         viewer,
@@ -128,46 +123,41 @@ def _set_paused(acting: Action, *, paused: bool) -> None:
 
 
 @router.post("/supersessions/{supersession_id}/approve")
-def approve_supersession(acting: Writing, supersession_id: str) -> Response:
+def approve_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Approve a proposed supersession."""
-    found = responses.id_named(supersession_id, "supersession")
-    acting.record("approve_supersession", str(found))
-    supersession.approve_supersession(acting.tenant_id, found, acting.key_id)
+    acting.record("approve_supersession", supersession_id)
+    supersession.approve_supersession(acting.tenant_id, supersession_id, acting.key_id)
     return redirect_back(PLACE, "superseded")
 
 
 @router.post("/supersessions/{supersession_id}/reject")
-def reject_supersession(acting: Writing, supersession_id: str) -> Response:
+def reject_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Reject a proposed supersession."""
-    found = responses.id_named(supersession_id, "supersession")
-    acting.record("reject_supersession", str(found))
-    supersession.reject_supersession(acting.tenant_id, found, acting.key_id)
+    acting.record("reject_supersession", supersession_id)
+    supersession.reject_supersession(acting.tenant_id, supersession_id, acting.key_id)
     return redirect_back(PLACE, "rejected")
 
 
 @router.post("/{merge_id}/approve")
-def approve(acting: Maintaining, merge_id: str) -> Response:
+def approve(acting: Maintaining, merge_id: MergeId) -> Response:
     """Start a job that checks the merge again and applies it."""
-    which = responses.id_named(merge_id, "merge")
-    acting.record("approve_merge", str(which))
-    parameters = approval.job_parameters(acting.tenant_id, which, acting.key_id)
+    acting.record("approve_merge", merge_id)
+    parameters = approval.job_parameters(acting.tenant_id, merge_id, acting.key_id)
     queue.create(acting.tenant_id, approval.KIND, parameters, lone=False, actor=acting.key_id)
     return redirect_back(PLACE, "approved")
 
 
 @router.post("/{merge_id}/reject")
-def reject(acting: Maintaining, merge_id: str) -> Response:
+def reject(acting: Maintaining, merge_id: MergeId) -> Response:
     """Reject a merge; its memories stay unchanged."""
-    which = responses.id_named(merge_id, "merge")
-    acting.record("reject_merge", str(which))
-    approval.reject_merge(acting.tenant_id, which, acting.key_id)
+    acting.record("reject_merge", merge_id)
+    approval.reject_merge(acting.tenant_id, merge_id, acting.key_id)
     return redirect_back(PLACE, "rejected")
 
 
 @router.post("/{merge_id}/undo")
-def undo(acting: Maintaining, merge_id: str) -> Response:
+def undo(acting: Maintaining, merge_id: MergeId) -> Response:
     """Undo a merge: delete its summary and reactivate its sources."""
-    which = responses.id_named(merge_id, "merge")
-    acting.record("undo_merge", str(which))
-    merge_undo.undo_merge(acting.tenant_id, which, acting.key_id)
+    acting.record("undo_merge", merge_id)
+    merge_undo.undo_merge(acting.tenant_id, merge_id, acting.key_id)
     return redirect_back(PLACE, "undone")

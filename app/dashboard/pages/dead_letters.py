@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Depends, Request, Response
-
-from app.api.http import responses
 from app.api.http.cursors import TIMED
+from app.api.http.path_ids import LetterId
 from app.dashboard import rendering
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Maintaining, Operating
 from app.dashboard.rendering import redirect_back
 from app.services.ingest import dead_letters
 from app.store.ingest.dead_letters import LetterFilter
@@ -18,12 +16,9 @@ PAGE = 50
 
 router = APIRouter(prefix="/letters")
 
-Looking = Annotated[Viewer, Depends(require_viewer("maintain", "admin"))]
-Maintaining = Annotated[Action, Depends(require_action("maintain"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
+def page(viewer: Operating, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
     """List pending or discarded dead letters, newest first."""
     found, reasons = dead_letters.list_letters(
         viewer.tenant_id, LetterFilter(), discarded=discarded, older_than=TIMED.decode(cursor), limit=PAGE
@@ -58,18 +53,16 @@ def discard_many(acting: Maintaining) -> Response:
 
 
 @router.post("/{letter_id}/replay")
-def replay(acting: Maintaining, letter_id: str) -> Response:
+def replay(acting: Maintaining, letter_id: LetterId) -> Response:
     """Replay one dead letter."""
-    which = responses.id_named(letter_id, "dead letter")
-    acting.record("replay_letter", str(which))
-    dead_letters.replay_letter(acting.tenant_id, which, acting.key_id)
+    acting.record("replay_letter", letter_id)
+    dead_letters.replay_letter(acting.tenant_id, letter_id, acting.key_id)
     return redirect_back("/letters", "replayed")
 
 
 @router.post("/{letter_id}/discard")
-def discard(acting: Maintaining, letter_id: str) -> Response:
+def discard(acting: Maintaining, letter_id: LetterId) -> Response:
     """Discard one dead letter."""
-    which = responses.id_named(letter_id, "dead letter")
-    acting.record("discard_letter", str(which))
-    dead_letters.discard_letter(acting.tenant_id, which, acting.reason[:200], acting.key_id)
+    acting.record("discard_letter", letter_id)
+    dead_letters.discard_letter(acting.tenant_id, letter_id, acting.reason[:200], acting.key_id)
     return redirect_back("/letters", "discarded")

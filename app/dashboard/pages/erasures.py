@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.http import responses
 from app.api.http.cursors import TIMED
+from app.api.http.path_ids import ErasureId, ExportId
 from app.dashboard import rendering
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy import report_page
@@ -30,8 +30,6 @@ PAGE: Final = 50
 
 router = APIRouter(prefix="/privacy")
 
-Looking = Annotated[Viewer, Depends(require_viewer("privacy"))]
-Guarding = Annotated[Action, Depends(require_action("privacy"))]
 Asking = Annotated[Action, Depends(require_action("privacy", asks_why=False))]
 
 _DIGEST: Final = base64.b64encode(hashlib.sha256(report_page.STYLE.encode()).digest()).decode()
@@ -42,7 +40,7 @@ REPORT_HEADERS: Final = rendering.HEADERS | {
 
 
 @router.get("/subjects")
-def ask(viewer: Looking, request: Request) -> Response:
+def ask(viewer: PrivacyViewer, request: Request) -> Response:
     """Show the empty form."""
     return rendering.page(request, viewer, "privacy_subject", subject=None)
 
@@ -67,7 +65,7 @@ def look(acting: Asking, request: Request) -> Response:
 
 
 @router.get("/erasures")
-def page(viewer: Looking, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
+def page(viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
     """List requested erasures, newest first; with `every`, include deletions of single memories."""
     place = TIMED.decode(cursor)
     if every:
@@ -94,9 +92,9 @@ def erase(acting: Guarding) -> Response:
 
 
 @router.get("/erasures/{erasure_id}")
-def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
+def one(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId) -> Response:
     """Show the progress of an erasure: found and removed rows by step, and its passes if legal holds delayed it."""
-    found = requests.get(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = requests.get(viewer.tenant_id, erasure_id)
     done = {each["step"]: each for each in found.executed}
     left = (found.report or {}).get("left") or {}
     passes = [
@@ -107,32 +105,30 @@ def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
 
 
 @router.get("/erasures/{erasure_id}/report")
-def report(viewer: Looking, erasure_id: str) -> Response:
+def report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
-    found = read_report(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
+    found = read_report(viewer.tenant_id, erasure_id)
     return Response(report_page.render_report(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
-def cancel(acting: Guarding, erasure_id: str) -> Response:
+def cancel(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories."""
-    which = responses.id_named(erasure_id, "erasure")
-    acting.record("cancel_erasure", str(which))
-    requests.cancel(acting.tenant_id, which, acting.key_id)
-    return redirect_back(f"/privacy/erasures/{which}", "cancelled")
+    acting.record("cancel_erasure", erasure_id)
+    requests.cancel(acting.tenant_id, erasure_id, acting.key_id)
+    return redirect_back(f"/privacy/erasures/{erasure_id}", "cancelled")
 
 
 @router.post("/erasures/{erasure_id}/finish")
-def finish(acting: Guarding, erasure_id: str) -> Response:
+def finish(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Start an erasure before its grace period ends, or continue an interrupted one."""
-    which = responses.id_named(erasure_id, "erasure")
-    acting.record("finish_erasure", str(which))
-    rights_overview.start_now(acting.tenant_id, which)
-    return redirect_back(f"/privacy/erasures/{which}", "finishing")
+    acting.record("finish_erasure", erasure_id)
+    rights_overview.start_now(acting.tenant_id, erasure_id)
+    return redirect_back(f"/privacy/erasures/{erasure_id}", "finishing")
 
 
 @router.get("/exports")
-def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+def exported(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List exports, newest first."""
     found = export_requests.list_exports(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     return rendering.page(request, viewer, "privacy_exports", exports=found, following=TIMED.encode(found.following))
@@ -149,10 +145,9 @@ def export(acting: Guarding) -> Response:
 
 
 @router.post("/exports/{export_id}/file")
-def fetch(acting: Guarding, export_id: str) -> Response:
+def fetch(acting: Guarding, export_id: ExportId) -> Response:
     """Return the zip file. This is a POST because the download is recorded in the audit log."""
-    which = responses.id_named(export_id, "export")
-    acting.record("fetch_export", str(which))
-    made = export_archive.stream_archive(acting.tenant_id, which, acting.key_id)
-    named = {"content-disposition": f'attachment; filename="ebbing-export-{which}.zip"'}
+    acting.record("fetch_export", export_id)
+    made = export_archive.stream_archive(acting.tenant_id, export_id, acting.key_id)
+    named = {"content-disposition": f'attachment; filename="ebbing-export-{export_id}.zip"'}
     return StreamingResponse(made, media_type="application/zip", headers=named)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from app.api.http import responses
 from app.api.http.cursors import TIMED
+from app.api.http.path_ids import HoldId
 from app.dashboard import rendering
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy.legal_hold import IDS_MAX, NewHold, parse_scope
@@ -22,12 +22,9 @@ _BETWEEN_IDS: Final = re.compile(r"[\s,;]+")
 
 router = APIRouter(prefix="/privacy/holds")
 
-Looking = Annotated[Viewer, Depends(require_viewer("privacy"))]
-Guarding = Annotated[Action, Depends(require_action("privacy"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
+def page(viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
     """List the active holds, or all holds, newest first."""
     found = legal_holds.list_holds(viewer.tenant_id, TIMED.decode(cursor), PAGE, released=released)
     return rendering.page(
@@ -42,9 +39,9 @@ def page(viewer: Looking, request: Request, cursor: str | None = None, *, releas
 
 
 @router.get("/{hold_id}")
-def one(viewer: Looking, request: Request, hold_id: str) -> Response:
+def one(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
     """Show a hold and the number of memories it covers now."""
-    found, counts = legal_holds.get(viewer.tenant_id, responses.id_named(hold_id, "hold"))
+    found, counts = legal_holds.get(viewer.tenant_id, hold_id)
     return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
 
 
@@ -60,12 +57,11 @@ def place(acting: Guarding) -> Response:
 
 
 @router.post("/{hold_id}/release")
-def release(acting: Guarding, hold_id: str) -> Response:
+def release(acting: Guarding, hold_id: HoldId) -> Response:
     """Release a hold; its memories decay and expire again."""
-    which = responses.id_named(hold_id, "hold")
-    acting.record("release_hold", str(which))
-    legal_holds.release_hold(acting.tenant_id, which, acting.key_id)
-    return redirect_back(f"/privacy/holds/{which}", "released")
+    acting.record("release_hold", hold_id)
+    legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id)
+    return redirect_back(f"/privacy/holds/{hold_id}", "released")
 
 
 def _hold_fields(by: str, what: str) -> dict[str, Any]:

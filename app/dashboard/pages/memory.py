@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
 from app.api.http.cursors import HISTORY
-from app.api.memories.memories import parse_id
+from app.api.http.path_ids import MEMORY, MemoryId
 from app.dashboard import rendering, svg_charts, svg_graph
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Reading, Viewer, Writing
 from app.dashboard.rendering import PREFIX, redirect_back
 from app.dashboard.svg_charts import ChartLine, ChartMark, Level
 from app.dashboard.text_display import as_json, make_visible, shorten
@@ -48,9 +48,6 @@ MARKS: Final = {
 
 router = APIRouter(prefix="/memories")
 
-Reading = Annotated[Viewer, Depends(require_viewer("read"))]
-Restoring = Annotated[Action, Depends(require_action("ingest"))]
-
 
 @dataclass(frozen=True, slots=True)
 class Related:
@@ -66,7 +63,7 @@ class Related:
 def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
     """Show a memory, or a notice if it is pending or doesn't exist."""
     try:
-        found = lookup.get(viewer.tenant_id, parse_id(memory_id))
+        found = lookup.get(viewer.tenant_id, MEMORY.parse(memory_id))
         if isinstance(found, Pending):
             accepted = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
             return rendering.page(
@@ -110,12 +107,11 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
 
 
 @router.post("/{memory_id}/restore")
-def restore(acting: Restoring, memory_id: str) -> Response:
+def restore(acting: Writing, memory_id: MemoryId) -> Response:
     """Restore a memory: from the archive at once, from cold storage in a job."""
-    known = parse_id(memory_id)
-    acting.record("restore_memory", str(known))
-    manual_restore.restore(acting.tenant_id, known, acting.key_id)
-    return redirect_back(f"/memories/{known}", "restored")
+    acting.record("restore_memory", memory_id)
+    manual_restore.restore(acting.tenant_id, memory_id, acting.key_id)
+    return redirect_back(f"/memories/{memory_id}", "restored")
 
 
 def draw_curve(drawn: DrawnCurve) -> Markup:
@@ -128,11 +124,6 @@ def draw_curve(drawn: DrawnCurve) -> Markup:
         for entry, strength in drawn.course.marks
         if entry.kind in MARKS
     ]
-    levels = (
-        ("archived", drawn.tiers.archived_below),
-        ("cold", drawn.tiers.cold_below),
-        ("deleted", drawn.tiers.deleted_below),
-    )
     begin = "at creation" if drawn.course.is_whole else f"on {_day(first)}"
     label = (
         f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
@@ -142,7 +133,7 @@ def draw_curve(drawn: DrawnCurve) -> Markup:
         [ChartLine("until now", past), ChartLine("forecast without uses", ahead, "future")],
         label,
         names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
-        levels=[Level(f"{name} below {value:g}", value) for name, value in levels],
+        levels=[Level(f"{name} below {value:g}", value) for name, value in drawn.tiers.by_tier.items()],
         marks=marks[-MARKS_MAX:],
         now=now.at,
         top=1.0,

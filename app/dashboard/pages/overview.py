@@ -6,16 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app import shutdown
 from app.api.http.auth import cache
 from app.dashboard import rendering
-from app.dashboard.access import LOOKS, Action, Viewer, require_action, require_viewer
+from app.dashboard.access import AnyViewer, Maintaining, Viewer
 from app.dashboard.rendering import redirect_back
 from app.errors import EbbingError, Unavailable
 from app.services.jobs import schedule
@@ -34,9 +34,6 @@ STREAMS_MAX: Final = 100
 
 router = APIRouter()
 
-Looking = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
-Maintaining = Annotated[Action, Depends(require_action("maintain"))]
-
 
 @dataclass
 class Streams:
@@ -46,7 +43,7 @@ class Streams:
 
 
 @router.get("/")
-async def first(viewer: Looking, request: Request) -> Response:
+async def first(viewer: AnyViewer, request: Request) -> Response:
     """Show the overview."""
     return await run_in_threadpool(_first, viewer, request)
 
@@ -66,7 +63,7 @@ def _first(viewer: Viewer, request: Request) -> Response:
 
 
 @router.get("/now")
-def live(viewer: Looking, request: Request) -> Response:
+def live(viewer: AnyViewer, request: Request) -> Response:
     """Render the live part of the page, for polling browsers."""
     return rendering.page(request, viewer, "live", **_live(viewer))
 
@@ -76,7 +73,7 @@ def _live(viewer: Viewer) -> dict[str, Any]:
 
 
 @router.get("/events")
-async def events(viewer: Looking, request: Request) -> Response:
+async def events(viewer: AnyViewer, request: Request) -> Response:
     """Stream the live part as server-sent events named `now`, whenever it changes."""
     streams: Streams = request.app.state.streams
     if streams.count >= STREAMS_MAX:

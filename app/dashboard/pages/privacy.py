@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, get_args
+from typing import Final, get_args
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from app.api.http import responses
 from app.api.http.cursors import TIMED
+from app.api.http.path_ids import RequestId
 from app.dashboard import rendering
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy.legal_deadlines import LAWS
@@ -20,12 +20,9 @@ PAGE: Final = 50
 
 router = APIRouter(prefix="/privacy")
 
-Looking = Annotated[Viewer, Depends(require_viewer("privacy"))]
-Guarding = Annotated[Action, Depends(require_action("privacy"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request) -> Response:
+def page(viewer: PrivacyViewer, request: Request) -> Response:
     """Show open requests, most urgent first, and statistics of the last 24 months."""
     return rendering.page(
         request,
@@ -41,14 +38,14 @@ def page(viewer: Looking, request: Request) -> Response:
 
 
 @router.get("/log")
-def log(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+def log(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List all requests, newest first."""
     found = request_log.list_requests(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
     return rendering.page(request, viewer, "privacy_log", requests=found, following=TIMED.encode(found.following))
 
 
 @router.get("/categories")
-def kept(viewer: Looking, request: Request) -> Response:
+def kept(viewer: PrivacyViewer, request: Request) -> Response:
     """Count the memories of each category now."""
     return rendering.page(request, viewer, "privacy_categories", running=categories.count_categories(viewer.tenant_id))
 
@@ -65,28 +62,25 @@ def enter(acting: Guarding) -> Response:
 
 
 @router.post("/requests/{request_id}/confirm")
-def confirm(acting: Guarding, request_id: str) -> Response:
+def confirm(acting: Guarding, request_id: RequestId) -> Response:
     """Record that receipt was confirmed to the requester."""
-    which = responses.id_named(request_id, "request")
-    acting.record("confirm_request", str(which))
-    request_log.confirm_receipt(acting.tenant_id, which)
+    acting.record("confirm_request", request_id)
+    request_log.confirm_receipt(acting.tenant_id, request_id)
     return redirect_back("/privacy", "confirmed")
 
 
 @router.post("/requests/{request_id}/deny")
-def deny(acting: Guarding, request_id: str) -> Response:
+def deny(acting: Guarding, request_id: RequestId) -> Response:
     """Deny a request with its legal basis."""
-    which = responses.id_named(request_id, "request")
     basis = read_as(Denial, {"basis": acting.form.get("basis", "")}).basis
-    acting.record("deny_request", str(which))
-    request_log.answer_request(acting.tenant_id, which, "denied", basis, acting.key_id)
+    acting.record("deny_request", request_id)
+    request_log.answer_request(acting.tenant_id, request_id, "denied", basis, acting.key_id)
     return redirect_back("/privacy", "denied")
 
 
 @router.post("/requests/{request_id}/complete")
-def complete(acting: Guarding, request_id: str) -> Response:
+def complete(acting: Guarding, request_id: RequestId) -> Response:
     """Record a request as completed."""
-    which = responses.id_named(request_id, "request")
-    acting.record("complete_request", str(which))
-    request_log.answer_request(acting.tenant_id, which, "done", None, acting.key_id)
+    acting.record("complete_request", request_id)
+    request_log.answer_request(acting.tenant_id, request_id, "done", None, acting.key_id)
     return redirect_back("/privacy", "completed")

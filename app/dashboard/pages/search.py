@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.http.request_body import decode
 from app.dashboard import rendering, svg_graph
-from app.dashboard.access import Action, Viewer, require_action, require_viewer
+from app.dashboard.access import Action, Reading, Viewer, require_action
 from app.domain.ingest.memory import KINDS
 from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
 from app.domain.search.weights import Mode
@@ -48,7 +48,6 @@ FLAGGED_MAX: Final = 100
 
 router = APIRouter()
 
-Reading = Annotated[Viewer, Depends(require_viewer("read"))]
 Asking = Annotated[Action, Depends(require_action("read", asks_why=False))]
 
 

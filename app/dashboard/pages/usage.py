@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.dashboard import rendering
-from app.dashboard.access import Viewer, require_viewer
+from app.dashboard.access import Operating
 from app.domain.policy.budget import BudgetState, remaining
 from app.services.tenants import budget, usage_report
 from app.settings import settings
 
 router = APIRouter(prefix="/money")
 
-Looking = Annotated[Viewer, Depends(require_viewer("maintain", "admin"))]
-
 
 @router.get("")
-def page(viewer: Looking, request: Request, *, every: bool = False) -> Response:
+def page(viewer: Operating, request: Request, *, every: bool = False) -> Response:
     """Show the costs of the tenant, or of all tenants if an admin selects it."""
     every = every and viewer.is_admin
     found = usage_report.report_usage(viewer.tenant_id, every=every)

@@ -14,13 +14,8 @@ from typing import Final
 
 from app.domain.salience.features import NEGATIONS
 from app.domain.text.inflection import other_forms
+from app.domain.text.time_expressions import DAYS, MONTHS
 from app.domain.text.words import STOP_WORDS
-
-MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _DENIALS_ELSEWHERE = "nicht kein keine keinen keinem nie niemals jamais pas rien nunca jamás não nao mai niet geen inte"
 _DENIALS: Final = (NEGATIONS - {"longer"}) | frozenset(_DENIALS_ELSEWHERE.split())

@@ -6,7 +6,7 @@ held or recent, and one per day.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -100,21 +100,14 @@ def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict
         none = np.zeros_like(taken)
         return GroupVerdict(None, asked.level, none, waits=False, why=f"{asked.why}; {count} of them may be summarised")
     kept = int((~taken).sum())
-    return GroupVerdict(
-        asked.action, asked.level, taken, asked.waits, f"{asked.why}; {kept} kept" if kept else asked.why
-    )
+    return replace(asked, taken=taken, why=f"{asked.why}; {kept} kept" if kept else asked.why)
 
 
 def _by_cohesion(rules: Consolidation, members: Members, cohesion: float, level: Level) -> GroupVerdict:
     every = np.ones(members.importance.shape, np.bool_)
-    if cohesion >= rules.merged_from:
-        return GroupVerdict(
-            "duplicates", level, every, waits=False, why=f"cohesion {cohesion:.2f} >= {rules.merged_from}"
-        )
-    if cohesion >= rules.asked_from:
-        return GroupVerdict(
-            "duplicates", level, every, waits=True, why=f"cohesion {cohesion:.2f} >= {rules.asked_from}"
-        )
+    for least, waits in ((rules.merged_from, False), (rules.asked_from, True)):
+        if cohesion >= least:
+            return GroupVerdict("duplicates", level, every, waits=waits, why=f"cohesion {cohesion:.2f} >= {least}")
     return GroupVerdict(None, level, ~every, waits=False, why=f"cohesion {cohesion:.2f} < {rules.asked_from}")
 
 

@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Final
 
-from app.domain.consolidation.facts import MONTHS
 from app.domain.consolidation.group_types import Form
 from app.domain.consolidation.sentences import join_sentences
 from app.domain.salience.features import is_foreign, tokens_of
+from app.domain.text.time_expressions import MONTHS
 
 _LATER: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 

@@ -19,12 +19,13 @@ import msgspec
 
 from app.domain.consolidation import prompt as prompting
 from app.domain.consolidation.extractive_summary import KEY_POINTS_MAX, length_limit
-from app.domain.consolidation.facts import DAYS, MONTHS, Facts, denies, facts, numbers, stems
+from app.domain.consolidation.facts import Facts, denies, facts, numbers, stems
 from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.rendering import day
 from app.domain.consolidation.sentences import split_sentences
 from app.domain.prompts import Prompt, Unusable, decode, handle
+from app.domain.text.time_expressions import DAYS, MONTHS
 from app.domain.text.words import STOP_WORDS
 
 KEY_POINT_MAX_CHARACTERS: Final = 400

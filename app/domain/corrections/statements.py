@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.domain.corrections import english_patterns
@@ -212,19 +212,8 @@ def _with_changes(clauses: list[Clause], place: int) -> Clause:
         return clause
     ended, ended_values, renamed = _ended_values(clause)
     has_values = any(each.values for each in clauses[place : place + 2])
-    return Clause(
-        clause.text,
-        clause.words,
-        clause.values,
-        tuple(_changes(clauses, place)) if has_values else (),
-        ended,
-        ended_values,
-        renamed,
-        clause.names,
-        clause.labels,
-        clause.theirs,
-        clause.ours,
-    )
+    changes = tuple(_changes(clauses, place)) if has_values else ()
+    return replace(clause, changes=changes, ended=ended, ended_values=ended_values, renamed=renamed)
 
 
 def _changes(clauses: list[Clause], place: int) -> Iterator[SlotChange]:

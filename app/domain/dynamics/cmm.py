@@ -12,7 +12,8 @@ import numpy.typing as npt
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, Sql, Term, V
+from app.domain.dynamics.closed_form import ClosedForm
+from app.domain.dynamics.ops import EXPONENT_MIN, Floats, Ops, V
 from app.domain.dynamics.parameters import STRICT, Days, Factor, Share
 from app.domain.dynamics.state import (
     DAY_SECONDS,
@@ -25,7 +26,6 @@ from app.domain.dynamics.state import (
     choose,
     due,
     used_at,
-    when,
 )
 
 CLASS_IMPORTANCES: Final = {"correction": 2.0, "instruction": 2.0, "novel": 1.5, "normal": 1.0, "routine": 0.5}
@@ -63,7 +63,7 @@ class CmmParameters:
 
 
 @plain_dataclass(frozen=True)
-class Cmm:
+class Cmm(ClosedForm):
     """strength = decay · e^level.
 
     Decay is 1 in the grace period or while locked, otherwise e^(-λ·age / (1 + w·accesses per week)).
@@ -71,40 +71,6 @@ class Cmm:
 
     parameters: CmmParameters = field(default_factory=CmmParameters)
     name = "cmm"
-    refresh_seconds = math.inf
-    spreads = False
-
-    def strength(self, state: State, now: Floats | float) -> Floats:
-        """Return the strength at `now`, 0 to 1."""
-        return self._strength(NUMPY, state, when(state, now))
-
-    def score(self, state: State, now: Floats | float) -> Floats:
-        """Return the strength."""
-        return self.strength(state, now)
-
-    def strength_sql(self, row: Row[Term], now: Term) -> str:
-        """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
-        ops = Sql()
-        return ops.text(self._strength(ops, row, now))
-
-    def score_sql(self, row: Row[Term], now: Term) -> str:
-        """Return the strength as an SQL expression."""
-        return self.strength_sql(row, now)
-
-    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """Return the level that `at_strength` sets, as an SQL expression."""
-        ops = Sql()
-        return ops.text(self._level(ops, row, at, score))
-
-    def advance(self, state: State, now: float) -> State:
-        """Move the anchor; decay doesn't depend on it, but the level applies from there."""
-        return replace(state, anchored_at=when(state, now))
-
-    def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Set the factor that gives this strength at `now` and lasts until the next use."""
-        at = when(state, now)
-        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
-        return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
         """Apply a use (age ← 0, n ← n + 1) or a passed self-test."""
@@ -144,11 +110,11 @@ class Cmm:
         unlocked = state.created_at + np.where(locked_weeks < _WEEKS_MIN, 0, locked_weeks) * WEEK_SECONDS
         return np.maximum(state.accessed_at + p.grace_days * DAY_SECONDS, unlocked)
 
-    def _strength(self, ops: Ops[V], row: Row[V], now: V) -> V:
+    def _score(self, ops: Ops[V], row: Row[V], now: V) -> V:
         return ops.exp(ops.minimum(row.level - self._worn(ops, row, now), 0.0))
 
-    def _level(self, ops: Ops[V], row: Row[V], at: V, strength: V) -> V:
-        return ops.log(ops.minimum(ops.maximum(strength, STRENGTH_MIN), 1.0)) + self._worn(ops, row, at)
+    def _level(self, ops: Ops[V], row: Row[V], at: V, score: V) -> V:
+        return ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)) + self._worn(ops, row, at)
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """Return -ln of the decay."""

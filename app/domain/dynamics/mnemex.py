@@ -27,6 +27,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from app.domain.dynamics.closed_form import ClosedForm
 from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, Sql, Term, V
 from app.domain.dynamics.parameters import STRICT, Days, Factor, Share
 from app.domain.dynamics.state import (
@@ -39,7 +40,6 @@ from app.domain.dynamics.state import (
     choose,
     due,
     used_at,
-    when,
 )
 
 MULTIPLIER_MAX: Final = 2.0
@@ -104,46 +104,20 @@ PRESETS: Final = {
 
 
 @plain_dataclass(frozen=True)
-class Mnemex:
+class Mnemex(ClosedForm):
     """score = n^β · f(Δt) · m · e^level, with n = uses + 1 and Δt the seconds since the last use, times the pace."""
 
     parameters: MnemexParameters = field(default_factory=MnemexParameters)
     name = "mnemex"
-    refresh_seconds = math.inf
-    spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Return the score, limited to 1."""
         return np.minimum(self.score(state, now), 1)
 
-    def score(self, state: State, now: Floats | float) -> Floats:
-        """Return the score at `now`, at least 0."""
-        return self._score(NUMPY, state, when(state, now))
-
     def strength_sql(self, row: Row[Term], now: Term) -> str:
         """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
         ops = Sql()
         return ops.text(ops.minimum(self._score(ops, row, now), 1.0))
-
-    def score_sql(self, row: Row[Term], now: Term) -> str:
-        """Return the score as an SQL expression, within a relative error of 1e-9."""
-        ops = Sql()
-        return ops.text(self._score(ops, row, now))
-
-    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """Return the level that `at_strength` sets, as an SQL expression."""
-        ops = Sql()
-        return ops.text(self._level(ops, row, at, score))
-
-    def advance(self, state: State, now: float) -> State:
-        """Move the anchor; the score doesn't depend on it, but the level applies from there."""
-        return replace(state, anchored_at=when(state, now))
-
-    def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Set the factor that gives this score at `now` and lasts until the next use; no effect on multipliers of 0."""
-        at = when(state, now)
-        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
-        return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
         """Apply a use: Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
@@ -191,16 +165,14 @@ class Mnemex:
         return self.parameters.half_life_days * DAY_SECONDS / math.expm1(math.log(2) / self.parameters.alpha)
 
     def _score(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        return row.multiplier * ops.exp(ops.minimum(self._exponent(ops, row, now), _SCORE_EXPONENT_MAX))
+        return row.multiplier * ops.exp(ops.minimum(row.level + self._unaided(ops, row, now), _SCORE_EXPONENT_MAX))
 
     def _level(self, ops: Ops[V], row: Row[V], at: V, score: V) -> V:
+        """Return the level at which the row has this score at a moment; 0 for multipliers of 0."""
         none = row.multiplier * 0.0
         multiplied = ops.where(row.multiplier > 0.0, row.multiplier, none + 1.0)
         level = ops.log(ops.maximum(score, STRENGTH_MIN) / multiplied) - self._unaided(ops, row, at)
         return ops.where(row.multiplier > 0.0, level, none)
-
-    def _exponent(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        return row.level + self._unaided(ops, row, now)
 
     def _unaided(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """Return the exponent at level 0."""

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, Sql, Term, V
+from app.domain.dynamics.closed_form import ClosedForm
+from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, V
 from app.domain.dynamics.parameters import STRICT, Factor, Share
 from app.domain.dynamics.state import (
     DAY_SECONDS,
@@ -26,7 +27,6 @@ from app.domain.dynamics.state import (
     due,
     take,
     used_at,
-    when,
 )
 from app.domain.strength.importance import Importance, lasting_importance, normalised_weights, recency
 
@@ -90,7 +90,7 @@ class SpecParameters:
 
 
 @plain_dataclass(frozen=True)
-class Spec:
+class Spec(ClosedForm):
     """Strength S(τ) = exp(level - rate · W(τ)), τ in days since creation or the last use.
 
     W is the integral from 0 of law(I) × access modifier; I = A + B·e^(-λτ), so law(I) is a polynomial in x = e^(-λτ), W
@@ -99,40 +99,6 @@ class Spec:
 
     parameters: SpecParameters = field(default_factory=SpecParameters)
     name = "spec"
-    refresh_seconds = math.inf
-    spreads = False
-
-    def strength(self, state: State, now: Floats | float) -> Floats:
-        """Return the strength at `now`, 0 to 1."""
-        return self._strength(NUMPY, state, when(state, now))
-
-    def score(self, state: State, now: Floats | float) -> Floats:
-        """Return the strength."""
-        return self.strength(state, now)
-
-    def strength_sql(self, row: Row[Term], now: Term) -> str:
-        """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
-        ops = Sql()
-        return ops.text(self._strength(ops, row, now))
-
-    def score_sql(self, row: Row[Term], now: Term) -> str:
-        """Return the strength as an SQL expression."""
-        return self.strength_sql(row, now)
-
-    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """Return the level that `at_strength` sets, as an SQL expression."""
-        ops = Sql()
-        return ops.text(self._level(ops, row, at, score))
-
-    def advance(self, state: State, now: float) -> State:
-        """Move the anchor; the level stays the same and applies from there."""
-        return replace(state, anchored_at=when(state, now))
-
-    def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Set the level that gives this strength at `now`; the strength is at least 1e-80 unless subtractive."""
-        at = when(state, now)
-        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
-        return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
         """Set strength to S + 0.15·(1 - S) at the moment of use, which becomes the last use (seed 004 §2.3)."""
@@ -204,17 +170,17 @@ class Spec:
             for straight, terms in zip(self._law, self._area_terms, strict=True)
         ]
 
-    def _strength(self, ops: Ops[V], row: Row[V], now: V) -> V:
+    def _score(self, ops: Ops[V], row: Row[V], now: V) -> V:
         left = row.level - self._worn(ops, row, now)
         if self._exponential:
             return ops.exp(ops.minimum(left, 0.0))
         return ops.minimum(ops.maximum(left + 1.0, 0.0), 1.0)
 
-    def _level(self, ops: Ops[V], row: Row[V], at: V, strength: V) -> V:
+    def _level(self, ops: Ops[V], row: Row[V], at: V, score: V) -> V:
         worn = self._worn(ops, row, at)
         if self._exponential:
-            return ops.log(ops.minimum(ops.maximum(strength, STRENGTH_MIN), 1.0)) + worn
-        return ops.minimum(ops.maximum(strength, 0.0), 1.0) - 1.0 + worn
+            return ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)) + worn
+        return ops.minimum(ops.maximum(score, 0.0), 1.0) - 1.0 + worn
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """Return the rate integrated from the last use to `now`."""

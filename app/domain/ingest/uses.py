@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 
 from app.domain.ingest import json_input
-from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, check_moment
+from app.domain.ingest.memory import Labels, Moment, Name, check_moment
 from app.errors import FieldError, Invalid
 
 MEMORIES_MAX: Final = 1000
 _FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python can't represent moments
-
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
-_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
-_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -32,7 +26,7 @@ class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """
 
     id: UUID
-    used_at: _Moment | None = None
+    used_at: Moment | None = None
 
 
 class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -49,8 +43,8 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)] | None = None
     ids: Annotated[list[UUID], msgspec.Meta(max_length=MEMORIES_MAX)] | None = None
-    context_tags: _Labels = ()
-    session: _Name | None = None
+    context_tags: Labels = ()
+    session: Name | None = None
     boost: bool = False
 
     def __post_init__(self) -> None:
@@ -67,10 +61,10 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Use of one memory; the fields are those of `Observation` and `Used`."""
 
-    context_tags: _Labels = ()
-    session: _Name | None = None
+    context_tags: Labels = ()
+    session: Name | None = None
     boost: bool = False
-    used_at: _Moment | None = None
+    used_at: Moment | None = None
 
 
 class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -105,7 +99,7 @@ class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
     uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
     session: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     boost: bool = False
-    context_tags: _Labels = ()
+    context_tags: Labels = ()
     by_search: bool = False
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.legal_hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, NewHold, Scope, parse_scope
+from app.domain.privacy.legal_hold import (
+    IDS_MAX,
+    REASON_MAX_CHARACTERS,
+    TEXT,
+    HoldFilter,
+    NewHold,
+    Scope,
+    StorableName,
+    parse_scope,
+)
 from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
 Named = Literal["subject", "thread"]
-
-_TEXT: Final = r"^[^\x00]*$"
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
 
 
 class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -35,13 +40,13 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         dry_run: Only report what would be hidden and erased.
     """
 
-    subject: _Name | None = None
+    subject: StorableName | None = None
     ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
-    thread: _Name | None = None
+    thread: StorableName | None = None
     filter: HoldFilter | None = None
     kind: Law = "user"
     grace_days: Annotated[int, msgspec.Meta(ge=0, le=30)] | None = None
-    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
     dry_run: bool = False
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from app.domain.ingest.memory import COLD, FIELDS, NAME_MAX_CHARACTERS
+from app.domain.ingest.memory import COLD, FIELDS
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS
+from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS, TEXT, StorableName
 
 ExportKind = Literal["access", "portable"]
 
@@ -19,8 +19,6 @@ MEMORIES_MAX: Final = 1_000_000
 PART_BYTES: Final = 4 << 20
 """Maximum size of lines that are sealed together; a line is never split."""
 FORMAT: Final = "ebbing-export-1"
-
-_TEXT: Final = r"^[^\x00]*$"
 
 
 class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -33,10 +31,10 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         reason: The reason, up to 2,000 characters; stored until the export expires.
     """
 
-    subject: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
+    subject: StorableName
     kind: ExportKind = "access"
     law: Law = "user"
-    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
 
 
 _FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "external_id")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from app.domain.ingest.json_input import precompile
-from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, check_moment
+from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, Moment, check_moment
 from app.errors import FieldError, Invalid
 
 IDS_MAX: Final = 1_000
 REASON_MAX_CHARACTERS: Final = 2_000
 
-_TEXT: Final = r"^[^\x00]*$"
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
-_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=_TEXT)]
+TEXT: Final = r"^[^\x00]*$"
+StorableName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=TEXT)]
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=TEXT)]
 _Labels = Annotated[tuple[_Label, ...], msgspec.Meta(min_length=1, max_length=LABELS_MAX)]
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
@@ -35,12 +34,12 @@ class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_d
         before: Happened before this moment (accepted, if the time of the event is unknown).
     """
 
-    thread: _Name | None = None
+    thread: StorableName | None = None
     tags: _Labels | None = None
     categories: _Labels | None = None
     kinds: Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1)] | None = None
-    after: _Moment | None = None
-    before: _Moment | None = None
+    after: Moment | None = None
+    before: Moment | None = None
 
 
 class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -54,9 +53,9 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         dry_run: Only count the memories that the hold would cover.
     """
 
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)]
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)]
     memory_ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
-    subject: _Name | None = None
+    subject: StorableName | None = None
     filter: HoldFilter | None = None
     dry_run: bool = False
 
@@ -86,17 +85,10 @@ def parse_scope(given: NewHold) -> Scope:
     Raises:
         Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
     """
-    by = given.filter or HoldFilter()
-    found = Scope(
-        None if given.memory_ids is None else list(dict.fromkeys(given.memory_ids)),
-        given.subject,
-        by.thread,
-        None if by.tags is None else list(by.tags),
-        None if by.categories is None else list(by.categories),
-        None if by.kinds is None else list(by.kinds),
-        by.after,
-        by.before,
-    )
+    filters = msgspec.structs.asdict(given.filter or HoldFilter())
+    by: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in filters.items()}
+    ids = None if given.memory_ids is None else list(dict.fromkeys(given.memory_ids))
+    found = Scope(ids, given.subject, **by)
     conditions = found.conditions()
     if not conditions:
         raise Invalid(errors=[FieldError("memory_ids", "is missing: give memory_ids, a subject, or a filter")])

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.memory import Kind
+from app.domain.ingest.memory import Kind, Moment, Name
 from app.domain.ingest.roles import USUAL, Role
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
 from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
@@ -27,9 +27,9 @@ FADE: Final = 0.85
 ASIDE: Final = frozenset({"system", "developer", "tool"})
 """Roles whose messages are not part of the conversation."""
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+_FILTERS: Final = ("subject", "thread", "exclude_thread", "tags", "kinds", "after", "before", "roles")
+
 _Text = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -44,8 +44,8 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     text: _Text | None = None
     content: _Text | None = None
-    role: _Name | None = None
-    speaker: _Name | None = None
+    role: Name | None = None
+    speaker: Name | None = None
 
 
 class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -75,13 +75,13 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     least: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     explain: bool = False
     token_budget: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)] | None = None
-    subject: _Name | None = None
-    thread: _Name | None = None
-    exclude_thread: _Name | None = None
-    tags: tuple[_Name, ...] = ()
+    subject: Name | None = None
+    thread: Name | None = None
+    exclude_thread: Name | None = None
+    tags: tuple[Name, ...] = ()
     kinds: tuple[Kind, ...] = ()
-    after: _Moment | None = None
-    before: _Moment | None = None
+    after: Moment | None = None
+    before: Moment | None = None
     roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
 
     def __post_init__(self) -> None:
@@ -127,21 +127,9 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     def search(self, window: Sequence[str], limit: int) -> SearchRequest:
         """Build the search request for the window's text; results are not reinforced, reviewed or reranked."""
-        return SearchRequest(
-            " ".join(reversed(window)),
-            limit=limit,
-            subject=self.subject,
-            thread=self.thread,
-            exclude_thread=self.exclude_thread,
-            tags=self.tags,
-            kinds=self.kinds,
-            after=self.after,
-            before=self.before,
-            roles=self.roles,
-            reinforce=False,
-            review_blend=0.0,
-            rerank=0,
-        )
+        filters: dict[str, Any] = {name: getattr(self, name) for name in _FILTERS}
+        query = " ".join(reversed(window))
+        return SearchRequest(query, limit=limit, reinforce=False, review_blend=0.0, rerank=0, **filters)
 
 
 class WindowMessage(NamedTuple):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-_MONTHS: Final = (
+MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """First of each season's three months in the northern hemisphere."""
 _UNITS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
@@ -32,7 +32,7 @@ _YEARS: Final = range(1900, 2100)
 SPANS_MAX: Final = 64
 """Maximum number of spans per query."""
 
-_MONTH: Final = "(?P<month>" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + "|sept)"
+_MONTH: Final = "(?P<month>" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in MONTHS) + "|sept)"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)"
 _DAY: Final = r"(?P<day>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _WHICH: Final = r"(?P<which>last|past|this|next)\s+"
@@ -40,7 +40,7 @@ _IN: Final = r"(?:in|of|on|for|from|by|since|until|during|around|before|after|ea
 _SEASON: Final = f"(?P<season>{'|'.join(_SEASONS)})"
 _COUNT: Final = rf"(?P<count>\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
 _UNIT: Final = rf"(?P<unit>{'|'.join(_UNITS)})s?"
-_SHIFT: Final = rf"(?:{_COUNT}\s+{_UNIT}|(?:the\s+)?(?P<weekday>{'|'.join(_DAYS)}))\s+(?P<side>before|after)\s+"
+_SHIFT: Final = rf"(?:{_COUNT}\s+{_UNIT}|(?:the\s+)?(?P<weekday>{'|'.join(DAYS)}))\s+(?P<side>before|after)\s+"
 _DAY_LONG: Final = timedelta(days=1)
 
 
@@ -73,7 +73,7 @@ def _dates(match: re.Match[str], now: datetime, years: Iterable[int]) -> Iterato
     """Yield a month or day in its year or in each candidate year, shifted by phrases like "two weeks before"."""
     said = match.groupdict()
     name = said["month"].lower()
-    month = int(name) if name.isdecimal() else next(n for n, known in enumerate(_MONTHS, 1) if known[:3] == name[:3])
+    month = int(name) if name.isdecimal() else next(n for n, known in enumerate(MONTHS, 1) if known[:3] == name[:3])
     for year in [int(said["year"])] if said.get("year") else years:
         start = _midnight(now, year, month)
         if not said.get("day"):
@@ -88,7 +88,7 @@ def _shift(day: datetime, said: dict[str, str | None]) -> TimeSpan:
         return TimeSpan(day, day + _DAY_LONG)
     sign = -1 if side.lower() == "before" else 1
     if said["weekday"]:
-        away = (_DAYS.index(said["weekday"].lower()) - day.weekday()) * sign % 7 or 7
+        away = (DAYS.index(said["weekday"].lower()) - day.weekday()) * sign % 7 or 7
         return TimeSpan(day + sign * away * _DAY_LONG, day + (sign * away + 1) * _DAY_LONG)
     return _around(day, sign * _count(said["count"]), said["unit"])
 
@@ -123,15 +123,15 @@ def _named_unit(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterat
     """Yield a month, weekday, week or similar unit preceded by "last", "this" or "next"."""
     what, today = match["what"].lower(), _today(now)
     monday = today - today.weekday() * _DAY_LONG
-    if what in _DAYS:
-        days = [monday + (7 * n + _DAYS.index(what)) * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
+    if what in DAYS:
+        days = [monday + (7 * n + DAYS.index(what)) * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
         around = [TimeSpan(day, day + _DAY_LONG) for day in days]
     elif what in {"week", "weekend"}:
         skipped = 5 if what == "weekend" else 0
         weeks = [monday + 7 * n * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
         around = [TimeSpan(week + skipped * _DAY_LONG, week + 7 * _DAY_LONG) for week in weeks]
     else:
-        month = {"month": today.month, "year": 1}.get(what) or _MONTHS.index(what) + 1
+        month = {"month": today.month, "year": 1}.get(what) or MONTHS.index(what) + 1
         step, length = (1 if what == "month" else 12), (12 if what == "year" else 1)
         starts = [_months_later(_midnight(now, today.year, month), step * n) for n in (-2, -1, 0, 1, 2)]
         around = [TimeSpan(start, _months_later(start, length)) for start in starts]
@@ -189,7 +189,7 @@ _RULES: Final[list[tuple[re.Pattern[str], _Read]]] = [
     (_rule(rf"(?:{_SHIFT})?(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR})?"), _dates),
     (_rule(rf"(?:{_SHIFT})?{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?"), _dates),
     (_rule(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _dates),
-    (_rule(rf"{_WHICH}(?P<what>week|weekend|month|year|{'|'.join((*_DAYS, *_MONTHS))})"), _named_unit),
+    (_rule(rf"{_WHICH}(?P<what>week|weekend|month|year|{'|'.join((*DAYS, *MONTHS))})"), _named_unit),
     (_rule(rf"{_IN}(?:the\s+)?{_MONTH}"), _dates),  # "may" and "march" alone are mostly not months
     (_rule(rf"{_SEASON}(?:\s+of)?,?\s+{_YEAR}"), _seasons),
     (_rule(rf"(?:{_WHICH}|{_IN}(?:the\s+)?){_SEASON}"), _seasons),

@@ -41,6 +41,11 @@ class TierThresholds:
     deleted_salience_below: Share = 0.145
     """Salience below which a memory may be deleted, because deletion is final. Not part of the seed."""
 
+    @property
+    def by_tier(self) -> dict[str, float]:
+        """Strength below which decay asks for each tier, by tier."""
+        return {"archived": self.archived_below, "cold": self.cold_below, "deleted": self.deleted_below}
+
     @model_validator(mode="after")
     def _in_order(self) -> TierThresholds:
         if not self.deleted_below <= self.cold_below <= self.archived_below:
@@ -102,9 +107,7 @@ def next_due_at(
     """
     first: Floats = np.minimum.reduce(
         [
-            _time_of_crossing(
-                seen.strength, (tiers.archived_below, tiers.cold_below, tiers.deleted_below), dynamics.due_at, state
-            ),
+            _time_of_crossing(seen.strength, tuple(tiers.by_tier.values()), dynamics.due_at, state),
             _time_of_crossing(
                 seen.importance,
                 (*steps, tiers.deleted_importance_below),

@@ -66,7 +66,7 @@ def count_tiers(
         check: Called between the parts of long work; raises to cancel it.
     """
     tiers = policy.tiers
-    thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
+    thresholds = tuple(tiers.by_tier.values())
     find = _crossed if math.isinf(policy.model.refresh_seconds) else _ticked
     falls = find(policy.model, state, thresholds, moments, check)
 

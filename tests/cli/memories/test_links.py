@@ -45,8 +45,8 @@ def test_links_are_listed_over_pages_and_cannot_steer_the_terminal(cli: Cli, api
     assert "0.25" in shown
     assert "\x1b" not in shown
     assert [asked.path for asked in api.asked] == [
-        f"{PATH}?memory=m1&kind=caused&limit=100",
-        f"{PATH}?memory=m1&kind=caused&limit=100&cursor=c",
+        f"{PATH}?limit=100&memory=m1&kind=caused",
+        f"{PATH}?limit=100&memory=m1&kind=caused&cursor=c",
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_list_ends_at_its_limit(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}"] = Reply(200, {"links": [LINK] * 2, "next_cursor": "c"})
     done = cli("links", "list", "--from", "m1", "--to", "m2", "--limit", "3", "--json")
     assert json.loads(done.out) == {"links": [LINK] * 3}
-    assert api.asked[0].path == f"{PATH}?from=m1&to=m2&limit=3"
+    assert api.asked[0].path == f"{PATH}?limit=3&from=m1&to=m2"
 
 
 def test_links_are_removed(cli: Cli, api: Stub) -> None:

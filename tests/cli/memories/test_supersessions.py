@@ -30,7 +30,7 @@ def test_they_are_listed_with_what_they_say(cli: Cli, api: Stub) -> None:
     for shown in ("s1", "proposed", "model", "Ann lives in Oslo", "Ann lives very", "…", "waiting", "home"):
         assert shown in listed
     assert "\x1b" not in listed
-    assert api.asked[0].path == f"{PATH}?status=proposed&memory=m1&limit=100"
+    assert api.asked[0].path == f"{PATH}?limit=100&status=proposed&memory=m1"
     assert json.loads(cli("supersede", "list", "--json").out)["supersessions"] == [PROPOSED, WAITING]
 
 

@@ -50,7 +50,7 @@ def test_keys_are_listed_and_revoked(cli: Cli, api: Stub) -> None:
     assert "ingest, read" in cli("keys", "list").out
     assert json.loads(cli("keys", "list", "--tenant", "t1", "--json").out) == {"keys": [key]}
     assert "k1 is revoked" in cli("keys", "revoke", "k1").out
-    assert [asked.path for asked in api.asked][1:] == ["/v1/admin/keys?tenant_id=t1", "/v1/admin/keys/k1"]
+    assert [asked.path for asked in api.asked][1:] == ["/v1/admin/keys?limit=500&tenant_id=t1", "/v1/admin/keys/k1"]
 
 
 def test_a_whole_key_is_not_taken_for_its_id(cli: Cli, api: Stub) -> None:

@@ -1,0 +1,46 @@
+"""Ids in paths: text that isn't an id gets the 404 of an unknown one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+from uuid import UUID
+
+from pydantic_core import CoreSchema, core_schema
+
+from app.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class PathId:
+    """Annotation of a path parameter with the id of something, named by its noun."""
+
+    noun: str
+
+    def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
+        """Describe the parameter as text, which `parse` reads."""
+        return core_schema.no_info_after_validator_function(self.parse, core_schema.str_schema())
+
+    def parse(self, text: str) -> UUID:
+        """Parse an id.
+
+        Raises:
+            NotFound: The text isn't an id.
+        """
+        try:
+            return UUID(text)
+        except ValueError:
+            raise NotFound(f"this tenant has no such {self.noun}") from None
+
+
+MEMORY: Final = PathId("memory")
+
+ErasureId = Annotated[UUID, PathId("erasure")]
+ExportId = Annotated[UUID, PathId("export")]
+HoldId = Annotated[UUID, PathId("hold")]
+JobId = Annotated[UUID, PathId("job")]
+LetterId = Annotated[UUID, PathId("dead letter")]
+MemoryId = Annotated[UUID, MEMORY]
+MergeId = Annotated[UUID, PathId("merge")]
+RequestId = Annotated[UUID, PathId("request")]
+SupersessionId = Annotated[UUID, PathId("supersession")]
