@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,17 @@ class NotFound(EbbingError):
     """Resource that doesn't exist for this tenant."""
 
     status, type, title = 404, "not-found", "Resource not found"
+
+
+def require_found(found: T | None, noun: str) -> T:
+    """Return what was found.
+
+    Raises:
+        NotFound: It is None; the message names the kind of resource.
+    """
+    if found is None:
+        raise NotFound(f"this tenant has no such {noun}")
+    return found
 
 
 class Conflict(EbbingError):

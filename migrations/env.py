@@ -9,8 +9,6 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import create_engine, pool
 
-from app.store.tables import metadata
-
 LOCK_TIMEOUT = "5s"
 STATEMENT_TIMEOUT = "15min"
 
@@ -24,9 +22,7 @@ def run() -> None:
         connect_args={"options": f"-c lock_timeout={LOCK_TIMEOUT} -c statement_timeout={STATEMENT_TIMEOUT}"},
     )
     with engine.connect() as connection:
-        context.configure(
-            connection=connection, target_metadata=metadata, transaction_per_migration=True, compare_type=True
-        )
+        context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
 

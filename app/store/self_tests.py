@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.domain.evaluation.self_test_rules import FLAGGING, Kind
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 from app.store.memories.roles import ASIDE
 
 
@@ -243,8 +243,7 @@ ORDER BY started_at DESC, run_id DESC""")  # noqa: S608 - constants only
 
 def read_last_with_recalls(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
     """Return the tenant's last finished run that had recalls."""
-    row = tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}).one_or_none()
-    return None if row is None else SelfTestRun(*row)
+    return build_one(SelfTestRun, tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}))
 
 
 _LAST_WITH_RECALLS: Final = text(f"""
@@ -256,8 +255,7 @@ ORDER BY started_at DESC, run_id DESC LIMIT 1
 
 def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> SelfTestRun | None:
     """Return a run, or None if it doesn't exist."""
-    row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
-    return None if row is None else SelfTestRun(*row)
+    return build_one(SelfTestRun, tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}))
 
 
 _GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant AND run_id = :run_id")  # noqa: S608
@@ -358,18 +356,3 @@ WITH unasked AS (
 UPDATE self_test_runs SET finished_at = now(), results = :results, p50_ms = :p50_ms, p95_ms = :p95_ms
 WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 """).bindparams(bindparam("results", type_=JSONB))
-
-
-def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit."""
-    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = text("""
-WITH gone AS (
-  SELECT run_id FROM self_test_runs WHERE tenant_id = :tenant AND started_at < :before LIMIT :limit
-), tests AS (
-  DELETE FROM self_tests WHERE tenant_id = :tenant AND run_id IN (SELECT run_id FROM gone)
-)
-DELETE FROM self_test_runs WHERE tenant_id = :tenant AND run_id IN (SELECT run_id FROM gone)
-""")

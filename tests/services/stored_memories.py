@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Column, Connection, func, insert, select, text, update
+from sqlalchemy import Connection, insert, text, update
 
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest, SearchResult
@@ -19,7 +19,7 @@ from app.services.enrichment.index import index_memories
 from app.services.search.search import search
 from app.settings import settings
 from app.store.core import database
-from app.store.tables import memories, memory_state, memory_words
+from app.store.tables import memories, memory_state
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -80,10 +80,10 @@ class Shelf:
 
     def words(self, key: str) -> set[str]:
         """Return all words of a memory's row: its own and its neighbours'."""
-        return self._lexemes(key, memory_words.c.words)
+        return self._lexemes(key, "words")
 
     def own_words(self, key: str) -> set[str]:
-        return self._lexemes(key, memory_words.c.own)
+        return self._lexemes(key, "own")
 
     def counts(self) -> dict[str, int]:
         """Return the stored number of memories per word; the empty word counts all memories."""
@@ -95,10 +95,9 @@ class Shelf:
         total = self.rows("SELECT '', count(*) FROM memory_words HAVING count(*) > 0")
         return dict(map(tuple, counted + total))
 
-    def _lexemes(self, key: str, column: Column[Any]) -> set[str]:
-        wanted = select(func.tsvector_to_array(column)).where(memory_words.c.memory_id == self.ids[key])
-        with self.transaction() as tx:
-            return set(tx.execute(wanted).scalar_one_or_none() or [])
+    def _lexemes(self, key: str, column: str) -> set[str]:
+        wanted = f"SELECT unnest(tsvector_to_array({column})) FROM memory_words WHERE memory_id = :memory"  # noqa: S608
+        return {lexeme for (lexeme,) in self.rows(wanted, memory=self.ids[key])}
 
     def _chosen(self, keys: tuple[str, ...]) -> list[UUID]:
         return [self.ids[key] for key in keys or self.ids]

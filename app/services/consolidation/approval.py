@@ -11,7 +11,7 @@ from app import queues
 from app.domain.consolidation.group_types import Group, Summary
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Detail
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, require_found
 from app.services.consolidation import consolidation_run, merge_execution, merge_plan
 from app.services.consolidation.merge_plan import GroupPlan, RunTerms
 from app.services.security import audit
@@ -109,10 +109,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, loc
     Raises:
         NotFound: This tenant has no such merge.
     """
-    merge = merges.get(tx, tenant_id, merge_id, lock=lock)
-    if merge is None:
-        raise NotFound("this tenant has no such merge")
-    return merge
+    return require_found(merges.get(tx, tenant_id, merge_id, lock=lock), "merge")
 
 
 def _waiting(merge: Merge) -> None:

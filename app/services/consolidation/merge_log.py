@@ -10,7 +10,6 @@ from app.domain.consolidation.group_types import Method, Summary
 from app.services.consolidation import approval
 from app.services.storage import lookup
 from app.store.consolidation import consolidation_runs, merged_memories, merges
-from app.store.consolidation.consolidation_runs import ConsolidationRun
 from app.store.consolidation.merged_memories import PresentMemory
 from app.store.consolidation.merges import Ancestor, Merge, Status
 from app.store.core import database
@@ -41,10 +40,8 @@ class MergePreview:
     kept: list[UUID]
 
 
-def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[ConsolidationRun]:
-    """List consolidation runs, newest first; see `store.consolidation_runs.list_runs`."""
-    with database.tenant(tenant_id) as tx:
-        return consolidation_runs.list_runs(tx, tenant_id, older_than, limit)
+list_runs = database.in_tenant(consolidation_runs.list_runs)
+"""List consolidation runs, newest first; see `store.consolidation_runs.list_runs`."""
 
 
 def list_merges(

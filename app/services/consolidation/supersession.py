@@ -21,7 +21,7 @@ from app.domain.consolidation.supersession import (
     judge_pairs,
 )
 from app.domain.privacy.audit_chain import SYSTEM
-from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
+from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
 from app.services.storage import lookup
 from app.store.consolidation import supersessions
@@ -169,16 +169,8 @@ def make_supersession(tenant_id: UUID, memory: str, supersedes: str, actor: str)
             audit_superseded(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
             return supersessions.get_relation(tx, tenant_id, pair)
     # The transaction has ended: the queue must not be queried within one.
-    raise _missing_error(tenant_id, "memory" if missing == memory else "supersedes", missing)
-
-
-def _missing_error(tenant_id: UUID, field: str, name: str) -> NotFound | Unavailable:
-    try:
-        lookup.get(tenant_id, UUID(name))
-    except (ValueError, NotFound):
-        error = FieldError(field, "names no memory of this tenant", name)
-        return NotFound("this tenant has no such memory", errors=[error])
-    return Unavailable("a memory that is named is still in the queue", retry_after_seconds=1)
+    field = "memory" if missing == memory else "supersedes"
+    raise lookup.explain_missing(tenant_id, field, missing, "that is named")
 
 
 def _checked(tx: database.Transaction, tenant_id: UUID, pair: SupersessionPair) -> PairOutcome:
@@ -277,10 +269,7 @@ def _locked(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID) ->
 
 
 def _get_or_404(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID) -> StoredSupersession:
-    found = supersessions.get(tx, tenant_id, supersession_id)
-    if found is None:
-        raise NotFound("this tenant has no such supersession")
-    return found
+    return require_found(supersessions.get(tx, tenant_id, supersession_id), "supersession")
 
 
 def resolve_statements(tenant_id: UUID) -> int:

@@ -43,10 +43,8 @@ def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, poli
     reminders.write(tx, tenant_id, texts)
 
 
-def get_findings(tenant_id: UUID, memory_id: UUID) -> StoredFinding | None:
-    """Return the personal data found in a stored memory's text, or None."""
-    with database.tenant(tenant_id) as tx:
-        return pii_findings.get(tx, tenant_id, memory_id)
+get_findings = database.in_tenant(pii_findings.get)
+"""Return the personal data found in a stored memory's text, or None."""
 
 
 def _scan_text(text: CompleteText, regions: Sequence[str]) -> StoredFinding | None:

@@ -293,9 +293,7 @@ def _set_aside(tx: database.Transaction, tenant_id: UUID, memory: Unrated, reaso
     log.error("dead_letter", stage=rating_queue.STAGE, tenant=str(tenant_id), reason=reason)
 
 
-def _release_turn(turn: RatingTurn, delay_seconds: float) -> None:
-    with database.shared() as tx:
-        rating_turns.release(tx, turn, delay_seconds)
+_release_turn = database.in_shared(rating_turns.release)
 
 
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:

@@ -23,10 +23,8 @@ NO_KEY_STORE: Final = (
 _known_clear = -1
 
 
-def standing() -> ReplayStatus | None:
-    """Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
-    with database.shared() as tx:
-        return ledger.standing(tx)
+standing = database.in_shared(ledger.standing)
+"""Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
 
 
 def diagnose(found: ReplayStatus | None) -> str | None:

@@ -20,13 +20,12 @@ from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
-from app.errors import Conflict, NotFound, Unavailable
+from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
 from app.services.security import audit
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.embedding import embeddings
 from app.store.enrichment import word_index, work_queue
 from app.store.enrichment.work_queue import NIL
@@ -252,32 +251,25 @@ def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) ->
     work_queue.add(tx, [work_queue.EMBED], tenant_id, sorted(later.difference(ids)))
 
 
-def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
-    """Return an erasure.
-
-    Raises:
-        NotFound: This tenant has no such erasure.
-    """
-    with database.tenant(tenant_id) as tx:
-        return get_or_404(tx, tenant_id, erasure_id)
-
-
 def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
     """Return an erasure within a transaction, with its row locked if `locked`.
 
     Raises:
         NotFound: This tenant has no such erasure.
     """
-    there = requests.get(tx, tenant_id, erasure_id, locked=locked)
-    if there is None:
-        raise NotFound("this tenant has no such erasure")
-    return there
+    return require_found(requests.get(tx, tenant_id, erasure_id, locked=locked), "erasure")
 
 
-def page(tenant_id: UUID, status: str | None, older_than: Place | None, limit: int) -> Page[Erasure]:
-    """List erasures, newest request first, starting after `older_than` (request time and id)."""
-    with database.tenant(tenant_id) as tx:
-        return requests.page(tx, tenant_id, status, older_than, limit)
+get = database.in_tenant(get_or_404)
+"""Return an erasure.
+
+Raises:
+    NotFound: This tenant has no such erasure.
+"""
+
+
+page = database.in_tenant(requests.page)
+"""List erasures, newest request first, starting after `older_than` (request time and id)."""
 
 
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:

@@ -213,13 +213,9 @@ def _hide(entry: LedgerEntry) -> _Match:
             new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
             requests.add(tx, entry.tenant_id, new)
         hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=found.ids))
-        runs: dict[str, Any] = {
-            "status": "running",
-            "scope": found.scope.conditions(),
-            "cut": entry.cut,
-            "started_at": now,
-        }
-        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs, batch_id=None)
+        scope = found.scope.conditions()
+        begun: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
+        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **begun, batch_id=None)
         apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)

@@ -31,7 +31,7 @@ from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.privacy import holds
 from app.store.strength import states
-from app.store.tiers import row_deletion, tier_moves
+from app.store.tiers import pca_bases, row_deletion, tier_moves
 from app.store.tiers.pca_bases import BasisInfo
 
 STEP_SECONDS: Final = 2.0
@@ -226,14 +226,14 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: 
 def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = pca_refit.list_outdated(tx, tenant_id, before)
+        own = pca_bases.list_incomplete(tx, tenant_id, before)
     return StepCount(len(own) + len(_shared(tenant_id, memory_ids, before)))
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = pca_refit.list_outdated(tx, tenant_id, before)
+        own = pca_bases.list_incomplete(tx, tenant_id, before)
     is_done, removed = pca_refit.refit_own(tenant_id, own, until)
     if is_done:
         is_done, more = pca_refit.refit_shared(tenant_id, _shared(tenant_id, ids, before), until)

@@ -142,6 +142,4 @@ def _is_it(found: Sequence[SearchResult], memory_id: UUID, said: Mapping[UUID, s
     return (result.id == memory_id or result.text == said[memory_id] for result in found)
 
 
-def _texts(tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
-    with database.tenant(tenant_id) as tx:
-        return self_tests.read_texts(tx, tenant_id, memory_ids)
+_texts = database.in_tenant(self_tests.read_texts)

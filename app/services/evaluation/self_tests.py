@@ -37,7 +37,6 @@ from app.services.strength import memory_strength, rebase
 from app.store import self_tests
 from app.store.core import database
 from app.store.core.binary_arrays import round_to_microseconds
-from app.store.core.paging import Page, Place
 from app.store.erasure import requests
 from app.store.memories import history
 from app.store.memories.history import EventChange
@@ -98,10 +97,8 @@ def preview_run(tenant_id: UUID, as_of: datetime | None) -> list[PlannedTest]:
         return asked
 
 
-def list_runs(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[SelfTestRun]:
-    """List runs, newest first, starting after `older_than` (start time and id)."""
-    with database.tenant(tenant_id) as tx:
-        return self_tests.list_runs(tx, tenant_id, older_than, limit)
+list_runs = database.in_tenant(self_tests.list_runs)
+"""List runs, newest first, starting after `older_than` (start time and id)."""
 
 
 def _is_due(tenant_id: UUID, as_of: datetime) -> bool:

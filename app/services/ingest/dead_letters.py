@@ -19,7 +19,7 @@ from app import failpoints, metrics, queues
 from app.clients.redis import stream
 from app.clients.redis.stream import StreamEntry
 from app.domain.privacy.audit_chain import SYSTEM, Action
-from app.errors import BacklogFull, Conflict, NotFound, Unavailable
+from app.errors import BacklogFull, Conflict, Unavailable, require_found
 from app.services.security import audit
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.store.core import database
@@ -74,10 +74,7 @@ def get(tenant_id: UUID, letter_id: UUID) -> DeadLetter:
         NotFound: This tenant has no such letter.
     """
     with database.tenant(tenant_id) as tx:
-        found = dead_letters.get(tx, tenant_id, letter_id)
-    if found is None:
-        raise NotFound("this tenant has no such dead letter")
-    return found
+        return require_found(dead_letters.get(tx, tenant_id, letter_id), "dead letter")
 
 
 def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> DeadLetter:

@@ -120,15 +120,11 @@ def _named_weekdays(field: str) -> str:
     for part in field.lower().split(","):
         first, _, last = part.partition("-")
         if not last:
-            days.append(_weekday(first))
+            days.append(_WEEKDAYS[_number(first)])
             continue
         start, end = _number(first), _number(last)
         days += [_WEEKDAYS[day % 7] for day in range(start, end + 1 if end >= start else end + 8)]
     return ",".join(dict.fromkeys(days))
-
-
-def _weekday(name: str) -> str:
-    return _WEEKDAYS[_number(name)]
 
 
 def _number(name: str) -> int:

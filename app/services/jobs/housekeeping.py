@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -13,17 +12,9 @@ from app import metrics
 from app.domain.consolidation.supersession import WAITING_DAYS
 from app.domain.jobs import Step
 from app.settings import settings
-from app.store import self_tests
-from app.store.consolidation import consolidation_runs, supersessions
 from app.store.core import database
-from app.store.ingest import dead_letters, envelopes
-from app.store.jobs import jobs, schedules
-from app.store.memories import history
-from app.store.search import recorded_searches
-from app.store.tenants import operator_log, policies
-from app.store.tiers import tier_moves
-
-Delete = Callable[[database.Transaction, UUID, datetime, int], int]
+from app.store.jobs import expired_rows
+from app.store.tenants import policies
 
 SLICE_ROWS: Final = 500
 # Maximum delay of a redelivery after the period in which clients may repeat requests.
@@ -44,27 +35,26 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
     """
     with database.tenant(tenant_id) as tx:
         policy = policies.read_current(tx, tenant_id)
-    history_days = policy.history_days
     # Recorded searches are deleted if a policy without consent has come into force since the last night.
     searches_days = policy.record_searches_days if policy.record_searches else 0
-    kept: list[tuple[str, Delete, timedelta]] = [
-        ("ledger", envelopes.purge_ledger, timedelta(hours=settings().idempotency_hours) + REDELIVERY),
-        ("runs", schedules.purge_runs, RECORDS),
-        ("jobs", jobs.purge_ended, RECORDS),
-        ("letters", dead_letters.purge_discarded, RECORDS),
-        ("operators", operator_log.purge_actions, RECORDS),
-        ("history", history.purge_events, timedelta(days=history_days)),
-        ("moves", tier_moves.purge_counters, MOVES),
-        ("self_tests", self_tests.purge_runs, timedelta(days=history_days)),
-        ("consolidations", consolidation_runs.purge_runs, timedelta(days=history_days)),
-        ("names", supersessions.purge_waiting, timedelta(days=WAITING_DAYS)),
-        ("searches", recorded_searches.purge_records, timedelta(days=searches_days)),
+    kept: list[tuple[str, timedelta]] = [
+        ("ledger", timedelta(hours=settings().idempotency_hours) + REDELIVERY),
+        ("runs", RECORDS),
+        ("jobs", RECORDS),
+        ("letters", RECORDS),
+        ("operators", RECORDS),
+        ("history", timedelta(days=policy.history_days)),
+        ("moves", MOVES),
+        ("self_tests", timedelta(days=policy.history_days)),
+        ("consolidations", timedelta(days=policy.history_days)),
+        ("names", timedelta(days=WAITING_DAYS)),
+        ("searches", timedelta(days=searches_days)),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
-        name, delete, age = kept[place]
+        name, age = kept[place]
         with database.tenant(tenant_id) as tx:
-            rows = delete(tx, tenant_id, as_of - age, SLICE_ROWS)
+            rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows
         if rows < SLICE_ROWS:
             place += 1

@@ -14,10 +14,9 @@ import structlog
 
 from app import queues
 from app.domain.jobs import KINDS, RIGHTS_KINDS
-from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.jobs import jobs
 from app.store.jobs.jobs import JobView
 
@@ -104,18 +103,11 @@ def get(tenant_id: UUID, job_id: UUID) -> JobView:
         NotFound: The tenant has no such job.
     """
     with database.shared() as tx:
-        found = jobs.get(tx, tenant_id, job_id)
-    if found is None:
-        raise NotFound("this tenant has no such job")
-    return found
+        return require_found(jobs.get(tx, tenant_id, job_id), "job")
 
 
-def list_jobs(
-    tenant_id: UUID, status: str | None, kind: str | None, older_than: Place | None, limit: int
-) -> Page[JobView]:
-    """Return jobs, newest first, that are older than the given time of creation and id."""
-    with database.shared() as tx:
-        return jobs.list_jobs(tx, tenant_id, status, kind, older_than, limit)
+list_jobs = database.in_shared(jobs.list_jobs)
+"""Return jobs, newest first, that are older than the given time of creation and id."""
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> JobView:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from app.domain.strength.links import LINKS_A_MEMORY, NewLink
-from app.errors import FieldError, Invalid, NotFound, Unavailable
+from app.errors import FieldError, Invalid
 from app.services.storage import lookup
 from app.store.core import database
 from app.store.core.paging import Page
@@ -44,7 +44,7 @@ def add(tenant_id: UUID, given: Sequence[NewLink]) -> LinkCounts:
                 raise Invalid(errors=[FieldError(_field(given, place), "has too many links", held, LINKS_A_MEMORY)])
             return added
     # The transaction has ended: the queue must not be queried within one.
-    raise _missing_error(tenant_id, _field(given, missing), ends[missing])
+    raise lookup.explain_missing(tenant_id, _field(given, missing), str(ends[missing]), "to be linked")
 
 
 def list_links(tenant_id: UUID, wanted: LinkFilter, after: LinkKey | None, limit: int) -> Page[Link]:
@@ -98,13 +98,3 @@ def _field(given: Sequence[NewLink], place: int) -> str:
     """Return the request field of a link's end; the body is one link or a list, and ends are numbered throughout."""
     name = ("from", "to")[place % 2]
     return name if len(given) == 1 else f"[{place // 2}].{name}"
-
-
-def _missing_error(tenant_id: UUID, field: str, memory_id: UUID) -> NotFound | Unavailable:
-    """Return the error for a memory that isn't stored: still in the ingest queue, or unknown."""
-    try:
-        lookup.get(tenant_id, memory_id)
-    except NotFound:
-        error = FieldError(field, "names no memory of this tenant", str(memory_id))
-        return NotFound("this tenant has no such memory", errors=[error])
-    return Unavailable("a memory to be linked is still in the queue", retry_after_seconds=1)

@@ -8,7 +8,7 @@ from uuid import UUID
 from app import queues
 from app.domain.ingest.memory import KINDS, MemoryPatch
 from app.domain.privacy.audit_chain import SYSTEM
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, require_found
 from app.services.enrichment import corrections, pii_scan, texts
 from app.services.erasure import requests
 from app.services.storage.lookup import lock, stored_only
@@ -95,9 +95,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
         edited = memories.get(tx, tenant_id, stored_id)
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
-    if edited is None:
-        raise NotFound("this tenant has no such memory")
-    return edited
+    return require_found(edited, "memory")
 
 
 def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool) -> list[UUID]:

@@ -161,23 +161,12 @@ def count_usage(tenant_id: UUID) -> Taken:
         return Taken(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
 
 
-def lane_backlogs() -> dict[str, Lane]:
-    """Return each lane's backlog over all tenants."""
-    unstored, age = _in_queue()
-    with database.shared() as tx:
-        waiting = work_queue.read_backlog(tx)
-        unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS))
-    return _lanes(unstored, age, waiting, unfinished)
-
-
-def tenant_lane_backlogs(tenant_id: UUID) -> dict[str, Lane]:
-    """Return a tenant's backlog in each lane."""
+def lane_backlogs(tenant_id: UUID | None = None) -> dict[str, Lane]:
+    """Return the backlog in each lane of a tenant, or of all tenants."""
     unstored, age = _in_queue(tenant_id)
-    with database.tenant(tenant_id) as tx:
-        waiting, unfinished = (
-            work_queue.read_backlog(tx, tenant_id),
-            jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id),
-        )
+    with database.shared() as tx:
+        waiting = work_queue.read_backlog(tx, tenant_id)
+        unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
     return _lanes(unstored, age, waiting, unfinished)
 
 

@@ -113,7 +113,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         for one in probed.find(probes.readiness)
     ]
     silent = probed.read(heartbeats.heartbeat_ages, "redis") or {}
-    backlogs = stats.lane_backlogs if every else partial(stats.tenant_lane_backlogs, tenant_id)
+    backlogs = partial(stats.lane_backlogs, None if every else tenant_id)
     lanes = probed.read(backlogs, "postgresql", "redis", "schema") or {}
     speeds = probed.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
     letters = probed.read(lambda: _letters(tenant_id), "postgresql", "schema")
@@ -130,9 +130,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, speeds or {})
 
 
-def _letters(tenant_id: UUID) -> int:
-    with database.tenant(tenant_id) as tx:
-        return dead_letters.count(tx, tenant_id)
+_letters = database.in_tenant(dead_letters.count)
 
 
 def _nights(_tenant_id: UUID) -> list[Finding]:

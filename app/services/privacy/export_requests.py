@@ -7,7 +7,7 @@ key: destroying the subject's key makes all copies of the parts unreadable. The 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -20,13 +20,12 @@ from app.domain.privacy.export import MEMORIES_MAX, NewExport
 from app.domain.privacy.legal_deadlines import legal_deadlines
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.domain.tiers import encryption
-from app.errors import Conflict, NotFound, Unavailable
+from app.errors import Conflict, Unavailable, require_found
 from app.services.security import audit, encryption_keys
 from app.settings import settings
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.erasure import requests
-from app.store.jobs import jobs
+from app.store.jobs import expired_rows, jobs
 from app.store.privacy import exports, request_log, subject_data
 from app.store.privacy.exports import Export
 from app.store.tiers import wrapped_keys
@@ -87,32 +86,25 @@ def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> b
     return subject not in {each.scope.subject for each in under_way} - {None}
 
 
-def get(tenant_id: UUID, export_id: UUID) -> Export:
-    """Return an export.
-
-    Raises:
-        NotFound: This tenant has no such export.
-    """
-    with database.tenant(tenant_id) as tx:
-        return get_or_404(tx, tenant_id, export_id)
-
-
 def get_or_404(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
     """Return an export within a transaction, optionally locking its row.
 
     Raises:
         NotFound: This tenant has no such export.
     """
-    there = exports.get(tx, tenant_id, export_id, locked=locked)
-    if there is None:
-        raise NotFound("this tenant has no such export")
-    return there
+    return require_found(exports.get(tx, tenant_id, export_id, locked=locked), "export")
 
 
-def list_exports(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Export]:
-    """Return a page of exports, latest request first, after the given request time and id."""
-    with database.tenant(tenant_id) as tx:
-        return exports.list_exports(tx, tenant_id, older_than, limit)
+get = database.in_tenant(get_or_404)
+"""Return an export.
+
+Raises:
+    NotFound: This tenant has no such export.
+"""
+
+
+list_exports = database.in_tenant(exports.list_exports)
+"""Return a page of exports, latest request first, after the given request time and id."""
 
 
 def export_folder(tenant_id: UUID, export_id: UUID | None = None) -> str:
@@ -183,11 +175,11 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
         over = _end_exports(tx, tenant_id, exports.list_due(tx, tenant_id, as_of, ROWS))
     if over:
         return Step(len(over), {"any": True}, finished=False, counts={"expired": len(over)})
-    purges: list[Callable[..., int]] = [exports.purge_expired, request_log.purge_answered]
     purged = 0
-    for purge in purges:
+    for name in ("exports", "requests"):
         with database.tenant(tenant_id) as tx:
-            purged += purge(tx, tenant_id, as_of - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH), ROWS)
+            before = as_of - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH)
+            purged += expired_rows.delete_expired(tx, tenant_id, name, before, ROWS)
     if purged:
         return Step(purged, {"any": True}, finished=False, counts={"purged": purged})
     return Step(0, state, finished=True, counts={"objects": _sweep(tenant_id)})

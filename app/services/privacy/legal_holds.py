@@ -11,11 +11,10 @@ from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
 from app.domain.privacy.legal_hold import Scope
-from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
+from app.errors import Conflict, FieldError, Invalid, Unavailable, require_found
 from app.services.erasure import requests
 from app.services.security import audit
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.enrichment.work_queue import NIL
 from app.store.jobs import jobs
 from app.store.memories import links
@@ -61,16 +60,12 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Ho
     )
 
 
-def preview_hold(tenant_id: UUID, meant: Scope) -> HoldCounts:
-    """Return how many memories a hold would cover now, without placing it."""
-    with database.tenant(tenant_id) as tx:
-        return holds.count_covered(tx, tenant_id, meant)
+preview_hold = database.in_tenant(holds.count_covered)
+"""Return how many memories a hold would cover now, without placing it."""
 
 
-def list_holds(tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
-    """Return a page of holds, latest first, after the given placement time and id; see `store.holds.list_holds`."""
-    with database.tenant(tenant_id) as tx:
-        return holds.list_holds(tx, tenant_id, older_than, limit, released=released)
+list_holds = database.in_tenant(holds.list_holds)
+"""Return a page of holds, latest first, after the given placement time and id; see `store.holds.list_holds`."""
 
 
 def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts]:
@@ -129,7 +124,4 @@ def audit_hold(tx: database.Transaction, tenant_id: UUID, action: Action, hold: 
 
 
 def _get_or_404(tx: database.Transaction, tenant_id: UUID, hold_id: UUID) -> Hold:
-    found = holds.get(tx, tenant_id, hold_id)
-    if found is None:
-        raise NotFound("this tenant has no such hold")
-    return found
+    return require_found(holds.get(tx, tenant_id, hold_id), "hold")

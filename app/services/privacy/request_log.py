@@ -10,10 +10,9 @@ from uuid import UUID, uuid4
 from app.domain.ingest.memory import check_moment
 from app.domain.privacy.legal_deadlines import legal_deadlines
 from app.domain.privacy.requests import Answer, NewRequest, PrivacyRequest, RequestStatistics
-from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.erasure import requests
 from app.store.privacy import request_log
 
@@ -55,10 +54,8 @@ def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
     return new
 
 
-def list_requests(tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool) -> Page[PrivacyRequest]:
-    """Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
-    with database.tenant(tenant_id) as tx:
-        return request_log.list_requests(tx, tenant_id, older_than, limit, is_open=is_open)
+list_requests = database.in_tenant(request_log.list_requests)
+"""Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
 
 
 def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
@@ -108,7 +105,4 @@ def summarise_requests(tenant_id: UUID, after: datetime, before: datetime) -> Re
 
 
 def _get_or_404(tx: database.Transaction, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> PrivacyRequest:
-    there = request_log.get(tx, tenant_id, request_id, locked=locked)
-    if there is None:
-        raise NotFound("this tenant has no such request")
-    return there
+    return require_found(request_log.get(tx, tenant_id, request_id, locked=locked), "request")

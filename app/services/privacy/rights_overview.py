@@ -13,7 +13,6 @@ from app.domain.privacy.urgency import Deadline, sort_by_urgency
 from app.errors import Conflict
 from app.services.erasure.requests import ERASE, get_or_404
 from app.store.core import database
-from app.store.core.paging import Page, Place
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
@@ -66,10 +65,8 @@ def read_overview(tenant_id: UUID) -> RightsOverview:
         )
 
 
-def list_requested(tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Erasure]:
-    """Return a page of requested erasures, latest first, after the given request time and id."""
-    with database.tenant(tenant_id) as tx:
-        return rights_overview.list_requested(tx, tenant_id, older_than, limit)
+list_requested = database.in_tenant(rights_overview.list_requested)
+"""Return a page of requested erasures, latest first, after the given request time and id."""
 
 
 def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:

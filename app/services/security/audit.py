@@ -17,7 +17,6 @@ from app import metrics
 from app.domain.privacy import audit_chain
 from app.domain.privacy.audit_chain import START, SYSTEM, Action, AuditEntry, BrokenEntry, ChainPosition, Detail
 from app.store.core import database
-from app.store.core.paging import Page
 from app.store.privacy import audit_entries
 
 PAGE_ENTRIES: Final = 5000
@@ -151,7 +150,5 @@ def verify_recent(tenant_id: UUID) -> ChainVerification:
     return found
 
 
-def list_entries(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> Page[AuditEntry]:
-    """Return a page of entries, newest first, optionally of one action and below a sequence number."""
-    with database.tenant(tenant_id) as tx:
-        return audit_entries.list_entries(tx, tenant_id, action, below, limit)
+list_entries = database.in_tenant(audit_entries.list_entries)
+"""Return a page of entries, newest first, optionally of one action and below a sequence number."""

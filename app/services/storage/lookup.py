@@ -12,7 +12,7 @@ from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope
 from app.domain.ingest.ids import extract_index
 from app.domain.ingest.memory import MemoryIn
-from app.errors import EbbingError, NotFound, Unavailable
+from app.errors import EbbingError, FieldError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.memories import memories
@@ -47,6 +47,16 @@ def get(tenant_id: UUID, memory_id: UUID) -> StoredMemory | Pending:
     if found is None:
         raise NotFound("this tenant has no such memory")
     return found
+
+
+def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> NotFound | Unavailable:
+    """Return the error for a field that names no stored memory; the memory may still be in the ingest queue."""
+    try:
+        get(tenant_id, UUID(name))
+    except (ValueError, NotFound):
+        error = FieldError(field, "names no memory of this tenant", name)
+        return NotFound("this tenant has no such memory", errors=[error])
+    return Unavailable(f"a memory {purpose} is still in the queue", retry_after_seconds=1)
 
 
 @contextmanager

@@ -73,10 +73,8 @@ def list_tenants(after: str = "", limit: int = 100) -> Page[Tenant]:
         return tenants.list_tenants(tx, after, limit)
 
 
-def find_tenant(name: str) -> Tenant | None:
-    """Return the tenant of this name."""
-    with database.shared() as tx:
-        return tenants.find_tenant(tx, name)
+find_tenant = database.in_shared(tenants.find_tenant)
+"""Return the tenant of this name."""
 
 
 def issue_key(
@@ -111,10 +109,8 @@ def issue_key(
     return text
 
 
-def find_key(key_id: str) -> KeyRecord | None:
-    """Return a key by its id, including revoked and expired keys."""
-    with database.shared() as tx:
-        return tenants.find_key(tx, key_id)
+find_key = database.in_shared(tenants.find_key)
+"""Return a key by its id, including revoked and expired keys."""
 
 
 def list_keys(tenant_id: UUID | None = None, after: str | None = None, limit: int = KEYS_MAX) -> Page[KeyRecord]:

@@ -39,12 +39,8 @@ class UsageSum:
 
     def add(self, row: UsageRow) -> None:
         """Add a row."""
-        self.calls += row.calls
-        self.input_tokens += row.input_tokens
-        self.cached_tokens += row.cached_tokens
-        self.output_tokens += row.output_tokens
-        self.memories += row.memories
-        self.cache_hits += row.cache_hits
+        for name in model_usage.COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(row, name))
         self.cost = None if self.cost is None or row.cost is None else self.cost + row.cost
 
     @property

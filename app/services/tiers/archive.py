@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from app.domain.tiers.tier_decision import Decision, TierFacts
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import dry_run, pca_fitting, sweep, transitions
-from app.services.tiers.dry_run import DryRunKind, PreviewPage, Tiers
+from app.services.tiers.dry_run import DryRunKind, Tiers
 from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database
 from app.store.embedding import embedding_spaces
@@ -180,6 +181,5 @@ def _archived_tiers(_: StoredStates, standing: TierFacts, decision: Decision) ->
 WORK: Final = DryRunKind((_TIER,), _due_tiers, _archived_tiers)
 
 
-def preview_archive(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
-    """Return what archiving at a given time would move; see `dry_run.preview_moves` for the arguments."""
-    return dry_run.preview_moves(WORK, tenant_id, as_of, after, limit)
+preview_archive = partial(dry_run.preview_moves, WORK)
+"""Return what archiving at a given time would move; see `dry_run.preview_moves` for the arguments."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -31,7 +32,7 @@ from app.services.security.encryption_keys import OwnerKeys
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
 from app.services.tiers import dry_run, sweep, transitions
-from app.services.tiers.dry_run import DryRunKind, PreviewPage, Tiers
+from app.services.tiers.dry_run import DryRunKind, Tiers
 from app.store.core import database
 from app.store.enrichment import word_index
 from app.store.strength.states import StoredStates
@@ -234,9 +235,8 @@ def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tup
 WORK: Final = DryRunKind(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _cold_tiers)
 
 
-def preview_cold(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
-    """Return what a move into cold storage at a given time would take; arguments as of `dry_run.preview_moves`."""
-    return dry_run.preview_moves(WORK, tenant_id, as_of, after, limit)
+preview_cold = partial(dry_run.preview_moves, WORK)
+"""Return what a move into cold storage at a given time would take; arguments as of `dry_run.preview_moves`."""
 
 
 def clean_segments(tenant_id: UUID) -> int:

@@ -18,7 +18,6 @@ import numpy as np
 
 from app import failpoints
 from app.domain.tiers import pca
-from app.domain.tiers.pca import PcaBasis
 from app.services.tiers import pca_fitting
 from app.store.core import database
 from app.store.embedding import embedding_spaces
@@ -26,14 +25,6 @@ from app.store.tiers import archive, pca_bases
 from app.store.tiers.pca_bases import SHARED, BasisInfo
 
 ROWS: Final = 500
-
-
-def list_outdated(tx: database.Transaction, tenant_id: UUID, before: datetime) -> list[BasisInfo]:
-    """Return a tenant's own bases that were fitted on vectors that no longer exist, because their sample is incomplete.
-
-    The samples of superseded bases aren't stored, so all superseded bases made before `before` are included.
-    """
-    return pca_bases.list_incomplete(tx, tenant_id, before)
 
 
 def list_spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[BasisInfo]:
@@ -126,6 +117,4 @@ def _reproject(tenant_id: UUID, owner: UUID, old: Sequence[int], newest_id: int 
     return True
 
 
-def _read(owner: UUID, basis_ids: Sequence[int]) -> dict[int, PcaBasis]:
-    with database.tenant(owner) as tx:
-        return pca_bases.read(tx, owner, basis_ids)
+_read = database.in_tenant(pca_bases.read)

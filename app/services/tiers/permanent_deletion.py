@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from app.domain.tiers.tier_decision import DELETED
 from app.services.storage.memory_write import memory_write
 from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tiers import dry_run, transitions
-from app.services.tiers.dry_run import DryRunKind, PreviewPage
+from app.services.tiers.dry_run import DryRunKind
 from app.store.core import database
 from app.store.tiers import row_deletion
 
@@ -60,9 +61,8 @@ WORK: Final = DryRunKind(
 )
 
 
-def preview_deletion(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
-    """Return what would be deleted at a given time; see `dry_run.preview_moves` for the arguments."""
-    return dry_run.preview_moves(WORK, tenant_id, as_of, after, limit)
+preview_deletion = partial(dry_run.preview_moves, WORK)
+"""Return what would be deleted at a given time; see `dry_run.preview_moves` for the arguments."""
 
 
 def run_job_slice(job: Job) -> Step:

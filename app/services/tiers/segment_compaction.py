@@ -190,9 +190,7 @@ def _record_move(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UU
     failpoints.trigger("compact.after_commit")
 
 
-def _drop_segments(tenant_id: UUID) -> list[tuple[UUID, str]]:
-    with database.tenant(tenant_id) as tx:
-        return cold_segments.list_dropped(tx, tenant_id)
+_drop_segments = database.in_tenant(cold_segments.list_dropped)
 
 
 def reconcile_manifest(tenant_id: UUID) -> ReconciliationResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 from threading import Lock
 from typing import Final
 from uuid import UUID
@@ -15,11 +15,10 @@ from app.services.tiers import forecast, pca_fitting
 from app.services.tiers.forecast import ForecastOptions, TierForecast
 from app.services.tiers.pca_fitting import ReducedVectors
 from app.store.core import database
-from app.store.core.paging import Page
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import TierCounts
 from app.store.tiers import tier_moves
-from app.store.tiers.tier_moves import DailyMoves, TierMove
+from app.store.tiers.tier_moves import DailyMoves
 
 DAYS: Final = 30
 """Number of days of moves shown, including today."""
@@ -71,10 +70,8 @@ def tier_report(tenant_id: UUID) -> TierReport:
         return TierReport(counts, room, today, tier_moves.list_since(tx, tenant_id, today - timedelta(days=DAYS - 1)))
 
 
-def list_latest_moves(tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> Page[TierMove]:
-    """Return a page of individual moves, latest first; see `store.tier_moves.list_latest`."""
-    with database.tenant(tenant_id) as tx:
-        return tier_moves.list_latest(tx, tenant_id, older_than, limit)
+list_latest_moves = database.in_tenant(tier_moves.list_latest)
+"""Return a page of individual moves, latest first; see `store.tier_moves.list_latest`."""
 
 
 @dataclass

@@ -147,18 +147,12 @@ def _judge_locked(tx: database.Transaction, tenant_id: UUID, held: StoredStates,
 
 
 def _is_deferred(due: DueMemories) -> npt.NDArray[np.bool_]:
-    """Return which memories aren't moved now: those changed after the reference time, and expired ones.
+    """Return which memories aren't moved now: those used or rebased after the reference time, and expired ones.
 
-    The expiry job deletes expired memories.
+    Later changes are never reverted. The expiry job deletes expired memories.
     """
-    later: npt.NDArray[np.bool_] = _changed_since(due) | (due.decision.rules == EXPIRY)
-    return later
-
-
-def _changed_since(due: DueMemories) -> npt.NDArray[np.bool_]:
-    """Return which memories were used or rebased after the reference time; such changes are never reverted."""
-    ahead: npt.NDArray[np.bool_] = (due.held.versions > due.era.version) | (due.held.state.anchored_at > due.now)
-    return ahead
+    ahead = (due.held.versions > due.era.version) | (due.held.state.anchored_at > due.now)
+    return np.asarray(ahead | (due.decision.rules == EXPIRY))
 
 
 def _reset_due_tier(tx: database.Transaction, tenant_id: UUID, staying: DueMemories) -> None:

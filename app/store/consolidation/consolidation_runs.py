@@ -106,18 +106,3 @@ def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: 
 _PAGES: Final = Latest(f"""
 SELECT {", ".join(_NAMES)} FROM consolidation_runs WHERE tenant_id = :tenant
 ORDER BY started_at DESC, run_id""")  # noqa: S608 - constants only
-
-
-def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit.
-
-    Merges are retained longer than the run that made them.
-    """
-    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = text("""
-DELETE FROM consolidation_runs WHERE tenant_id = :tenant AND run_id IN (
-  SELECT run_id FROM consolidation_runs WHERE tenant_id = :tenant AND started_at < :before LIMIT :limit
-)
-""")

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.consolidation.clustering import ComparedMemories
 from app.domain.consolidation.nearest_neighbours import Ids
-from app.store.core.binary_arrays import Uuids, decode_vectors, driver_connection
+from app.store.core.binary_arrays import Uuids, decode_vectors, driver_connection, fetch_column
 from app.store.enrichment.work_queue import NIL
 
 
@@ -84,7 +84,7 @@ def list_accepted(
 ) -> list[UUID]:
     """Return callers' memories with a vector in this space and an id between these two, in id order."""
     values = {"tenant": tenant_id, "space": space_id, "after": after, "before": before, "limit": limit}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_ACCEPTED, values, binary=True)]
+    return fetch_column(tx, _ACCEPTED, values, binary=True)
 
 
 _ACCEPTED: Final = f"""

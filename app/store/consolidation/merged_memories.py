@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 
 
 class LocalDate(NamedTuple):
@@ -314,8 +314,7 @@ SET_ASIDE: Final = UUID(int=0)
 
 def with_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID], without: Sequence[UUID]) -> list[UUID]:
     """Return those of these summaries that are active and have an existing source not in `without`, in id order."""
-    values = {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_WITH_SOURCES, values).fetchall()]
+    return fetch_column(tx, _WITH_SOURCES, {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)})
 
 
 _WITH_SOURCES: Final = """
@@ -336,8 +335,7 @@ ORDER BY memory_id
 
 def filter_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
     """Return those of these memories that consolidation created."""
-    found = driver_connection(tx).execute(_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-    return {memory_id for (memory_id,) in found}
+    return set(fetch_column(tx, _SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
 
 
 _SUMMARIES: Final = """

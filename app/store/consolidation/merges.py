@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from app.domain.consolidation.group_decision import Action
 from app.domain.consolidation.parameters import Level
-from app.store.core.binary_arrays import Uuids, driver_connection
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
+from app.store.core.paging import Latest, Page, Place, build_one
 
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 Part = Literal["source", "kept", "linked"]
@@ -94,9 +94,7 @@ SET text_version = excluded.text_version, part = excluded.part
 
 def get(tx: Connection, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge | None:
     """Return a merge by its id, optionally locked, or None if it doesn't exist."""
-    values = {"tenant": tenant_id, "merge_id": merge_id}
-    found = tx.execute(_LOCK if lock else _GET, values).one_or_none()
-    return None if found is None else _merge(found)
+    return build_one(Merge, tx.execute(_LOCK if lock else _GET, {"tenant": tenant_id, "merge_id": merge_id}))
 
 
 _GET: Final = text(f"SELECT {_COLUMNS} FROM merges WHERE tenant_id = :tenant AND merge_id = :merge_id")  # noqa: S608
@@ -107,7 +105,7 @@ def list_merges(
     tx: Connection, tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int
 ) -> Page[Merge]:
     """Return a page of merges, newest first."""
-    return _PAGES.read(tx, _merge, older_than, limit, tenant=tenant_id, status=status)
+    return _PAGES.read(tx, lambda row: Merge(*row), older_than, limit, tenant=tenant_id, status=status)
 
 
 _PAGES: Final = Latest(f"""
@@ -118,7 +116,7 @@ ORDER BY created_at DESC, merge_id""")  # noqa: S608 - constants only
 
 def list_by_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
     """Return the merges that made a memory or used it, newest first."""
-    return [_merge(row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
+    return [Merge(*row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
 
 
 _OF_MEMORY: Final = text(f"""
@@ -176,8 +174,7 @@ ORDER BY merge.created_at, merge.merge_id, ancestor.memory_id LIMIT %(limit)s
 
 def list_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return the summaries that include any of these memories as a source, in id order."""
-    found = driver_connection(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _SUMMARIES_OF: Final = """
@@ -236,8 +233,7 @@ WHERE tenant_id = %(tenant)s AND status = 'done' AND summary_id IS NOT NULL AND 
 
 def list_stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of merges whose summaries must be refreshed, by id."""
-    found = driver_connection(tx).execute(_STALE, {"tenant": tenant_id, "after": after, "limit": limit})
-    return [merge_id for (merge_id,) in found]
+    return fetch_column(tx, _STALE, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
 _STALE: Final = """
@@ -248,8 +244,7 @@ ORDER BY merge_id LIMIT %(limit)s
 
 def list_stale_by_source(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return stale merges that have any of these memories as a source, in id order."""
-    found = driver_connection(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-    return [merge_id for (merge_id,) in found]
+    return fetch_column(tx, _STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _STALE_OF: Final = """
@@ -257,7 +252,3 @@ SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_
   SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
 ORDER BY merge_id
 """
-
-
-def _merge(row: Row[Any]) -> Merge:
-    return Merge(*row)  # type: ignore[call-arg]  # the row has exactly these columns

@@ -25,7 +25,7 @@ from app.domain.consolidation.supersession import (
     SupersessionPair,
 )
 from app.store.core.binary_arrays import Uuids, driver_connection
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +338,7 @@ ORDER BY made_at DESC, supersession_id DESC""")
 
 def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> StoredSupersession | None:
     """Return a supersession by its id, or None if it doesn't exist."""
-    row = tx.execute(_GET, {"tenant": tenant_id, "id": supersession_id}).one_or_none()
-    return None if row is None else StoredSupersession(*row)
+    return build_one(StoredSupersession, tx.execute(_GET, {"tenant": tenant_id, "id": supersession_id}))
 
 
 _GET: Final = text(f"{_RELATIONS} AND supersession_id = :id")
@@ -385,15 +384,3 @@ _ENDS: Final = """
 SELECT memory_id, subject, created_at FROM memories
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
 """
-
-
-def purge_waiting(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` names waiting since before this time. Return the number; repeat until below the limit."""
-    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = text("""
-DELETE FROM supersessions WHERE tenant_id = :tenant AND supersession_id = ANY (ARRAY(
-  SELECT supersession_id FROM supersessions
-  WHERE tenant_id = :tenant AND status = 'waiting' AND made_at < :before LIMIT :limit))
-""")

@@ -122,6 +122,19 @@ def driver_connection(tx: Connection) -> psycopg.Connection[Any]:
     return connection
 
 
+def fetch_column(
+    tx: Connection, statement: str | bytes, values: dict[str, Any] | None = None, *, binary: bool = False
+) -> list[Any]:
+    """Return the first column of the rows that a statement in the driver's syntax returns."""
+    query = statement if isinstance(statement, bytes) else statement.encode()
+    return [row[0] for row in driver_connection(tx).execute(query, values, binary=binary).fetchall()]
+
+
+def fetch_value(tx: Connection, statement: str, values: dict[str, Any] | None = None) -> Any:
+    """Return the first column of the first row, or None if there is no row."""
+    return next(iter(fetch_column(tx, statement, values)), None)
+
+
 def decode_moments(sent: bytes | None) -> npt.NDArray[np.float64]:
     """Decode concatenated `timestamptz_send` values into seconds since 1970."""
     microseconds = np.frombuffer(sent or b"", ">i8").astype(np.int64)

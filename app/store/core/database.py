@@ -6,12 +6,12 @@ Pools are opened on first use and dropped in forked children, so processes never
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -25,6 +25,8 @@ from app.store.core import pools
 from app.store.core.pools import PoolUsage
 
 Role = Literal["ebbing_app", "ebbing_drain"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _engines: dict[Role, Engine] = {}
 _numbers = count(1)
@@ -86,6 +88,26 @@ def drain() -> Iterator[Connection]:
     """Open a transaction of the role `ebbing_drain`, which sees every tenant's ledger and may COPY."""
     with pools.begin_transaction(engine("ebbing_drain")) as tx:
         yield tx
+
+
+def in_tenant(function: Callable[Concatenate[Connection, UUID, P], R]) -> Callable[Concatenate[UUID, P], R]:
+    """Return a function of the store that opens the tenant's transaction itself."""
+
+    def run(tenant_id: UUID, /, *args: P.args, **options: P.kwargs) -> R:
+        with tenant(tenant_id) as tx:
+            return function(tx, tenant_id, *args, **options)
+
+    return run
+
+
+def in_shared(function: Callable[Concatenate[Connection, P], R]) -> Callable[P, R]:
+    """Return a function of the store that opens the transaction of `shared` itself."""
+
+    def run(*args: P.args, **options: P.kwargs) -> R:
+        with shared() as tx:
+            return function(tx, *args, **options)
+
+    return run
 
 
 def engine(role: Role) -> Engine:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Result, text
 
 T = TypeVar("T")
 
@@ -26,6 +26,12 @@ class Page(list[T]):
         """Hold rows and the key of the next page."""
         super().__init__(rows)
         self.following = following
+
+
+def build_one(build: Callable[..., T], rows: Result[Any]) -> T | None:
+    """Return the object built from the columns of the only row, or None if there is no row."""
+    row = rows.one_or_none()
+    return None if row is None else build(*row)
 
 
 def page_of(rows: Sequence[T], limit: int, key: Callable[[T], object]) -> Page[T]:

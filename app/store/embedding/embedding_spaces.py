@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.store.core.binary_arrays import driver_connection
+from app.store.core.paging import build_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,7 @@ class TenantSpaces:
 
 def find_space(tx: Connection, model: str, dimensions: int) -> Space | None:
     """Return a model's space, or None if nothing was embedded in it yet."""
-    row = tx.execute(_FIND, {"model": model, "dimensions": dimensions}).one_or_none()
-    return None if row is None else Space(*row)
+    return build_one(Space, tx.execute(_FIND, {"model": model, "dimensions": dimensions}))
 
 
 def list_models(tx: Connection, space_ids: Sequence[int]) -> dict[int, str]:
@@ -64,8 +64,7 @@ _MODELS = text("SELECT space_id, model FROM embedding_spaces WHERE space_id = AN
 
 def get_space(tx: Connection, space_id: int) -> Space | None:
     """Return a space by its id."""
-    row = tx.execute(_NAMED, {"space": space_id}).one_or_none()
-    return None if row is None else Space(*row)
+    return build_one(Space, tx.execute(_NAMED, {"space": space_id}))
 
 
 _NAMED = text("SELECT space_id, model, dimensions, embedder FROM embedding_spaces WHERE space_id = :space")

@@ -18,12 +18,12 @@ from app.domain.text.words import format_line
 from app.store.core.binary_arrays import Halfvecs, Integers, Uuids
 from app.store.embedding import embedding_spaces, windows
 from app.store.embedding.windows import Windows
+from app.store.memories.turns import neighbours_sql, span_sql
 
 # One pass over the turns from just before each thread's first requested memory to just after its last. The requested
 # ones are read by id, and membership is tested by `= ANY` instead of a join: without statistics the planner would read
 # all of the tenant's rows or loop over all pairs.
-_READ = text(
-    """
+_READ = text(f"""
 WITH
   wanted AS MATERIALIZED (
     SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, text, speaker,
@@ -36,19 +36,7 @@ WITH
   near AS (
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
     FROM span CROSS JOIN LATERAL (
-      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
-         AND made_by = 'caller' AND deleted_at IS NULL
-       ORDER BY seq DESC LIMIT :turns)
-      UNION ALL
-      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
-         AND made_by = 'caller' AND deleted_at IS NULL)
-      UNION ALL
-      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
-         AND made_by = 'caller' AND deleted_at IS NULL
-       ORDER BY seq LIMIT :ahead)
+      {span_sql("memory_id, thread, seq, text_version, text, speaker, occurred_at", before=":turns", after=":ahead")}
     ) AS turn
   ),
   marked AS (
@@ -61,8 +49,7 @@ SELECT memory_id, thread, place, is_wanted, text_version, text, speaker, occurre
 UNION ALL
 SELECT memory_id, thread, 0, true, text_version, text, speaker, occurred_at FROM wanted WHERE thread IS NULL
 ORDER BY thread, place, memory_id
-"""
-)
+""")  # noqa: S608 - built from constants
 
 # Memories with followers added after the texts were read: embedding the followers writes these vectors again.
 _FOLLOWED = text("""
@@ -90,18 +77,15 @@ WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory
   AND centre.deleted_at IS NULL
 """)
 
-_OVERTAKEN = text(
-    """
+_OVERTAKEN = text("""
 SELECT memory_id
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[])) AS read (memory_id, text_version)
 WHERE text_version IS DISTINCT FROM (
   SELECT memories.text_version FROM memories
   WHERE memories.tenant_id = :tenant AND memories.memory_id = read.memory_id AND deleted_at IS NULL)
-"""
-)
+""")
 
-_WRITE = text(
-    """
+_WRITE = text("""
 INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
 SELECT :tenant, :space, memory_id, text_version, embedding, :by_caller
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
@@ -116,43 +100,20 @@ SET text_version = excluded.text_version, embedding = excluded.embedding, by_cal
 WHERE known.text_version < excluded.text_version
   OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller) AND NOT :fill)
 RETURNING memory_id
-"""
-)
+""")
 
-_AROUND = text(
-    """
-SELECT DISTINCT turn.memory_id
-FROM memories AS centre CROSS JOIN LATERAL (
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
-     AND made_by = 'caller' AND deleted_at IS NULL
-   ORDER BY seq DESC LIMIT :turns)
-  UNION ALL
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
-     AND made_by = 'caller' AND deleted_at IS NULL
-   ORDER BY seq LIMIT :turns)
-) AS turn
-WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
-ORDER BY turn.memory_id
-"""
-)
-
-_REMOVE = text(
-    """
+_AROUND = text(neighbours_sql(":turns"))
+_REMOVE = text("""
 DELETE FROM embeddings
 WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
   AND (memory_id = ANY (CAST(:ids AS uuid[])) OR (memory_id = ANY (CAST(:around AS uuid[])) AND NOT by_caller))
-"""
-)
+""")
 
-_REMOVE_SAMPLES = text(
-    """
+_REMOVE_SAMPLES = text("""
 DELETE FROM pca_samples
 WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
   AND memory_id = ANY (CAST(:ids AS uuid[]) || CAST(:around AS uuid[]))
-"""
-)
+""")
 
 
 @dataclass(frozen=True, slots=True)

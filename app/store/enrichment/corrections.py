@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.ingest.roles import Role
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column, fetch_value
 from app.store.memories import roles
 from app.store.search.query_parts import quote_lexeme
 
@@ -85,8 +85,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND says_change <> (m
 
 def has_corrections(tx: Connection, tenant_id: UUID) -> bool:
     """Return whether the tenant has any correction, by an index that is empty for most tenants."""
-    row = driver_connection(tx).execute(f"SELECT {ANY}", {"tenant": tenant_id}).fetchone()
-    return bool(row and row[0])
+    return bool(fetch_value(tx, f"SELECT {ANY}", {"tenant": tenant_id}))
 
 
 def list_concerned(
@@ -112,7 +111,7 @@ def list_concerned(
         "moments": list(since.values()),
         "most": LATER_MAX,
     }
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_CONCERNED, values).fetchall()]
+    return fetch_column(tx, _CONCERNED, values)
 
 
 _CONCERNED: Final = f"""

@@ -49,8 +49,7 @@ def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language
         tx.execute(_WRITE, values)
 
 
-_WRITE = text(
-    f"""
+_WRITE = text(f"""
 UPDATE scores SET inferred_cues = given.cues, cue_stems = ARRAY(
     SELECT DISTINCT stem FROM unnest(given.contents) AS content
     CROSS JOIN LATERAL (SELECT array_to_string(tsvector_to_array({lexemes_sql("content")}), ' ') AS stem OFFSET 0)
@@ -60,8 +59,7 @@ FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
   memory_id uuid, text_version integer, version text, cues text[], contents text[])
 WHERE scores.tenant_id = :tenant AND scores.memory_id = given.memory_id AND scores.scorer = 'llm'
   AND scores.text_version = given.text_version AND scores.version = given.version
-"""  # noqa: S608 - built from constants
-)
+""")  # noqa: S608 - built from constants
 
 
 def delete_outdated(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -82,21 +82,11 @@ _COUNT = text(f"SELECT count(*) {_OPEN}")
 def find_ratings(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes]) -> dict[bytes, Score]:
     """Return this version's earlier ratings of texts of this tenant, by digest."""
     values = {"tenant": tenant_id, "version": version, "digests": list(digests)}
-    return {
-        row.digest: Score(
-            row.emotional,
-            row.novelty,
-            row.actionable,
-            row.personal,
-            row.sensitivity,
-            row.inferred_kind,
-            tuple(row.inferred_entities),
-            tuple(row.inferred_topics),
-            tuple(row.inferred_categories),
-            tuple(row.inferred_cues),
-        )
-        for row in tx.execute(_KNOWN, values)
-    }
+    return {digest: Score(*map(_frozen, columns)) for digest, *columns in tx.execute(_KNOWN, values)}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 _KNOWN = text("""

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from app.domain.search.terms import QueryTerm
 from app.store.core.binary_arrays import Uuids
 from app.store.enrichment.lexemes import lexemes_sql
 from app.store.memories.roles import NAME
+from app.store.memories.turns import neighbours_sql, span_sql
 
 LONG_LEXEMES: Final = 24
 """Number of distinct lexemes up to which each is assumed to occur once in the memory."""
@@ -45,19 +46,7 @@ _SEW = """
   near AS (
     SELECT turn.*, memory_id IN (SELECT memory_id FROM wanted) AS is_fresh
     FROM span CROSS JOIN LATERAL (
-      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
-         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
-       ORDER BY seq DESC LIMIT 4)
-      UNION ALL
-      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
-         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
-      UNION ALL
-      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
-         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
-       ORDER BY seq LIMIT 4)
+      {turns}
     ) AS turn
     UNION ALL
     SELECT wanted.*, true FROM wanted WHERE thread IS NULL
@@ -117,6 +106,13 @@ _SEW = """
   )
 """
 
+_GONE = "memory_id <> ALL (CAST(:gone AS uuid[]))"
+_SPAN = span_sql(
+    "memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at",
+    before="4",
+    after="4",
+    counted=_GONE,
+)
 _SAID = f"""concat_ws(' ',
   to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
 
@@ -129,6 +125,7 @@ _OWN = f"""(
 _INDEX = text(
     "WITH"  # noqa: S608 - built from constants
     + _SEW.format(
+        turns=_SPAN,
         own=f"CASE WHEN is_fresh THEN {_OWN} ELSE known.own END",
         version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
         changes="""
@@ -141,83 +138,36 @@ _INDEX = text(
     + "SELECT count(*) FROM turns WHERE is_fresh"
 )
 
-# Here the fresh memories are the neighbours of the removed ones: their own words remain, their context is rebuilt.
-_REMOVE = text(
-    """WITH
+
+def _removal(ids: str, own: str) -> TextClause:
+    """Return the statement that removes the words of the memories named by a parameter.
+
+    Here the fresh memories are the neighbours of the removed ones: their own words remain, their context is rebuilt.
+
+    Args:
+        own: The words of a turn that count for its neighbours.
+    """
+    removed = f"""WITH
   removed AS (
     DELETE FROM memory_words
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:gone AS uuid[])) RETURNING own
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:{ids} AS uuid[])) RETURNING own
   ),"""  # noqa: S608 - built from constants
-    + _SEW.format(
-        own="known.own",
-        version="known.version",
-        changes="""
+    changes = """
       SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
-    """,
-    )
-    + "SELECT count(*) FROM removed"
-)
+    """
+    sewn = _SEW.format(turns=_SPAN, own=own, version="known.version", changes=changes)
+    return text(f"{removed}{sewn}SELECT count(*) FROM removed")  # noqa: S608 - built from constants
 
+
+_REMOVE = _removal("gone", "known.own")
 # A memory that leaves the active tier keeps its position in the thread, without words. Otherwise, long runs of archived
 # turns would be scanned whenever a turn is added after them.
-_TAKE_OUT = text(
-    """WITH
-  removed AS (
-    DELETE FROM memory_words
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:out AS uuid[])) RETURNING own
-  ),"""  # noqa: S608 - built from constants
-    + _SEW.format(
-        own="CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END",
-        version="known.version",
-        changes="""
-      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
-    """,
-    )
-    + "SELECT count(*) FROM removed"
-)
-
-_BESIDE = text(
-    """
-SELECT DISTINCT turn.memory_id
-FROM memories AS centre CROSS JOIN LATERAL (
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
-     AND deleted_at IS NULL
-   ORDER BY seq DESC LIMIT 2)
-  UNION ALL
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
-     AND deleted_at IS NULL
-   ORDER BY seq LIMIT 2)
-) AS turn
-WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
-  AND turn.memory_id <> ALL (CAST(:ids AS uuid[]))
-ORDER BY turn.memory_id
-"""
-)
-
-_NEIGHBOURS = text(
-    """
-SELECT DISTINCT turn.memory_id
-FROM memories AS centre CROSS JOIN LATERAL (
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
-     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
-   ORDER BY seq DESC LIMIT 2)
-  UNION ALL
-  (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
-     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
-   ORDER BY seq LIMIT 2)
-) AS turn
-WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
-ORDER BY turn.memory_id
-"""
-)
+_TAKE_OUT = _removal("out", "CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END")
+_BESIDE = text(neighbours_sql("2", returned="turn.memory_id <> ALL (CAST(:ids AS uuid[]))"))
+_NEIGHBOURS = text(neighbours_sql("2", counted="memory_id <> ALL (CAST(:ids AS uuid[]))"))
 
 # Spellings are identified by number: one may be long and have thousands of lexemes.
-_TERMS = text(
-    f"""
+_TERMS = text(f"""
 WITH asked AS (
   SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes_sql("CAST(:query AS text)")})) AS lexeme
   UNION ALL
@@ -229,11 +179,9 @@ WITH asked AS (
 SELECT asked.lexeme, coalesce(words.documents, 0), number
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
 WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
-"""  # noqa: S608 - built from constants
-)
+""")  # noqa: S608 - built from constants
 
-_SAID_WORDS = text(
-    """
+_SAID_WORDS = text("""
 SELECT memory_id,
        ARRAY(SELECT lexeme FROM unnest(own) WHERE lexeme = ANY (CAST(:lexemes AS text[]))),
        ARRAY(SELECT lexeme FROM unnest(words) WHERE lexeme = ANY (CAST(:lexemes AS text[])))
@@ -244,8 +192,7 @@ FROM (
   SELECT memory_id, own, own FROM archived_memories
   WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
 ) AS known
-"""
-)
+""")
 
 
 def index_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:

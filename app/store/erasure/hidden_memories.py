@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, text
 from app.domain.ingest.ids import last_seq
 from app.domain.privacy.legal_hold import Scope
 from app.store.consolidation import hidden_supersessions
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
@@ -175,8 +175,7 @@ ORDER BY requested_at, erasure_id
 
 def page_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of the memories hidden by an erasure by id, with their rows in `hidden_memories` locked."""
-    values = {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_INDEXED, values).fetchall()]
+    return fetch_column(tx, _INDEXED, {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit})
 
 
 _INDEXED: Final = """
@@ -188,8 +187,7 @@ ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
 
 def list_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
     """Return all memories hidden by an erasure."""
-    found = driver_connection(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id})
 
 
 _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s"
@@ -241,8 +239,7 @@ ORDER BY memory_id ON CONFLICT DO NOTHING
 
 def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories that are active, in id order."""
-    found = driver_connection(tx).execute(_ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _ACTIVE: Final = """

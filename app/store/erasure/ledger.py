@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, TextClause, text
 
 from app.domain.privacy.erasure import Named
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, fetch_column
 
 PAGE: Final = 5000
 
@@ -164,8 +164,7 @@ _LETTER: Final = text("SELECT payload FROM dead_letters WHERE tenant_id = :tenan
 
 def still_there(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories that exist in the data, in id order."""
-    found = driver_connection(tx).execute(_STILL_THERE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _STILL_THERE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _STILL_THERE: Final = """

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.privacy.erasure import Named
 from app.domain.text.embedding_input import CONTEXT_TURNS
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.search import recorded_searches
 
 LETTERS: Final = 10
@@ -70,8 +70,7 @@ def count_records(
     values = _values(tenant_id, names, memory_ids)
     found = {}
     for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", recorded_searches.NAMED)):
-        row = driver_connection(tx).execute(f"SELECT count(*) {rows}".encode(), values).fetchone()
-        found[table] = int(row[0]) if row else 0
+        found[table] = int(fetch_value(tx, f"SELECT count(*) {rows}", values))
     return found
 
 

@@ -22,7 +22,7 @@ from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
 
@@ -285,8 +285,7 @@ ORDER BY memory_id
 
 def lock_rows(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Lock the rows of memories, including hidden and deleted ones, in id order. Return the ids that exist."""
-    found = driver_connection(tx).execute(_LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _LOCK_ROWS: Final = """

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.domain.privacy.erasure import is_whole
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
 from app.store.search import recorded_searches
@@ -104,5 +104,4 @@ def counts(
 
 
 def _count(tx: Connection, statement: str, values: dict[str, Any]) -> int:
-    row = driver_connection(tx).execute(statement.encode(), values).fetchone()
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, statement, values))

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4, uuid5
 
 from sqlalchemy import Connection, Row, text
 
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 
 DRAIN: Final = "drain"
 REASONS_SHOWN: Final = 200
@@ -146,8 +146,7 @@ _WAITING = f"""
 
 def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> DeadLetter | None:
     """Return a dead letter by its id, or None if it doesn't exist."""
-    row = tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
-    return None if row is None else DeadLetter(*row)
+    return build_one(DeadLetter, tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}))
 
 
 _GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id")
@@ -325,19 +324,6 @@ def count_waiting(tx: Connection, tenant_id: UUID, wanted: LetterFilter) -> int:
 
 
 _COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - built from constants
-
-
-def purge_discarded(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` letters discarded before this time. Return the number; repeat until below the limit."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE = text("""
-DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (
-  SELECT letter_id FROM dead_letters
-  WHERE tenant_id = :tenant_id AND discarded_at < :before LIMIT :limit
-)
-""")
 
 
 def _values(tenant_id: UUID, wanted: LetterFilter) -> dict[str, object]:

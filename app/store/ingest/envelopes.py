@@ -7,7 +7,6 @@ conflicts with its row, so no staging table is needed. The primary key of `memor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from uuid import UUID
 
 import psycopg
@@ -117,30 +116,3 @@ def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
 
 
 _IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenant_id AND base = :base)")
-
-
-def purge_ledger(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` ledger rows of envelopes accepted before this time. Return the number deleted.
-
-    A base begins with its timestamp, so the primary key finds the old rows. Repeat until the number is below the limit.
-    Envelopes referenced by a dead letter are retained regardless of age: they may have been stored before the letter
-    was written, and its replay must detect that.
-
-    Args:
-        before: Time, to the millisecond.
-    """
-    before_ms = int(before.timestamp() * 1000)
-    boundary = UUID(bytes=before_ms.to_bytes(6, "big") + bytes(10))
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "boundary": boundary, "limit": limit}).rowcount
-
-
-_PURGE = text("""
-DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
-  SELECT base FROM envelopes
-  WHERE tenant_id = :tenant_id AND base < :boundary AND NOT EXISTS (
-    SELECT FROM dead_letters AS letter
-    WHERE letter.tenant_id = :tenant_id AND letter.discarded_at IS NULL AND letter.stage = 'drain'
-      AND substring(letter.header FROM 3 FOR 16) = uuid_send(envelopes.base))
-  ORDER BY base LIMIT :limit
-)
-""")

@@ -17,7 +17,7 @@ import msgspec
 from sqlalchemy import Connection, Row, text
 
 from app.domain.jobs import Job, Step
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 
 LOG_LINES: Final = 200
 RESEND_AFTER_SECONDS: Final = 60
@@ -301,8 +301,7 @@ _LISTED = (
 
 def get(tx: Connection, tenant_id: UUID, job_id: UUID) -> JobView | None:
     """Return a tenant's job with its log."""
-    row = tx.execute(_GET, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
-    return None if row is None else JobView(*row)
+    return build_one(JobView, tx.execute(_GET, {"tenant_id": tenant_id, "job_id": job_id}))
 
 
 _GET = text(f"SELECT {_LISTED}, log FROM jobs WHERE tenant_id = :tenant_id AND job_id = :job_id")  # noqa: S608 - built from constants
@@ -345,19 +344,6 @@ FROM jobs
 WHERE status IN ('queued', 'running') AND (not_before IS NULL OR not_before <= now())
   AND (CAST(:of AS uuid) IS NULL OR tenant_id = CAST(:of AS uuid))
 GROUP BY among
-""")
-
-
-def purge_ended(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` jobs that ended before this time. Return the number; repeat until it is below the limit."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE = text("""
-DELETE FROM jobs WHERE job_id IN (
-  SELECT job_id FROM jobs
-  WHERE tenant_id = :tenant_id AND finished_at < :before LIMIT :limit
-)
 """)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,7 @@ SELECT schedule_id, tenant_id FROM schedules WHERE {_IS_DUE} ORDER BY next_run_a
 
 def claim(tx: Connection, schedule_id: UUID, moment: datetime) -> Schedule | None:
     """Lock a schedule. Return None if it is no longer due or another tick has locked it."""
-    row = tx.execute(_CLAIM, {"schedule_id": schedule_id, "now": moment}).one_or_none()
-    return None if row is None else Schedule(*row)
+    return build_one(Schedule, tx.execute(_CLAIM, {"schedule_id": schedule_id, "now": moment}))
 
 
 _CLAIM = text(f"""
@@ -182,19 +181,8 @@ def insert_run(tx: Connection, schedule: Schedule, run: NewScheduleRun, moment: 
 
     The caller's transaction holds the lock on the schedule.
     """
-    values = {
-        "run_id": uuid4(),
-        "schedule_id": schedule.schedule_id,
-        "tenant_id": schedule.tenant_id,
-        "task": schedule.task,
-        "kind": run.kind,
-        "scheduled_for": run.scheduled_for,
-        "local_date": run.local_date,
-        "coalesced": run.coalesced,
-        "job_id": run.job_id,
-        "skipped": run.skipped,
-        "entered_at": moment,
-    }
+    values: dict[str, object] = {"run_id": uuid4(), "entered_at": moment} | asdict(run)
+    values |= {name: getattr(schedule, name) for name in ("schedule_id", "tenant_id", "task")}
     return tx.execute(_ENTER, values).rowcount == 1
 
 
@@ -237,8 +225,7 @@ ORDER BY run.scheduled_for DESC, run.run_id""")
 
 def find_by_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> ScheduleRun | None:
     """Return the run that belongs to a job."""
-    row = tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
-    return None if row is None else ScheduleRun(*row)
+    return build_one(ScheduleRun, tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}))
 
 
 _OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.job_id = :job_id")
@@ -304,19 +291,4 @@ SELECT
       UNION SELECT state->>'step' WHERE status = 'failed' AND state->>'step' IS NOT NULL) AS steps
     GROUP BY step) AS by_step), '{}') AS failed
 FROM last
-""")
-
-
-def purge_runs(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` runs due before this time. Return the number deleted; repeat until it is below the limit."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE = text("""
-DELETE FROM runs WHERE run_id IN (
-  SELECT run.run_id FROM runs AS run
-  WHERE run.tenant_id = :tenant_id AND run.scheduled_for < :before AND NOT EXISTS (
-    SELECT FROM jobs WHERE jobs.job_id = run.job_id AND jobs.finished_at IS NULL)
-  LIMIT :limit
-)
 """)

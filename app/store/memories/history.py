@@ -147,16 +147,3 @@ WHERE EXISTS (SELECT FROM memory)
   AND (CAST(:at AS timestamptz) IS NULL OR (at, place) < (CAST(:at AS timestamptz), CAST(:place AS bigint)))
 ORDER BY at DESC, place DESC LIMIT :limit
 """)
-
-
-def purge_events(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` events before this time. Return the number deleted; repeat until it is below the limit."""
-    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = text("""
-DELETE FROM memory_events WHERE tenant_id = :tenant AND (memory_id, at, event_id) IN (
-  SELECT memory_id, at, event_id FROM memory_events
-  WHERE tenant_id = :tenant AND at < :before LIMIT :limit
-)
-""")

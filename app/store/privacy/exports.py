@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from app.domain.privacy.export import ExportKind
 from app.domain.privacy.legal_deadlines import Law
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, fetch_column
 from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["running", "ready", "failed", "expired"]
@@ -137,8 +137,7 @@ ORDER BY expires_at LIMIT :limit
 
 def list_by_subjects(tx: Connection, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return unexpired exports of this subject or of the subjects of these memories."""
-    values = {"tenant": tenant_id, "subject": subject, "ids": Uuids(memory_ids)}
-    return [export_id for (export_id,) in driver_connection(tx).execute(_OF_SUBJECTS, values).fetchall()]
+    return fetch_column(tx, _OF_SUBJECTS, {"tenant": tenant_id, "subject": subject, "ids": Uuids(memory_ids)})
 
 
 _OF_SUBJECTS: Final = """
@@ -150,26 +149,13 @@ WHERE tenant_id = %(tenant)s AND subject IS NOT NULL AND status <> 'expired' AND
 
 def expire_exports(tx: Connection, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
     """Mark exports as expired and remove the subject from their rows. Return those that weren't expired before."""
-    found = driver_connection(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)}).fetchall()
-    return [export_id for (export_id,) in found]
+    return fetch_column(tx, _EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)})
 
 
 _EXPIRE: Final = """
 UPDATE exports SET status = 'expired', subject = NULL, reason = NULL, place = '{}', parts = '[]'
 WHERE tenant_id = %(tenant)s AND export_id = ANY (%(ids)s) AND status <> 'expired' RETURNING export_id
 """
-
-
-def purge_expired(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` rows of exports that expired before this time. Return the number deleted."""
-    return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
-
-
-_PURGE: Final = text("""
-DELETE FROM exports WHERE tenant_id = :tenant AND export_id IN (
-  SELECT export_id FROM exports
-  WHERE tenant_id = :tenant AND status = 'expired' AND expires_at < :before LIMIT :limit)
-""")
 
 
 def list_with_objects(tx: Connection, tenant_id: UUID) -> set[UUID]:

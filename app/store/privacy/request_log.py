@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.privacy.requests import Answer, PrivacyRequest, RequestStatistics
-from app.store.core.paging import Latest, Page, Place
+from app.store.core.paging import Latest, Page, Place, build_one
 
 _COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
   answer, basis"""
@@ -30,8 +30,8 @@ VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by,
 
 def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> PrivacyRequest | None:
     """Return a request by its id, which equals that of its erasure or export if any; None if it doesn't exist."""
-    row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "request_id": request_id}).one_or_none()
-    return None if row is None else PrivacyRequest(*row)
+    values = {"tenant": tenant_id, "request_id": request_id}
+    return build_one(PrivacyRequest, tx.execute(_GET_LOCKED if locked else _GET, values))
 
 
 _GET: Final = text(f"SELECT {_COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND request_id = :request_id")  # noqa: S608
@@ -76,17 +76,6 @@ def store_confirmation(tx: Connection, tenant_id: UUID, request_id: UUID) -> Non
 _CONFIRM: Final = text("""
 UPDATE privacy_requests SET confirmed_at = coalesce(confirmed_at, now())
 WHERE tenant_id = :tenant AND request_id = :request_id
-""")
-
-
-def purge_answered(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` requests answered before this time. Return the number deleted."""
-    return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
-
-
-_PURGE: Final = text("""
-DELETE FROM privacy_requests WHERE tenant_id = :tenant AND request_id IN (
-  SELECT request_id FROM privacy_requests WHERE tenant_id = :tenant AND answered_at < :before LIMIT :limit)
 """)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.ingest.memory import COLUMNS
 from app.domain.privacy.export import GIVEN
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.privacy.holds import HOLDS
 from app.store.tiers import row_deletion
 
@@ -93,7 +93,7 @@ def list_ids(
 ) -> list[UUID]:
     """Return a page of memories about a subject by id, including hidden ones; with `given` without summaries."""
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit, "given": given}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_IDS, values).fetchall()]
+    return fetch_column(tx, _IDS, values)
 
 
 _IDS: Final = f"""

@@ -271,18 +271,6 @@ def _search(row: Sequence[Any], words: Mapping[int, str]) -> RecordedSearch:
     )
 
 
-def purge_records(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` records of searches before this time. Return the number deleted."""
-    return driver_connection(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = """
-DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s AND search_id = ANY (ARRAY(
-  SELECT search_id FROM recorded_searches WHERE tenant_id = %(tenant)s AND searched_at < %(before)s
-  ORDER BY searched_at, search_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
-"""
-
-
 def delete_all(tx: Connection, tenant_id: UUID) -> int:
     """Delete every record of a tenant. Return the number deleted.
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.binary_arrays import driver_connection
+from app.store.core.binary_arrays import fetch_value
 from app.store.strength.states import ALIVE, DUE, NOT_AHEAD, OLDER, StoredStates, build_select, fetch_states
 
 Wanted = Literal[
@@ -39,12 +39,7 @@ def list_page(
 
 def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
     """Count the selected memories."""
-    row = (
-        driver_connection(tx)
-        .execute(_COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version})
-        .fetchone()
-    )
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, _COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version}))
 
 
 _WANTED: Final[dict[Wanted, str]] = {

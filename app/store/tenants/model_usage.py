@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -61,22 +62,14 @@ def add(
     return UsageRow(*tx.execute(_ADD, values).one())
 
 
-_COLUMNS = """
-day, purpose, host, model, calls, input_tokens, cached_tokens, output_tokens, memories, cache_hits, cost
-"""
+COUNTED: Final = ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits")
+_COLUMNS = f"day, purpose, host, model, {', '.join(COUNTED)}, cost"
 
 _ADD = text(f"""
 INSERT INTO usage (tenant_id, {_COLUMNS})
-VALUES (:tenant_id, {_TODAY}, :purpose, :host, :model, :calls, :input_tokens, :cached_tokens, :output_tokens,
-  :memories, :cache_hits, :cost)
+VALUES (:tenant_id, {_TODAY}, :purpose, :host, :model, {", ".join(f":{name}" for name in COUNTED)}, :cost)
 ON CONFLICT (tenant_id, day, purpose, host, model) DO UPDATE SET
-  calls = usage.calls + excluded.calls,
-  input_tokens = usage.input_tokens + excluded.input_tokens,
-  cached_tokens = usage.cached_tokens + excluded.cached_tokens,
-  output_tokens = usage.output_tokens + excluded.output_tokens,
-  memories = usage.memories + excluded.memories,
-  cache_hits = usage.cache_hits + excluded.cache_hits,
-  cost = usage.cost + excluded.cost
+  {", ".join(f"{name} = usage.{name} + excluded.{name}" for name in (*COUNTED, "cost"))}
 RETURNING {_COLUMNS}
 """)  # noqa: S608 - constants
 
@@ -134,10 +127,8 @@ def list_totals_between(tx: Connection, first: date, last: date) -> list[UsageRo
     return [UsageRow(*row) for row in tx.execute(_OF_ALL_BETWEEN, {"first": first, "last": last})]
 
 
-_COUNTED = ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits")
-
 _OF_ALL_BETWEEN = text(f"""
-SELECT day, purpose, host, model, {", ".join(f"CAST(sum({name}) AS bigint)" for name in _COUNTED)},
+SELECT day, purpose, host, model, {", ".join(f"CAST(sum({name}) AS bigint)" for name in COUNTED)},
   CASE WHEN count(cost) = count(*) THEN sum(cost) END AS cost
 FROM usage WHERE day BETWEEN :first AND :last
 GROUP BY day, purpose, host, model ORDER BY day, purpose, host, model

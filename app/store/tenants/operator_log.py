@@ -49,14 +49,3 @@ def list_actions(tx: Connection, tenant_id: UUID, older_than: Place | None, limi
 _PAGES = Latest("""
 SELECT act_id, at, actor, act, target, reason FROM operator_acts WHERE tenant_id = :tenant_id
 ORDER BY at DESC, act_id DESC""")
-
-
-def purge_actions(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` actions before this time. Return the number deleted; repeat until it is below the limit."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE = text("""
-DELETE FROM operator_acts WHERE tenant_id = :tenant_id AND act_id IN (
-  SELECT act_id FROM operator_acts WHERE tenant_id = :tenant_id AND at < :before LIMIT :limit)
-""")

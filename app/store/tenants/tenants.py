@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.policy.policy_defaults import CURRENT
-from app.store.core.paging import Page, page_of
+from app.store.core.paging import Page, build_one, page_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,7 @@ def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) 
         simulated: The tenant's clock is simulated: it has no nightly runs, isn't listed, and incurs no costs.
     """
     values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
-    row = tx.execute(_ADD, values).one_or_none()
-    return None if row is None else Tenant(*row)
+    return build_one(Tenant, tx.execute(_ADD, values))
 
 
 _ADD = text("""
@@ -55,8 +54,7 @@ ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at
 
 def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
     """Return a tenant by its id."""
-    row = tx.execute(_GET, {"tenant_id": tenant_id}).one_or_none()
-    return None if row is None else Tenant(*row)
+    return build_one(Tenant, tx.execute(_GET, {"tenant_id": tenant_id}))
 
 
 _GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
@@ -88,8 +86,7 @@ _MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant
 
 def find_tenant(tx: Connection, name: str) -> Tenant | None:
     """Return a tenant by its name."""
-    row = tx.execute(_FIND, {"name": name}).one_or_none()
-    return None if row is None else Tenant(*row)
+    return build_one(Tenant, tx.execute(_FIND, {"name": name}))
 
 
 _FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")

@@ -20,6 +20,8 @@ from app.store.core.binary_arrays import (
     decode_uuids,
     decode_vectors,
     driver_connection,
+    fetch_column,
+    fetch_value,
 )
 
 
@@ -44,10 +46,7 @@ class ArchivedVectors:
 
 def filter_archived(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories that are archived, in ascending order."""
-    found = (
-        driver_connection(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
-    )
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
 
 
 # Uses the partial index on rows with `tier <> 'active'`, which is empty for most tenants.
@@ -60,12 +59,7 @@ ORDER BY memory_id
 
 def filter_unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of these memories whose current text version isn't in the full-text index yet."""
-    found = (
-        driver_connection(tx)
-        .execute(_UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
-        .fetchall()
-    )
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, _UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
 
 
 _UNINDEXED: Final = """
@@ -178,7 +172,7 @@ def restore_rows(tx: Connection, tenant_id: UUID, space_id: int | None, memory_i
         The memories to embed again, including long ones, because their window vectors aren't archived.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "whole": 2 * WINDOW_SIZE}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
+    return fetch_column(tx, _PUT_BACK, values, binary=True)
 
 
 _PUT_BACK: Final = """
@@ -225,8 +219,7 @@ def count_documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> 
     Frequencies are counted in the first 2,000 memories and extrapolated, which is precise enough for rarity weights.
     """
     values = {"tenant": tenant_id, "lexemes": list(lexemes), "most": _COUNTED}
-    row = driver_connection(tx).execute(_TOTAL, values).fetchone()
-    total = int(row[0]) if row else 0
+    total = int(fetch_value(tx, _TOTAL, values))
     share = max(total / _COUNTED, 1.0)
     return {lexeme: round(share * count) for lexeme, count in driver_connection(tx).execute(_DOCUMENTS, values)}, total
 

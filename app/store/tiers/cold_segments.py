@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from app.domain.ingest.memory import COLD
 from app.domain.tiers.cold_segment import SegmentEntry
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column, fetch_value
 
 
 class ColdContent(NamedTuple):
@@ -65,10 +65,7 @@ class SegmentListing(NamedTuple):
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, wait: bool) -> list[UUID]:
     """Lock the rows of memories in id order, without deleted ones; with `wait=False`, skip rows locked by others."""
     statement = f"{_LOCK} {'' if wait else 'SKIP LOCKED'}"
-    found = (
-        driver_connection(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    )
-    return [memory_id for (memory_id,) in found]
+    return fetch_column(tx, statement, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _LOCK: Final = """
@@ -117,8 +114,7 @@ _CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant
 
 def has_words(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
     """Return True if any of these memories is still in the full-text index."""
-    row = driver_connection(tx).execute(_HAS_WORDS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
-    return bool(row and row[0])
+    return bool(fetch_value(tx, _HAS_WORDS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
 
 
 _HAS_WORDS: Final = """
@@ -165,7 +161,7 @@ def upsert_locations(tx: Connection, tenant_id: UUID, segment_id: UUID, entries:
         "checksums": [entry.checksum for entry in entries],
         "versions": [entry.text_version for entry in entries],
     }
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_PLACE, values).fetchall()]
+    return fetch_column(tx, _PLACE, values)
 
 
 _PLACE: Final = """
@@ -213,8 +209,7 @@ _PLACES_IN: Final = f"{_SELECT_PLACES} AND cold.segment_id = ANY (%(segments)s) 
 
 def without_key(tx: Connection, tenant_id: UUID) -> int:
     """Count cold memories whose key is missing from the key store."""
-    row = driver_connection(tx).execute(_WITHOUT_KEY, {"tenant": tenant_id}).fetchone()
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, _WITHOUT_KEY, {"tenant": tenant_id}))
 
 
 _WITHOUT_KEY: Final = """
@@ -226,8 +221,7 @@ SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT 
 
 def delete_locations(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Delete the locations of memories and drop segments without live records. Return the ids of the records' keys."""
-    row = driver_connection(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
-    return list(row[0]) if row else []
+    return list(fetch_value(tx, _TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
 
 
 # Segments are locked in id order, so concurrent removals from the same segments don't deadlock.

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store.core.binary_arrays import driver_connection
+from app.store.core.binary_arrays import driver_connection, fetch_column
 from app.store.strength import states
 from app.store.strength.states import StoredStates
 
@@ -17,12 +17,7 @@ def lock(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> StoredStat
 
     Rows locked by another transaction are skipped.
     """
-    row = (
-        driver_connection(tx)
-        .execute(_LOCK, {"tenant": tenant_id, "after": after, "limit": limit}, binary=True)
-        .fetchone()
-    )
-    return states.decode_states((row and row[0]) or b"")
+    return states.fetch_states(tx, _LOCK, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
 _LOCK: Final = f"""
@@ -58,8 +53,7 @@ _IS_NOTICED: Final = "SELECT true FROM expiry_notices WHERE tenant_id = %(tenant
 
 def list_expiring_ids(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of memories that may expire, by id: with findings, with categories, or no longer active."""
-    values = {"tenant": tenant_id, "after": after, "limit": limit}
-    return [memory_id for (memory_id,) in driver_connection(tx).execute(_PERSONAL_IDS, values).fetchall()]
+    return fetch_column(tx, _PERSONAL_IDS, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
 _PERSONAL_IDS: Final = """

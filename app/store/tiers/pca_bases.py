@@ -16,7 +16,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from app.domain.tiers.pca import PcaBasis, Vectors
-from app.store.core.binary_arrays import Uuids, decode_vectors, driver_connection
+from app.store.core.binary_arrays import Uuids, decode_vectors, driver_connection, fetch_column, fetch_value
 
 SHARED: Final = UUID(int=0)
 """The nil tenant, whose bases are shared by all tenants."""
@@ -91,8 +91,7 @@ def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis) -> int:
         "kept": basis.variance_kept,
         "samples": basis.samples,
     }
-    row = driver_connection(tx).execute(_ADD, values).fetchone()
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, _ADD, values))
 
 
 _ADD: Final = """
@@ -156,8 +155,7 @@ ORDER BY basis_id
 
 def list_ids(tx: Connection, tenant_id: UUID) -> list[int]:
     """Return the ids of a tenant's bases."""
-    rows = driver_connection(tx).execute(_IDS, {"tenant": tenant_id}).fetchall()
-    return [basis_id for (basis_id,) in rows]
+    return fetch_column(tx, _IDS, {"tenant": tenant_id})
 
 
 _IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
@@ -173,8 +171,7 @@ _DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id 
 
 def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
     """Count the vectors in a tenant's sample of a space."""
-    row = driver_connection(tx).execute(_COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}).fetchone()
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, _COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}))
 
 
 _COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
@@ -182,8 +179,7 @@ _COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(ten
 
 def count_vectors(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
     """Count a tenant's vectors in a space, up to `most`."""
-    row = driver_connection(tx).execute(_COUNT, {"tenant": tenant_id, "space": space_id, "most": most}).fetchone()
-    return int(row[0]) if row else 0
+    return int(fetch_value(tx, _COUNT, {"tenant": tenant_id, "space": space_id, "most": most}))
 
 
 _COUNT: Final = """
@@ -244,8 +240,7 @@ SELECT string_agg(halfvec_send(vector), '') FROM (
 
 def draw_tenants(tx: Connection, space_id: int, limit: int | None) -> list[UUID]:
     """Return the tenants whose searches use a space, in random order; all of them if `limit` is None."""
-    rows = driver_connection(tx).execute(_TENANTS_IN, {"space": space_id, "limit": limit}, binary=True).fetchall()
-    return [tenant_id for (tenant_id,) in rows]
+    return fetch_column(tx, _TENANTS_IN, {"space": space_id, "limit": limit}, binary=True)
 
 
 _TENANTS_IN: Final = """
@@ -255,9 +250,4 @@ SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random()
 
 def lock_shared(tx: Connection) -> bool:
     """Try to take the lock for fitting a shared basis until the transaction ends; return False if it is taken."""
-    row = (
-        driver_connection(tx)
-        .execute("SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))")
-        .fetchone()
-    )
-    return bool(row and row[0])
+    return bool(fetch_value(tx, "SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))"))

@@ -116,15 +116,3 @@ LEFT JOIN LATERAL (
 ) AS merge ON true
 ORDER BY moved.at DESC, moved.event_id DESC
 """
-
-
-def purge_counters(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete up to `limit` counters of days before this time. Return the number; repeat until it is below the limit."""
-    return driver_connection(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
-
-
-_PURGE: Final = """
-DELETE FROM tier_moves WHERE tenant_id = %(tenant)s AND (day, move, rule) IN (
-  SELECT day, move, rule FROM tier_moves
-  WHERE tenant_id = %(tenant)s AND day < CAST(%(before)s AT TIME ZONE 'UTC' AS date) LIMIT %(limit)s)
-"""

@@ -41,7 +41,7 @@ TABLES = "tests/test_migrations.py::test_the_tables_of_the_code_are_those_of_the
 
 @pytest.mark.slow
 def test_a_declared_field_reaches_every_place(servers: Servers, redis_url: str, tmp_path: Path) -> None:
-    for folder in ("app", "workers", "migrations", "tests"):
+    for folder in ("app", "workers", "migrations", "ops", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     declared = (tmp_path / DECLARATION).read_text()

@@ -145,7 +145,7 @@ def test_what_is_stored_while_it_is_counted_is_counted(service: Service, monkeyp
     monkeypatch.setattr("app.store.enrichment.work_queue.read_backlog", and_then_store)
     depths: tuple[Callable[[], int], ...] = (
         lambda: sum(stats.tenant_stats(tenant_id).pending.values()),
-        lambda: stats.tenant_lane_backlogs(tenant_id)["ingest"].depth,
+        lambda: stats.lane_backlogs(tenant_id)["ingest"].depth,
         lambda: stats.lane_backlogs()["ingest"].depth,
     )
     for depth in depths:
