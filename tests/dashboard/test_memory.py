@@ -172,7 +172,7 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     assert placed.status_code == 201
     told = said(visit("read").page(f"/memories/{memory_id}"))
     assert "Personal data detected: email" in told
-    assert "Retention period 365 days for work" in told
+    assert "Retention period: 365 days for the category work" in told
     assert placed.json()["id"] in told
     assert "heron" not in told
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))

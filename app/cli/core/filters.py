@@ -29,8 +29,20 @@ Roles = Annotated[
     ),
 ]
 After = Annotated[
-    str | None, typer.Option("--after", callback=parse_time, metavar=METAVAR, help="Only memories from this time on.")
+    str | None,
+    typer.Option(
+        "--after",
+        callback=parse_time,
+        metavar=METAVAR,
+        help="Only memories whose event (if its time is unknown: acceptance) was at or after this time.",
+    ),
 ]
 Before = Annotated[
-    str | None, typer.Option("--before", callback=parse_time, metavar=METAVAR, help="Only memories before this time.")
+    str | None,
+    typer.Option(
+        "--before",
+        callback=parse_time,
+        metavar=METAVAR,
+        help="Only memories whose event (if its time is unknown: acceptance) was before this time.",
+    ),
 ]

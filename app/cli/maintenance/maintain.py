@@ -33,7 +33,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 router = typer.Typer()
 maintain = typer.Typer(
     cls=Commands,
-    help="Run maintenance on all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
+    help="Run one of the nightly maintenance tasks now.",
     no_args_is_help=True,
 )
 router.add_typer(
@@ -53,7 +53,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
 LevelOption = Annotated[
-    Level | None, typer.Option("--level", help="Strength of the reduction. Default: set by the policy.")
+    Level | None, typer.Option("--level", help="Compression level of the summaries. Default: set by the policy.")
 ]
 
 

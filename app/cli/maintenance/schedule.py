@@ -24,7 +24,7 @@ SHOWN: Final = 50
 router = typer.Typer()
 schedule = typer.Typer(
     cls=Commands,
-    help="List, run, pause and resume scheduled maintenance. Without a subcommand, list it.",
+    help="List, run, pause and resume scheduled maintenance. Without a subcommand, list the schedules.",
     invoke_without_command=True,
 )
 router.add_typer(
@@ -89,7 +89,7 @@ def run(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run it now, even if paused. If a run is in progress, no second one starts.
+    """Start a run now, even if the schedule is paused. If a run is in progress, no second one starts.
 
     With --wait, the exit code is 0 only if the run completes.
     """
@@ -116,13 +116,13 @@ def run(
 
 @schedule.command(epilog=examples("ebbing schedule pause night"))
 def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Pause scheduled runs; a run in progress continues."""
+    """Pause scheduled runs. A run in progress continues."""
     _set(name, "pause", url, as_json=as_json)
 
 
 @schedule.command(epilog=examples("ebbing schedule resume night"))
 def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Resume scheduled runs. A recently missed run is made up once."""
+    """Resume scheduled runs. If runs were missed recently, one run starts now."""
     _set(name, "resume", url, as_json=as_json)
 
 

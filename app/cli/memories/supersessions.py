@@ -13,7 +13,9 @@ from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
 
 router = typer.Typer()
-supersede = typer.Typer(cls=Commands, help="List and decide which memories supersede older ones.", no_args_is_help=True)
+supersede = typer.Typer(
+    cls=Commands, help="List, add and undo supersessions, and decide on proposed ones.", no_args_is_help=True
+)
 router.add_typer(
     supersede,
     name="supersede",
@@ -42,7 +44,10 @@ def list_supersessions(
     *,
     status: Annotated[
         str | None,
-        typer.Option("--status", help="Only supersessions with this status: active, waiting, proposed or rejected."),
+        typer.Option(
+            "--status",
+            help="Only supersessions with this status: active, waiting (for the older memory), proposed or rejected.",
+        ),
     ] = None,
     memory: Annotated[str | None, typer.Option("--memory", help="Only supersessions of this memory.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of supersessions.")] = 100,
@@ -78,7 +83,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mark a memory as superseding another: searches return the newer one with a reference to the older."""
+    """Mark a memory as superseding another: searches return the newer one, which refers to the older one."""
     _show(_call("POST", PATH, url, json={"memory": newer, "supersedes": older}), as_json=as_json)
 
 

@@ -15,7 +15,11 @@ from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_jso
 from app.cli.privacy.erase import PATH, format_minute
 
 router = typer.Typer()
-privacy = typer.Typer(cls=Commands, help="List, show, cancel and report privacy requests.", no_args_is_help=True)
+privacy = typer.Typer(
+    cls=Commands,
+    help="List, show, cancel and report erasures, and answer other privacy requests.",
+    no_args_is_help=True,
+)
 router.add_typer(
     privacy,
     name="privacy",
@@ -25,7 +29,7 @@ router.add_typer(
 PAGE: Final = 500
 _DATES: Final = {
     "requested_at": "requested",
-    "erase_after": "grace ends",
+    "erase_after": "grace period ends",
     "due_at": "legal deadline",
     "started_at": "started",
     "verified_at": "verified",
@@ -48,7 +52,7 @@ def requests(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List erasures, newest first."""
+    """List erasures, newest first. `ebbing privacy log` lists all requests."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"status": status} if status else {})
@@ -68,8 +72,8 @@ def requests(
         )
         for each in found
     ]
-    heads = ["id", "kind", "status", "hidden at once", "scope", "requested", "erased after", "due"]
-    print_table(heads, rows, right=["hidden at once"])
+    heads = ["id", "kind", "status", "hidden at request", "scope", "requested", "erased after", "due"]
+    print_table(heads, rows, right=["hidden at request"])
 
 
 @privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
@@ -83,10 +87,10 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
-    shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
+    shown |= {"scope": _describe_scope(found), "hidden at request": found["hidden"]}
     shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
-        typer.echo(f"{name:<16}{plain(value)}")
+        typer.echo(f"{name:<19}{plain(value)}")
     done = {each["step"]: each for each in found["executed"]}
     rows = [
         (each["store"], each["found"], done[each["step"]]["removed"] if each["step"] in done else "")
@@ -104,7 +108,7 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an erasure during its grace period and restore the memories it has hidden."""
+    """Cancel an erasure during its grace period and restore the memories that it has hidden."""
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
@@ -116,7 +120,7 @@ def cancel(
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}")
+        typer.echo(f"cancelled erasure {plain(done['erasure_id'])} at {format_minute(done['cancelled_at'])}")
 
 
 @privacy.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))

@@ -18,7 +18,9 @@ keys = typer.Typer(cls=Commands, help="Create, list and revoke API keys.", no_ar
 router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
 router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
 
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", help="Tenant of the new key. Default: the tenant of the API key that you use.")
+]
 
 
 @tenants.command("create", epilog=examples("ebbing tenants create acme", "ebbing tenants create acme --json"))
@@ -66,8 +68,14 @@ def create_key(
 
 
 @keys.command("list", epilog=examples("ebbing keys list", "ebbing keys list --json"))
-def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List API keys without their secrets; without --tenant, of all tenants."""
+def list_keys(
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only keys of this tenant. Default: keys of all tenants.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List API keys without their secrets."""
     from app.cli.core.client import Api, pages
 
     with Api(find_connection(url)) as api:

@@ -50,7 +50,7 @@ def one(viewer: Looking, request: Request, hold_id: str) -> Response:
 
 @router.post("")
 def place(acting: Guarding) -> Response:
-    """Place a hold. From the response on, its memories can't be deleted, moved or edited."""
+    """Place a hold: from the response on, its memories can't be edited, merged, deleted or moved to a lower tier."""
     given = read_as(
         NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
     )
@@ -61,7 +61,7 @@ def place(acting: Guarding) -> Response:
 
 @router.post("/{hold_id}/release")
 def release(acting: Guarding, hold_id: str) -> Response:
-    """Release a hold; its memories decay and expire again."""
+    """Release a hold; memories without another hold can be edited, merged, moved and deleted again."""
     which = responses.id_named(hold_id, "hold")
     acting.record("release_hold", str(which))
     legal_holds.release_hold(acting.tenant_id, which, acting.key_id)
