@@ -86,9 +86,9 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         requests.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status == "held":
-            raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")
+            raise Conflict("only memories under legal hold are left: the erasure continues when the holds are released")
         if there.status not in ("grace", "running"):
-            raise Conflict(f"it is over: it is {there.status}")
+            raise Conflict(f"this erasure is already {there.status}")
         now = database.now(tx)
         if there.erase_after > now:
             requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
