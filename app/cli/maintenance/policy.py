@@ -169,9 +169,7 @@ def set_policy(
     change = _change(file, sets, preset, at)
     asks = not (yes or dry_run)
     if asks and (str(file) == "-" or not can_ask()):
-        raise CommandFailure(
-            "no terminal to ask for confirmation: pass --yes, or --dry-run for a preview", Code.USAGE
-        )
+        raise CommandFailure("no terminal to ask for confirmation: pass --yes, or --dry-run for a preview", Code.USAGE)
     with Api(find_connection(url)) as api:
         found = _preview(api, change)
         if dry_run or not (found["changes"] or found["superseded"]):

@@ -38,7 +38,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a link from one memory to another. If the link exists, update its weight."""
+    """Link a memory to another. If the link exists, update its weight."""
     given = {"from": from_id, "to": to_id, "kind": kind, "weight": weight, "both_ways": both_ways or None}
     done = _call("POST", url, json={name: value for name, value in given.items() if value is not None})
     if as_json:

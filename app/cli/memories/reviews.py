@@ -41,7 +41,7 @@ def reviews(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the memories that are due for review, most urgent first."""
+    """List the memories to review now, most urgent first."""
     from app.cli.core.client import Api
 
     if danger and flagged:
@@ -100,7 +100,7 @@ def review(
         print_json(found)
         return
     strength = found["strength"]
-    told = "" if found["changed"] else "already recorded: "
+    told = "" if found["changed"] else "already recorded; "
     typer.echo(
         f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review in "
         f"{found['interval_days']:g} days, on {str(found['next_review_at'])[:10]}"
@@ -115,7 +115,7 @@ def history(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the events of a memory, such as uses and tier moves, newest first."""
+    """Show the events of a memory, newest first."""
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:

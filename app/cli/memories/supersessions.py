@@ -83,7 +83,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mark a memory as superseding another: searches return the newer one, which refers to the older one."""
+    """Mark a memory as superseding another: searches return the newer one with a reference to the older."""
     _show(_call("POST", PATH, url, json={"memory": newer, "supersedes": older}), as_json=as_json)
 
 

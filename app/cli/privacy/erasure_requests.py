@@ -52,7 +52,7 @@ def requests(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List erasures, newest first. `ebbing privacy log` lists all requests."""
+    """List erasures, newest first."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"status": status} if status else {})
@@ -72,8 +72,8 @@ def requests(
         )
         for each in found
     ]
-    heads = ["id", "kind", "status", "hidden at request", "scope", "requested", "erased after", "due"]
-    print_table(heads, rows, right=["hidden at request"])
+    heads = ["id", "kind", "status", "hidden at once", "scope", "requested", "erased after", "due"]
+    print_table(heads, rows, right=["hidden at once"])
 
 
 @privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
@@ -87,7 +87,7 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
-    shown |= {"scope": _describe_scope(found), "hidden at request": found["hidden"]}
+    shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
     shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
         typer.echo(f"{name:<19}{plain(value)}")

@@ -23,12 +23,12 @@ COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
 @privacy.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
 def log(
     *,
-    only_open: Annotated[bool, typer.Option("--open", help="Only requests without an answer.")] = False,
+    only_open: Annotated[bool, typer.Option("--open", help="Only unanswered requests.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of requests.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all data-subject requests, newest first, with their deadlines."""
+    """List requests, newest first, with their deadlines."""
     from app.cli.core.client import Api, pages
 
     params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"only_open": "true"} if only_open else {})
@@ -67,7 +67,7 @@ def summary(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the requests received in a period (default: one year), with response times in days."""
+    """Count the requests of a period (default: one year), with response times in days."""
     from app.cli.core.client import Api
 
     params = {name: value for name, value in (("after", after), ("before", before)) if value}
@@ -100,7 +100,7 @@ def deny(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record that a request is denied, with the legal ground."""
+    """Deny a request and record the legal ground."""
     from app.cli.core.client import Api
 
     if not yes:

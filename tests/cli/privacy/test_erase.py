@@ -84,8 +84,8 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
         assert "2026-04-07" in out
         assert "\x1b" not in out
     assert "grace period ends  2026-03-14 11:00 UTC" in shown
-    assert "hidden at request  3" in shown
-    assert "hidden at request" in listed
+    assert "hidden at once     3" in shown
+    assert "hidden at once" in listed
 
 
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
