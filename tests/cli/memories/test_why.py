@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub
 
-EXPLAINED = {
+EXPLAINED: Final[dict[str, Any]] = {
     "tier": "active",
     "wanted": "active",
     "rule": "grace",
