@@ -81,8 +81,9 @@ def simulate(
     """Simulate a year of use and compare what forgetting profiles retain, delete and let searches find.
 
     The simulation runs the production code in a temporary database. The service doesn't know which memories
-    are labelled as important; only the report uses these labels. Each profile is compared with retaining everything and with three
-    baselines at the same active-set size: fixed time to live, least recently used, and linear decay.
+    are labelled as important; only the report uses these labels. Each profile is compared with retaining
+    everything and with three baselines at the same active-set size: fixed time to live, least recently used, and linear
+    decay.
     """
     from pydantic import ValidationError
 
