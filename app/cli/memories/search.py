@@ -91,7 +91,7 @@ def search(
             "--review-blend",
             min=0,
             max=1,
-            help="Share of results reserved for memories due for review. Default: 0.3 with the profile mnemex, or 0.",
+            help="Share of results reserved for memories due for review. Default: 0 (profile mnemex: 0.3).",
         ),
     ] = None,
     vector: Annotated[
