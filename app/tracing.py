@@ -38,10 +38,10 @@ _state = _State()
 
 @dataclass(frozen=True, slots=True)
 class TracedRequest:
-    """Traced request; `told` is the context stored with it in the stream."""
+    """Traced request; `context` is the context stored with it in the stream."""
 
     span: Span
-    told: str
+    context: str
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span, with the error if there was one. Call once."""
@@ -118,12 +118,12 @@ def trace_request(name: str, given: str) -> TracedRequest:
 
 
 @contextmanager
-def trace_work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> Iterator[None]:
+def trace_work(name: str, contexts: Iterable[str], numbers: Mapping[str, int]) -> Iterator[None]:
     """Trace work on stored requests with a span linked to their spans; does nothing while tracing is off.
 
     Args:
         name: Name of the operation.
-        told: Trace contexts of the requests; read only while tracing is on.
+        contexts: Trace contexts of the requests; read only while tracing is on.
         numbers: Numeric attributes by name.
     """
     if _state.tracer is None:
@@ -132,7 +132,7 @@ def trace_work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> It
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
 
     attributes = {f"ebbing.{key}": value for key, value in numbers.items()}
-    links = list(_links(told))
+    links = list(_links(contexts))
     span = _state.tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, links=links)
     try:
         yield
@@ -142,12 +142,12 @@ def trace_work(name: str, told: Iterable[str], numbers: Mapping[str, int]) -> It
     _end(span, None)
 
 
-def _links(told: Iterable[str]) -> Iterator[Link]:
+def _links(contexts: Iterable[str]) -> Iterator[Link]:
     from opentelemetry.trace import Link, get_current_span  # noqa: PLC0415 - an extra
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - an extra
 
     propagator, found = TraceContextTextMapPropagator(), 0
-    for each in told:
+    for each in contexts:
         context = get_current_span(propagator.extract({_PARENT: each})).get_span_context()
         if each and context.is_valid and found < LINKS_MAX:
             found += 1

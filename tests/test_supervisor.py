@@ -56,14 +56,14 @@ from app.settings import Settings
 from app.supervisor import Supervisor, lock_home, service_children
 folder, home, events = map(pathlib.Path, sys.argv[1:])
 options = ServerOptions(data_root=folder / "data", cache_root=folder / "cache")
-def note(event):
+def record_event(event):
     with events.open("a") as file:
         file.write(json.dumps([event.what, event.child, event.pid, event.message]) + "\\n")
 os.environ["PYTHONPATH"] = str(folder)  # where the children find the stand-in
 try:
     with lock_home(home) as home:
         service = service_children(Settings(port=0), home, ["drain", "index"], options)
-        sys.exit(Supervisor(service.children, note).run())
+        sys.exit(Supervisor(service.children, record_event).run())
 except EmbeddedError as error:
     sys.exit(str(error))
 """
@@ -98,16 +98,16 @@ def run(children: list[Child], policy: RestartPolicy = HASTY) -> tuple[int, list
     """Run children until all are up, then stop them."""
     events: list[ChildEvent] = []
 
-    def note(event: ChildEvent) -> None:
+    def record_event(event: ChildEvent) -> None:
         events.append(event)
         if event.what == EventKind.UP:
             supervisor.request_stop()
 
-    supervisor = Supervisor(children, note, policy)
+    supervisor = Supervisor(children, record_event, policy)
     return supervisor.run(), events
 
 
-def told(events: list[ChildEvent], *kinds: EventKind) -> list[tuple[str, str]]:
+def events_of(events: list[ChildEvent], *kinds: EventKind) -> list[tuple[str, str]]:
     return [(event.child, event.what.value) for event in events if event.what in kinds]
 
 
@@ -132,7 +132,7 @@ def test_each_child_is_ready_before_the_next_starts_and_all_stop_in_reverse(
     ]
     code, events = run(children)
     assert code == 0
-    assert told(events, EventKind.STARTED, EventKind.READY, EventKind.COMPLETED, EventKind.UP) == [
+    assert events_of(events, EventKind.STARTED, EventKind.READY, EventKind.COMPLETED, EventKind.UP) == [
         ("database", "started"),
         ("database", "ready"),
         ("migrate", "started"),
@@ -145,7 +145,7 @@ def test_each_child_is_ready_before_the_next_starts_and_all_stop_in_reverse(
         ("api", "ready"),
         ("", "up"),
     ]
-    stops = told(events, EventKind.STOPPING, EventKind.STOPPED, EventKind.DOWN)
+    stops = events_of(events, EventKind.STOPPING, EventKind.STOPPED, EventKind.DOWN)
     assert stops[:2] == [("api", "stopping"), ("api", "stopped")]
     assert stops[2:4] == [("worker-2", "stopping"), ("worker-1", "stopping")]
     assert stops[6:] == [("database", "stopping"), ("database", "stopped"), ("", "down")]
@@ -171,14 +171,14 @@ def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child:
     times: dict[EventKind, list[float]] = {EventKind.DIED: [], EventKind.RESTARTED: []}
     events: list[ChildEvent] = []
 
-    def note(event: ChildEvent) -> None:
+    def record_event(event: ChildEvent) -> None:
         events.append(event)
         times.get(event.what, []).append(time.monotonic())
         if event.what == EventKind.UP:
             supervisor.request_stop()
 
     weak = child("weak", script, ready=lambda _process: (folder / "well").exists())
-    supervisor = Supervisor([weak], note, RestartPolicy(first_seconds=0.05))
+    supervisor = Supervisor([weak], record_event, RestartPolicy(first_seconds=0.05))
     assert supervisor.run() == 0
     waits = [
         restarted - died for died, restarted in zip(times[EventKind.DIED], times[EventKind.RESTARTED], strict=True)
@@ -195,11 +195,11 @@ def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
     ]
     code, events = run(children)
     assert code == 1
-    assert told(events, EventKind.DIED) == [("weak", "died")] * 5
+    assert events_of(events, EventKind.DIED) == [("weak", "died")] * 5
     [failure] = [event.message for event in events if event.what == EventKind.FAILED]
     assert "weak died 5 times in 3600 s, last with exit code 1" in failure
     assert failure.endswith("no such lane: weeding")
-    assert told(events, EventKind.STOPPED, EventKind.DOWN) == [("fine", "stopped"), ("", "down")]
+    assert events_of(events, EventKind.STOPPED, EventKind.DOWN) == [("fine", "stopped"), ("", "down")]
 
 
 def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child]) -> None:
@@ -213,7 +213,7 @@ def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child
     [failure] = [event.message for event in events if event.what == EventKind.FAILED]
     assert "migrate failed with exit code 1" in failure
     assert "revision 7 is unknown" in failure
-    assert told(events, EventKind.STARTED) == [("database", "started"), ("migrate", "started")]
+    assert events_of(events, EventKind.STARTED) == [("database", "started"), ("migrate", "started")]
 
 
 def test_a_first_start_that_is_never_ready_stops_all(child: Callable[..., Child]) -> None:
@@ -243,7 +243,7 @@ def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
     stubborn = child("stubborn", script, ready=lambda _process: (folder / "other").exists(), stop_timeout_seconds=0.2)
     code, events = run([stubborn])
     assert code == 0
-    assert told(events, EventKind.KILLED) == [("stubborn", "killed")]
+    assert events_of(events, EventKind.KILLED) == [("stubborn", "killed")]
     until_gone(int((folder / "other").read_text()))
 
 
@@ -284,7 +284,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
     with lock_home(folder / "home") as home:
         service = service_children(Settings(port=0), home, ["drain"], options)
 
-        def note(event: ChildEvent) -> None:
+        def record_event(event: ChildEvent) -> None:
             if event.what == EventKind.UP:
                 with psycopg.connect(service.database_url) as tx:
                     seen["role"] = tx.execute(
@@ -296,7 +296,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
                 supervisor.request_stop()
 
         for _ in range(2):  # on the second start everything already exists
-            supervisor = Supervisor(service.children, note)
+            supervisor = Supervisor(service.children, record_event)
             assert supervisor.run() == 0
     assert [one.name for one in service.children] == [
         "postgres",
@@ -442,7 +442,7 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
         stop_timeout_seconds=86_400,
     )
 
-    def note(event: ChildEvent) -> None:
+    def record_event(event: ChildEvent) -> None:
         events.append(event)
         if event.what == EventKind.UP:
             os.kill(os.getpid(), signal.SIGINT)
@@ -457,11 +457,11 @@ def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path
 
     before = signal.signal(signal.SIGALRM, again)
     try:
-        assert Supervisor([stubborn], note).run() == 0
+        assert Supervisor([stubborn], record_event).run() == 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert told(events, EventKind.KILLED) == [("stubborn", "killed")]
+    assert events_of(events, EventKind.KILLED) == [("stubborn", "killed")]
 
 
 def start_again(run: Run) -> subprocess.CompletedProcess[str]:

@@ -33,7 +33,7 @@ def upgrade_schema(revision: str = "head") -> tuple[str | None, str | None]:
     except Exception as error:
         if not database.is_passing(error):
             raise
-        detail = "PostgreSQL can't be reached: check EBBING_OWNER_DATABASE_URL, else EBBING_DATABASE_URL"
+        detail = "PostgreSQL can't be reached: check EBBING_OWNER_DATABASE_URL (if it is set) or EBBING_DATABASE_URL"
         raise Unavailable(detail) from error
 
 

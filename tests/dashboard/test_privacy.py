@@ -25,7 +25,7 @@ def entered(api: Api, days_ago: float, **given: str) -> PrivacyRequest:
     return request_log.create(api.tenant.tenant_id, new)
 
 
-def found(api: Api, request: PrivacyRequest) -> PrivacyRequest:
+def stored_request(api: Api, request: PrivacyRequest) -> PrivacyRequest:
     every = request_log.list_requests(api.tenant.tenant_id, None, 100, is_open=False)
     return next(each for each in every if each.request_id == request.request_id)
 
@@ -76,7 +76,7 @@ def test_a_request_is_confirmed_and_answered(
     new = entered(api, 1, law="ccpa")
     visitor = visit()
     assert visitor.act(f"/privacy/requests/{new.request_id}/{act}", form) == f"/privacy?done={word}"
-    after = found(api, new)
+    after = stored_request(api, new)
     assert after.answer == answer
     assert after.confirmed_at is not None
     assert after.basis == form.get("basis")
@@ -90,7 +90,7 @@ def test_a_denial_needs_its_basis(api: Api, visit: Visit) -> None:
     answer = visit().send(f"/privacy/requests/{new.request_id}/deny", {"basis": ""})
     assert answer.status_code == 422
     assert "basis" in said(answer.text)
-    assert found(api, new).answer is None
+    assert stored_request(api, new).answer is None
     assert not operator_log.list_actions(api.tenant.tenant_id)
 
 
@@ -140,4 +140,4 @@ def test_nothing_is_entered_by_who_may_not(api: Api, visit: Visit) -> None:
     assert visit("read", "maintain").send(f"/privacy/requests/{new.request_id}/complete").status_code == 403
     assert visit().send(f"/privacy/requests/{UUID(int=1)}/complete").status_code == 404
     assert visit().send("/privacy/requests/nonsense/complete").status_code == 404
-    assert found(api, new).answer is None
+    assert stored_request(api, new).answer is None

@@ -154,7 +154,7 @@ def test_the_page_shows_them_and_leads_to_one(api: Api, visit: Visit) -> None:
 
 def test_a_name_that_turns_the_line_is_told_and_not_done(visit: Visit) -> None:
     tenants.create("left \u202e right")
-    assert '<bdi class="told">left ⟨U+202E⟩ right</bdi>' in visit("admin").page("/tenants")
+    assert '<bdi class="long-name">left ⟨U+202E⟩ right</bdi>' in visit("admin").page("/tenants")
 
 
 def test_tenants_are_an_admins_to_see(visit: Visit) -> None:

@@ -35,7 +35,7 @@ def tenant(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> t
     return aged, lived
 
 
-def look(aged: Aged, lived: Lived, day: float) -> list[int]:
+def tiers_after_night(aged: Aged, lived: Lived, day: float) -> list[int]:
     """Run a night at a time and return each memory's tier afterwards."""
     aged.now = days(day)
     lived.night()
@@ -47,15 +47,15 @@ def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
     service: Service, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
     aged, lived = tenant(service, monkeypatch, profile)
-    before = look(aged, lived, NOON)
+    before = tiers_after_night(aged, lived, NOON)
     due = sweep.preview_sweep(aged.tenant_id, days(NOON + HOURS), None, 1000).moves
-    jumped = look(aged, lived, NOON + HOURS)
+    jumped = tiers_after_night(aged, lived, NOON + HOURS)
     moved = {lived.ids[place] for place in np.flatnonzero(np.array(before) != jumped)}
     assert moved == {move.memory_id for move in due}, "exactly the moves due within two hours"
     assert len(moved) < 10
     anchors = aged.anchors()
     for day in (NOON, NOON - HOURS, NOON + 1 / 24, NOON + HOURS):
-        assert look(aged, lived, day) == jumped, "no move is undone or repeated"
+        assert tiers_after_night(aged, lived, day) == jumped, "no move is undone or repeated"
     assert aged.anchors() == anchors, "no anchor was moved to the past"
 
 
@@ -84,7 +84,7 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
         assert found.as_of == days(NOON + HOURS), "never earlier than the last change"
         assert found.case.age_days >= 0
     before = lived.tiers()
-    assert (before != look(aged, lived, NOON - HOURS)).sum() < 10
+    assert (before != tiers_after_night(aged, lived, NOON - HOURS)).sum() < 10
 
 
 def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_not(
@@ -97,8 +97,8 @@ def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_
         aged, lived = tenant(service, monkeypatch, "spec")
         for day in (101, 102, 103):
             for jump in jumps:
-                look(aged, lived, day + jump)
-        ends.append(look(aged, lived, 104))
+                tiers_after_night(aged, lived, day + jump)
+        ends.append(tiers_after_night(aged, lived, 104))
     assert ends[0] == ends[1]
 
 

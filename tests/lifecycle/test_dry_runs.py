@@ -120,12 +120,12 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     def decided(numbers: reference.Numbers, day: float) -> Counter[str]:
         return Counter(reference.decide(numbers, memory, day)[0] for memory in here)
 
-    def told(day: int) -> Counter[str]:
+    def forecast_counts(day: int) -> Counter[str]:
         return Counter(dict(zip(DECAY_TIERS, outlook.counts[day].tolist(), strict=True)))
 
     outlook = forecast.forecast_tiers(aged.tenant_id, ForecastOptions(30))
-    assert told(0) == decided(before, 110 + NIGHT)
-    assert all(told(day) == decided(before, 110 + day) for day in (1, 8, 15))
+    assert forecast_counts(0) == decided(before, 110 + NIGHT)
+    assert all(forecast_counts(day) == decided(before, 110 + day) for day in (1, 8, 15))
     later = decided(before, 125.5 + policy_impact.LATER_DAYS)
     with database.tenant(aged.tenant_id) as tx:
         known = [era for era in memory_strength.load_eras(tx, aged.tenant_id) if era.version < version]
@@ -141,7 +141,7 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     assert found_effects.later_after == decided(harsher, 125.5 + policy_impact.LATER_DAYS)
     for memory, tier in zip(here, nights_until_then, strict=True):
         memory.tier = tier
-    assert all(told(day) == decided(harsher, 110 + day) for day in (16, 23, 30))
-    assert len({tuple(told(day).values()) for day in (15, 16, 30)}) == 3, (
+    assert all(forecast_counts(day) == decided(harsher, 110 + day) for day in (16, 23, 30))
+    assert len({tuple(forecast_counts(day).values()) for day in (15, 16, 30)}) == 3, (
         "forecasts don't differ: the test proves nothing"
     )

@@ -30,7 +30,7 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: i
     return found
 
 
-def told(
+def all_pages(
     aged: Aged, day: float, limit: int
 ) -> tuple[list[tuple[str, PredictedMove]], dict[str, Counter[str]], dict[str, str | None]]:
     """Return moves, counts and notes of all pages of a dry run."""
@@ -69,8 +69,8 @@ def test_a_night_does_what_its_dry_run_says(
         monkeypatch.delenv("EBBING_MASTER_KEY")
         service.configure()
     aged, moment = found.aged, until + NIGHT + ahead
-    changes, counts, notes = told(aged, moment, 7)
-    assert told(aged, moment, 1000) == (changes, counts, notes), "pagination doesn't change the result"
+    changes, counts, notes = all_pages(aged, moment, 7)
+    assert all_pages(aged, moment, 1000) == (changes, counts, notes), "pagination doesn't change the result"
     assert list(notes) == list(steps.STEPS)
     assert {name for name, note in notes.items() if note is None} == {*MOVING} - (set() if key else {"cold"})
     tiers, _ = rows(aged)
@@ -90,7 +90,7 @@ def test_a_night_does_what_its_dry_run_says(
         assert did[f"{name}.{tier}"] == counts[name][tier]
     assert {tier: did[f"sweep.{tier}"] for tier in DECAY_TIERS if did[f"sweep.{tier}"]} == counts["sweep"]
     assert all(move.rule == "decay" and move.why for _, move in changes)
-    assert told(aged, moment, 7)[0] == [], "a second dry run lists nothing"
+    assert all_pages(aged, moment, 7)[0] == [], "a second dry run lists nothing"
 
 
 def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(

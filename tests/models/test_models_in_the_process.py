@@ -311,7 +311,7 @@ def test_a_tenant_moves_to_the_model_and_keeps_being_found(using: Service, kind:
     using.work()
     using.configure(embedder=kind, embedding_model=e5)
     forget()
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     [soup] = using.send(tenant_id, SOUP)
     using.work()
     stored = using.rows("SELECT memory_id, model FROM embeddings JOIN embedding_spaces USING (space_id)")

@@ -25,7 +25,7 @@ HELD_OUT = rows("held_out.jsonl")
 """Written before its author had seen any pattern; the gaps that it revealed were then fixed (ops/privacy.md)."""
 
 
-def found(row: dict[str, Any]) -> Counter[tuple[str, str]]:
+def detected_spans(row: dict[str, Any]) -> Counter[tuple[str, str]]:
     text = row["text"]
     return Counter((one.kind, text[one.start : one.end]) for one in detect_pii(text, row.get("regions", ())))
 
@@ -41,14 +41,14 @@ def test_the_set_has_enough_of_each_kind_and_of_what_only_looks_like_it() -> Non
 
 @pytest.mark.parametrize("labelled", [LABELLED, HELD_OUT], ids=["labelled", "held out"])
 def test_precision_and_recall(labelled: list[dict[str, Any]]) -> None:
-    right = sum((found(row) & wanted(row)).total() for row in labelled)
-    assert right / sum(found(row).total() for row in labelled) >= 0.95
+    right = sum((detected_spans(row) & wanted(row)).total() for row in labelled)
+    assert right / sum(detected_spans(row).total() for row in labelled) >= 0.95
     assert right / sum(wanted(row).total() for row in labelled) >= 0.95
 
 
 def figures(labelled: list[dict[str, Any]], kind: str) -> tuple[str, str]:
     """Return precision and recall of a kind, as fractions."""
-    got = [Counter({one: times for one, times in found(row).items() if one[0] == kind}) for row in labelled]
+    got = [Counter({one: times for one, times in detected_spans(row).items() if one[0] == kind}) for row in labelled]
     there = [Counter({one: times for one, times in wanted(row).items() if one[0] == kind}) for row in labelled]
     right = sum((one & other).total() for one, other in zip(got, there, strict=True))
     return f"{right}/{sum(each.total() for each in got)}", f"{right}/{sum(each.total() for each in there)}"
@@ -67,7 +67,7 @@ def test_the_figures_that_are_told_are_those_of_the_sets() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_found(kind: str) -> None:
-    assert any((found(row) & wanted(row))[one] for row in LABELLED for one in wanted(row) if one[0] == kind)
+    assert any((detected_spans(row) & wanted(row))[one] for row in LABELLED for one in wanted(row) if one[0] == kind)
     assert CATEGORY[kind] in {"pii", "financial", "credentials"}  # type: ignore[index]
 
 

@@ -32,7 +32,7 @@ def place(drill: Drill, reason: str = "court", **scope: Any) -> Hold:
     return legal_holds.place_hold(drill.tenant_id, Scope(**scope), reason, "key")
 
 
-def kept(drill: Drill) -> list[UUID]:
+def stored_holds(drill: Drill) -> list[UUID]:
     return [hold_id for (hold_id,) in drill.service.rows(KEPT)]
 
 
@@ -73,7 +73,7 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
     drill.work()
     assert drill.people() == ["bob"]
     assert traces.in_tables(drill.service, "wroclaw") == []
-    assert kept(drill) == []
+    assert stored_holds(drill) == []
 
 
 @pytest.mark.acceptance(12)
@@ -135,7 +135,7 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     assert "erasures" in drill.unwell()
     assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}
-    assert kept(drill) == [known.hold_id, hold.hold_id]
+    assert stored_holds(drill) == [known.hold_id, hold.hold_id]
     assert drill.service.rows(MARKS) == [(2, 2)]
 
 
@@ -167,7 +167,7 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     hold = place(drill, subject="ann")
     drill.dump()
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
-    assert kept(drill) == []
+    assert stored_holds(drill) == []
     restore(drill)
     assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
     assert [(one.hold_id, one.memories, one.outcome) for one in restore_replay.due()] == [
@@ -175,9 +175,9 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     ]
     assert replayed() == [(hold.hold_id, 2, "unreleased")]
     assert drill.unwell() == {}
-    assert kept(drill) == [hold.hold_id], "the hold is in the key store for another restore"
+    assert stored_holds(drill) == [hold.hold_id], "the hold is in the key store for another restore"
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
-    assert kept(drill) == []
+    assert stored_holds(drill) == []
     assert drill.unwell() == {}
 
 
@@ -202,11 +202,11 @@ def test_an_older_key_store_gets_what_is_in_force_and_loses_what_is_over(drill: 
     drill.dump()
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
-    assert kept(drill) == [over.hold_id]
+    assert stored_holds(drill) == [over.hold_id]
     assert "the key store is older than the data" in drill.unwell()["erasures"]
     ledger.accept_key_store()
     assert drill.unwell() == {}
-    assert kept(drill) == [hold.hold_id]
+    assert stored_holds(drill) == [hold.hold_id]
 
 
 def test_the_command_lists_and_places_holds(drill: Drill) -> None:
@@ -231,7 +231,7 @@ def test_what_was_in_force_when_the_schema_changed_is_kept(drill: Drill) -> None
     before = drill.service.rows(found)
     drill.restore_down_and_up("0024")
     assert drill.service.rows(found) == before
-    assert kept(drill) == [hold.hold_id]
+    assert stored_holds(drill) == [hold.hold_id]
     assert drill.unwell() == {}
 
 
@@ -245,7 +245,7 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
     done = CliRunner().invoke(app, ["migrate"])
     assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert in_force(drill) == [hold, known]
-    assert kept(drill) == [known.hold_id, hold.hold_id]
+    assert stored_holds(drill) == [known.hold_id, hold.hold_id]
     assert drill.unwell() == {}
 
 

@@ -51,7 +51,7 @@ def shown(service: Service) -> list[str]:
     return [name for (name,) in service.rows(SHOWN)]
 
 
-def kept(service: Service) -> list[UUID]:
+def backed_up_requests(service: Service) -> list[UUID]:
     found = service.rows("SELECT erasure_id FROM ebbing_keys.erasure_requests ORDER BY seq")
     return [erasure_id for (erasure_id,) in found]
 
@@ -97,7 +97,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     assert traces.in_tables(drill.service, "wroclaw") == []
     [answered] = request_log.list_requests(drill.tenant_id, None, 10, is_open=False)
     assert answered.answer == "done"
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
 
 
 def test_one_whose_grace_is_over_by_then_is_carried_out_at_once(drill: Drill) -> None:
@@ -144,7 +144,7 @@ def test_deletions_of_memories_are_hidden_again_and_a_night_erases_them(drill: D
     worked(drill.service, HIDING)
     erased(drill.tenant_id)
     assert drill.people() == ["bob"]
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
 
 
 def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) -> None:
@@ -159,7 +159,7 @@ def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) ->
     assert list(restore_replay.replay()) == []
     assert drill.unwell() == {}
     assert drill.service.one("SELECT count(*) FROM audit") == audited
-    assert kept(drill.service) == [known.erasure_id, asked.erasure_id]
+    assert backed_up_requests(drill.service) == [known.erasure_id, asked.erasure_id]
     assert drill.service.rows(MARKS) == [(2, 2)]
 
 
@@ -208,10 +208,12 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     ]
     assert drill.unwell() == {}
     assert shown(drill.service) == ["bob"]
-    assert kept(drill.service) == [asked.erasure_id], "the request is in the key store for another restore"
+    assert backed_up_requests(drill.service) == [asked.erasure_id], (
+        "the request is in the key store for another restore"
+    )
     requests.cancel(drill.tenant_id, asked.erasure_id, "key")
     assert shown(drill.service) == ["ann", "bob"]
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
     assert drill.unwell() == {}
 
 
@@ -219,11 +221,11 @@ def test_what_has_begun_is_in_the_ledger_alone(drill: Drill) -> None:
     drill.dump()
     asked = ask(drill, subject="ann", grace_days=0)
     execution._start(drill.tenant_id, asked.erasure_id)
-    assert kept(drill.service) == [asked.erasure_id], "not yet in the ledger"
+    assert backed_up_requests(drill.service) == [asked.erasure_id], "not yet in the ledger"
     drill.dump_keys()
     keys = (drill.folder / "keys.dump").read_bytes()
     drill.work()
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
     assert in_keys(drill.service, "ann") == []
     restore(drill)
     assert [one.outcome for one in restore_replay.replay()] == ["erased"]
@@ -242,10 +244,10 @@ def test_deletions_carried_out_together_leave_nothing_beside_the_keys(drill: Dri
     drill.service.work()
     for memory_id in ids:
         memories.delete(drill.tenant_id, memory_id, "key")
-    assert len(kept(drill.service)) == 3
+    assert len(backed_up_requests(drill.service)) == 3
     erased(drill.tenant_id)
     assert drill.service.one("SELECT count(*) FROM erasures WHERE status = 'verified'") == 3
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
     assert drill.unwell() == {}
 
 
@@ -283,7 +285,7 @@ def test_with_a_hold_of_the_copy_it_is_hidden_all_the_same(drill: Drill) -> None
     assert shown(drill.service) == ["bob"]
     drill.work()
     assert requests.get(drill.tenant_id, asked.erasure_id).status == "held"
-    assert kept(drill.service) == []
+    assert backed_up_requests(drill.service) == []
 
 
 def test_a_tenant_made_after_the_copy_is_left_out(drill: Drill) -> None:
@@ -305,11 +307,11 @@ def test_an_older_key_store_gets_what_is_open_and_loses_what_is_over(drill: Dril
     drill.dump()
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
-    assert kept(drill.service) == [over.erasure_id]
+    assert backed_up_requests(drill.service) == [over.erasure_id]
     assert "the key store is older than the data" in drill.unwell()["erasures"]
     ledger.accept_key_store()
     assert drill.unwell() == {}
-    assert kept(drill.service) == [asked.erasure_id]
+    assert backed_up_requests(drill.service) == [asked.erasure_id]
 
 
 def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) -> None:
@@ -360,7 +362,7 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
     done = CliRunner().invoke(app, ["migrate"])
     assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert shown(drill.service) == []
-    assert kept(drill.service) == [known.erasure_id, asked.erasure_id]
+    assert backed_up_requests(drill.service) == [known.erasure_id, asked.erasure_id]
     assert drill.unwell() == {}
 
 

@@ -77,7 +77,7 @@ def tiers(service: Service, ids: Sequence[UUID]) -> list[str]:
     return [found[memory_id] for memory_id in ids]
 
 
-def found(tenant_id: UUID, query: str, *among: Tier, **more: Any) -> list[SearchResult]:
+def search_tiers(tenant_id: UUID, query: str, *among: Tier, **more: Any) -> list[SearchResult]:
     """Return the results of a search in these tiers, best first."""
     return search(tenant_id, SearchRequest(query, tiers=among or ("active",), explain=True, **more))
 

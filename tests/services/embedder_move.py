@@ -92,7 +92,7 @@ class Move:
     finished: bool = False
 
     @classmethod
-    def of(cls, tenant_id: UUID) -> Move:
+    def read(cls, tenant_id: UUID) -> Move:
         return cls(Job(uuid4(), tenant_id, reembed.KIND, reembed.job_parameters(), {}, None, 0), {})
 
     def step(self) -> Step:

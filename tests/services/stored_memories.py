@@ -65,7 +65,7 @@ class Shelf:
     def search(self, query: str, policy: Policy | None = None, **fields: Any) -> list[SearchResult]:
         return search(self.tenant_id, SearchRequest(query, **fields), policy)
 
-    def found(self, query: str, **fields: Any) -> list[str]:
+    def search_ids(self, query: str, **fields: Any) -> list[str]:
         """Return the external ids of the memories found, best first."""
         return [result.external_id or "" for result in self.search(query, **fields)]
 

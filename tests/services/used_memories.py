@@ -63,7 +63,9 @@ class Shop:
         )
         return ids
 
-    def tell(self, *uses: UUID | Use, base: bytes | None = None, session: str | None = None, **more: Any) -> bytes:
+    def report_uses(
+        self, *uses: UUID | Use, base: bytes | None = None, session: str | None = None, **more: Any
+    ) -> bytes:
         """Append touches to the stream, and return their base."""
         base = base or generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         told = [each if isinstance(each, Use) else Use(each) for each in uses]
@@ -76,7 +78,7 @@ class Shop:
 
     def used(self, *uses: UUID | Use, **more: Any) -> None:
         """Append touches to the stream, and apply them."""
-        self.tell(*uses, **more)
+        self.report_uses(*uses, **more)
         ingest.drain_streams()
 
     def touch(self, memory_id: UUID, **given: Any) -> TouchEffect:

@@ -72,11 +72,11 @@ class Crowd:
     def large(self, count: int = 3000) -> UUID:
         """Insert a tenant like `tenant`, with the dedicated indexes that the job builds."""
         tenant = self.tenant(count)
-        self.see_to(tenant)
+        self.maintain_indexes(tenant)
         return tenant
 
     @staticmethod
-    def see_to(tenant: UUID) -> None:
+    def maintain_indexes(tenant: UUID) -> None:
         """Run the index maintenance job of a tenant to its end."""
         job = Job(uuid4(), tenant, tenant_indexes.KIND, {}, {}, None, 0)
         while not tenant_indexes.run_job_slice(job).finished:
@@ -89,7 +89,7 @@ class Crowd:
         return SearchProbe(lexemes, self.space, vector / np.linalg.norm(vector), among)
 
 
-def found(tenant: UUID, probe: SearchProbe, request: SearchRequest | None = None) -> list[Candidate]:
+def candidates_of(tenant: UUID, probe: SearchProbe, request: SearchRequest | None = None) -> list[Candidate]:
     """Return the candidates of a search in a tenant."""
     with database.tenant(tenant) as tx:
         return find_candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING).candidates

@@ -28,7 +28,7 @@ async def healthz() -> Response:
 
 @router.get("/readyz", summary="Readiness check")
 def readyz() -> Response:
-    """Return 200 if PostgreSQL, its schema and Redis are healthy, else 503, with the state of each."""
+    """Return 200 if PostgreSQL, its schema and Redis are healthy and 503 otherwise, with the state of each."""
     found = [{"name": one.name, "well": one.severity == "ok", "detail": one.detail} for one in probes.readiness()]
     is_ready = all(one["well"] for one in found)
     shown = {"status": "ready" if is_ready else "not ready", "dependencies": found}

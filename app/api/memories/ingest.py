@@ -76,14 +76,14 @@ class Ingest:
         """Handle a request inside a trace span, whose context is stored with the stream entry."""
         traced = tracing.trace_request("ingest", trace(scope))
         try:
-            answer = await self._accept(scope, receive, request_id, traced.told)
+            answer = await self._accept(scope, receive, request_id, traced.context)
         except BaseException as error:
             traced.end(error)
             raise
         traced.end()
         return answer
 
-    async def _accept(self, scope: Scope, receive: Receive, request_id: str, told: str) -> Answer:
+    async def _accept(self, scope: Scope, receive: Receive, request_id: str, trace: str) -> Answer:
         caller = await cache.caller(scope, "ingest")
         form = _form(scope)
         wait_seconds = _wait_seconds(scope)
@@ -100,7 +100,7 @@ class Ingest:
             memories=count,
             form=form,
             request_id=request_id,
-            trace=told,
+            trace=trace,
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
         )

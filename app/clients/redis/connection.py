@@ -167,11 +167,12 @@ def check_settings(client: redis.Redis) -> list[str]:
             "Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"
         ]
     if held.get("maxmemory-policy") != "noeviction":
-        message = (
-            f"Redis has maxmemory-policy {held.get('maxmemory-policy')}: set it to noeviction, else it drops memories"
+        policy = held.get("maxmemory-policy")
+        raise Misconfigured(
+            f"Redis has maxmemory-policy {policy}: set it to noeviction, or it can evict accepted memories"
         )
-        raise Misconfigured(message)
     if held.get("appendonly") != "yes":
-        message = "Redis keeps no append-only file: set appendonly to yes, else a restart loses what isn't stored yet"
-        raise Misconfigured(message)
+        raise Misconfigured(
+            "Redis keeps no append-only file: set appendonly to yes, or a restart loses accepted memories"
+        )
     return []

@@ -103,7 +103,7 @@ def ahead(viewer: Looking, request: Request) -> Response:
     try:
         found = tier_report.cached_outlook(viewer.tenant_id)
     except Invalid as error:
-        return rendering.page(request, viewer, "ladder_ahead", found=None, problem=error, drawn=[], told=[], names=[])
+        return rendering.page(request, viewer, "ladder_ahead", found=None, problem=error, drawn=[], rows=[], names=[])
     outlook = found.outlook
     days = [day for day in TOLD if day < len(outlook.dates)]
     return rendering.page(
@@ -114,7 +114,7 @@ def ahead(viewer: Looking, request: Request) -> Response:
         problem=None,
         drawn=_lines(outlook),
         names=[(day, f"{outlook.dates[day]:%d %b}") for day in days if day != TOLD[1]],
-        told=[(day, outlook.dates[day], outlook.counts[day].tolist()) for day in days],
+        rows=[(day, outlook.dates[day], outlook.counts[day].tolist()) for day in days],
     )
 
 

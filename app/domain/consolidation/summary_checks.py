@@ -50,7 +50,7 @@ FAULTS: Final = {
     "a name": "it held a name, or a word with a capital letter, that no memory has",
     "other words": "much of it isn't in the memories' own words or language",
     "denial": "a sentence affirmed what a memory denies, or denied what a memory affirms",
-    "wrong person": "it told a number of somebody of whom no memory tells it",
+    "wrong person": "it gave a number for a person for whom no memory gives it",
     "lossy": "it left out too many of the names, numbers, dates and links of the memories",
 }
 """Reasons for refusing an answer, with the wording that the model receives on the next try."""

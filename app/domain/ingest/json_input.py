@@ -94,20 +94,20 @@ def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> F
     """
     found = _PATH.search(message)
     path = found["path"] if found else ""
-    told = message[: found.start()] if found else message
-    if unknown := _UNKNOWN.search(told):
+    reason = message[: found.start()] if found else message
+    if unknown := _UNKNOWN.search(reason):
         name = unknown["name"][:_SHOWN_CHARACTERS]
         return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
-    if missing := _MISSING.search(told):
+    if missing := _MISSING.search(reason):
         return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
-    if told.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
+    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
         allowed = choices.get(path.rpartition(".")[2].partition("[")[0], ())
         named = ", ".join(allowed) or "the values allowed here"
         return FieldError(path.lstrip(".") or "body", f"isn't one of {named}")
-    bound = _LIMIT.search(told)
+    bound = _LIMIT.search(reason)
     if not bound:
-        told = "needs an offset, such as Z" if "timezone component" in told else told[0].lower() + told[1:]
-        return FieldError(path.lstrip(".") or "body", told.replace("`", ""))
+        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
+        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
     number = float(bound["limit"])
     return FieldError(
         path.lstrip(".") or "body",

@@ -88,12 +88,12 @@ def propose_weights(judged: Sequence[JudgedSearch], ranking: Ranking) -> Proposa
     """
     present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
     pairs = [search.pairs() for search in judged]
-    told = sum(len(each) > 0 for each in pairs)
+    informative = sum(len(each) > 0 for each in pairs)
     before = [search.reciprocal_rank(present) for search in judged]
     mean = float(np.mean(before)) if before else 0.0
     count = sum(map(len, pairs))
-    if told < USES_MIN:
-        few = f"{told} searches have both a used and an unused result: a fit needs at least {USES_MIN}"
+    if informative < USES_MIN:
+        few = f"{informative} searches have both a used and an unused result: a fit needs at least {USES_MIN}"
         return Proposal(len(judged), count, mean, mean, None, {}, few)
     after = np.empty(len(judged))
     for fold in np.array_split(np.arange(len(judged)), FOLDS):

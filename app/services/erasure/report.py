@@ -27,7 +27,7 @@ SEGMENTS_WITHIN: Final = timedelta(days=2)
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _METHODS: Final = {
-    "embeddings": "deleted, with those of the turns after them, which are made anew",
+    "embeddings": "deleted, with those of the following turns, which are computed again",
     "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
     "cold_memories": "deleted, and the key of each record destroyed",
     "links": "deleted, from both ends",

@@ -324,7 +324,7 @@ STEPS: Final[dict[str, ErasureStep]] = {
     ),
     "memories": ErasureStep("memories, and all that is of them", "deleted", _find_memories, _erase_memories),
     "bases": ErasureStep(
-        "bases that archived vectors are reduced by", "fitted anew without its vectors", _find_bases, _erase_bases
+        "bases that archived vectors are reduced by", "refitted without its vectors", _find_bases, _erase_bases
     ),
     "records": ErasureStep(
         "ended jobs, released holds, searches limited to the subject or thread",

@@ -130,11 +130,11 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
         Conflict: A job that doesn't belong to the schedule is doing the same work.
         Invalid: `as_of` is in the future.
     """
-    told = queue.evaluation_parameters(as_of)
+    parameters = queue.evaluation_parameters(as_of)
     with database.tenant(tenant_id) as tx:
         held = _find_schedule(schedules.lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
-        while not jobs.add(tx, job_id, tenant_id, task, told or _parameters(moment), lone=True):
+        while not jobs.add(tx, job_id, tenant_id, task, parameters or _parameters(moment), lone=True):
             under_way = jobs.find_lone(tx, tenant_id, task)
             if under_way is not None:
                 return _job_fields(tx, tenant_id, under_way)

@@ -86,7 +86,9 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         requests.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status == "held":
-            raise Conflict("only memories under legal hold are left: the erasure continues when the holds are released")
+            raise Conflict(
+                "only data under legal hold remains: release the hold, and the erasure continues automatically"
+            )
         if there.status not in ("grace", "running"):
             raise Conflict(f"this erasure is already {there.status}")
         now = database.now(tx)

@@ -128,7 +128,7 @@ def _at_anchor(
         return broken
     noted = [entry for entry in entries if entry.seq == anchor.seq]
     if noted and noted[0].hash != anchor.hash:
-        return BrokenEntry(anchor.seq, "it isn't the one that was noted: the chain was written anew up to it")
+        return BrokenEntry(anchor.seq, "its hash differs from the recorded anchor: the entries up to it were rewritten")
     if not noted and finished:
         return BrokenEntry(anchor.seq, "it was noted, and is missing with all that came after")
     return broken

@@ -184,8 +184,8 @@ def _outcome(eras: Sequence[Era], change: RequestedChange, now: datetime) -> tup
         return ChangeOutcome(base, latest, [], []), since
     if change.expected_version is not None and change.expected_version != latest:
         raise Conflict(
-            f"the latest version of the policy is {latest}, not {change.expected_version}: somebody has changed it "
-            "since; look at it, and decide anew"
+            f"the latest version of the policy is {latest}, not {change.expected_version}: it has changed "
+            "in the meantime; read it and repeat the change if it still applies"
         )
     return ChangeOutcome(Era(latest + 1, since, policy), latest, changes, superseded), since
 
@@ -195,7 +195,7 @@ def _since(effective_at: datetime | None, now: datetime) -> float:
         return now.timestamp()
     check_moment(effective_at, "effective_at")
     if effective_at < now:
-        raise Invalid(errors=[FieldError("effective_at", "lies in the past: leave it out for a change at once")])
+        raise Invalid(errors=[FieldError("effective_at", "is in the past: omit it to change the policy immediately")])
     if effective_at > now + timedelta(days=AHEAD_DAYS_MAX):
         raise Invalid(errors=[FieldError("effective_at", "is too many days ahead", None, AHEAD_DAYS_MAX)])
     return effective_at.timestamp()

@@ -67,9 +67,9 @@ Examples are context in neighbours' rows, gaps in segments, keys of records, and
 over the removed memory.
 """
 KEPT: Final = {
-    "ebbing_keys.erasure_ledger": "says what an older copy of the data must not bring back; ids say nothing of anybody",
-    "holds": "says what was held, and until when; its ids lead nowhere by then",
-    "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
+    "ebbing_keys.erasure_ledger": "lists what a restored backup must not bring back; ids identify nobody",
+    "holds": "records what was held, and until when; by then its ids refer to no row",
+    "envelopes": "the ingest ledger, purged separately: until then, a replayed request must store nothing",
 }
 """Tables that refer to memories and retain the ids, with the reason."""
 

@@ -110,7 +110,7 @@ LEFT JOIN LATERAL (
   WHERE moved.kind = 'tier' AND lineage.tenant_id = %(tenant)s AND lineage.memory_id = moved.memory_id
     AND lineage.part = 'source' AND (
       moved.at IN (merges.created_at, merges.decided_at)
-      -- By its undoing, or by somebody's yes before that: when that was isn't kept.
+      -- By undoing the merge, or by its approval before that: the time of approval isn't stored.
       OR (merges.status = 'undone' AND moved.at BETWEEN merges.created_at AND merges.decided_at))
   ORDER BY moved.at = merges.created_at DESC, merges.decided_at LIMIT 1
 ) AS merge ON true

@@ -90,7 +90,7 @@ class Witness:
         start: Message = {}
         body = b""
 
-        async def note(message: Message) -> None:
+        async def record_message(message: Message) -> None:
             nonlocal start, body
             if message["type"] == "http.response.start":
                 start = message
@@ -103,11 +103,11 @@ class Witness:
         path = scope["path"].replace(self.key_id, "nobodys")
         # The same idempotency key comes with many bodies; all but the first would be refused as conflicts.
         headers = [pair for pair in scope["headers"] if pair != (b"idempotency-key", b"0")]
-        await self.inner({**scope, "path": path, "headers": headers}, receive, note)
+        await self.inner({**scope, "path": path, "headers": headers}, receive, record_message)
         response = httpx.Response(start["status"], headers=start["headers"], content=body)
         self.answers.append(Answer(scope["method"], scope["path"], response))
 
-    def told(self, method: str, path: str, *statuses: int) -> list[Any]:
+    def responses(self, method: str, path: str, *statuses: int) -> list[Any]:
         """Return the bodies of the route's responses with one of these statuses."""
         found = [one.response for one in self.answers if (one.method, one.path) == (method, path)]
         return [response.json() for response in found if response.status_code in statuses]
@@ -132,7 +132,7 @@ def test_every_request_is_answered_as_described_and_none_breaks_the_service(serv
     for answer in witness.answers:
         if answer.response.status_code >= 400:
             fields(answer.response)
-    assert len(witness.told("POST", "/v1/memories", 202)) > 10
+    assert len(witness.responses("POST", "/v1/memories", 202)) > 10
     check_what_is_kept(service, witness)
 
 
@@ -178,13 +178,13 @@ def check_what_is_kept(service: Service, witness: Witness) -> None:
     service.work()
     assert service.is_idle()
     assert service.rows("SELECT stage, reason FROM dead_letters") == []
-    accepted = {one for told in witness.told("POST", "/v1/memories", 200, 202) for one in told["ids"]}
+    accepted = {one for answer in witness.responses("POST", "/v1/memories", 200, 202) for one in answer["ids"]}
     kept = service.rows("SELECT memory_id FROM memories UNION ALL SELECT alias_id FROM memory_aliases")
     assert len(kept) == 3 + len(accepted)
     assert accepted <= {str(one) for (one,) in kept}
-    tenants = witness.told("POST", "/v1/admin/tenants", 201)
+    tenants = witness.responses("POST", "/v1/admin/tenants", 201)
     assert service.one("SELECT count(*) FROM tenants") == 1 + len(tenants)
-    keys = witness.told("POST", "/v1/admin/keys", 201)
+    keys = witness.responses("POST", "/v1/admin/keys", 201)
     assert service.one("SELECT count(*) FROM api_keys") == 1 + len(tenants) + len(keys)
 
 

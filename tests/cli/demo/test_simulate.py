@@ -19,13 +19,13 @@ from tests.cli.conftest import Cli
 MEASURES = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
 
 
-class Told:
+class CannedSimulation:
     """Stub of a simulation with predefined outcomes."""
 
     given: dict[str, Any]
 
     def __init__(self, year: Any, _say: Any, given: dict[str, Any]) -> None:
-        Told.given = {"memories": len(year.said), "days": year.days, "seed": year.seed} | given
+        CannedSimulation.given = {"memories": len(year.said), "days": year.days, "seed": year.seed} | given
         self.keep_all = SimulationOutcome(KEEP_ALL, None, MEASURES, (), 1.0)
 
     def outcomes(self, profile: str) -> Iterator[SimulationOutcome]:
@@ -34,13 +34,13 @@ class Told:
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> None:
+def canned_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def no_servers(_home: Path) -> Iterator[None]:
         yield
 
     monkeypatch.setattr(standalone, "standalone_servers", no_servers)
-    monkeypatch.setattr(simulation, "Simulation", Told)
+    monkeypatch.setattr(simulation, "Simulation", CannedSimulation)
 
 
 def test_each_profile_has_a_row_with_its_baselines_below(cli: Cli) -> None:
@@ -63,7 +63,7 @@ def test_json_says_which_year_it_was(cli: Cli) -> None:
         ("lru", "spec"),
     ]
     assert found["outcomes"][1]["found_in_reach"] == 0.96
-    assert Told.given["tiers"] == {"cold_below": 0.1}
+    assert CannedSimulation.given["tiers"] == {"cold_below": 0.1}
 
 
 def test_a_picture_is_drawn(cli: Cli, tmp_path: Path) -> None:

@@ -29,19 +29,19 @@ def days(last: int, slope: int = 10) -> list[dict[str, Any]]:
     ]
 
 
-def found(last: int) -> dict[str, Any]:
+def forecast_json(last: int) -> dict[str, Any]:
     return {"as_of": "2026-11-20T14:00:00Z", "days": days(last)}
 
 
 def compared(last: int) -> dict[str, Any]:
     move = {"from": "active", "to": "cold", "memories": 1_204, "ids": [f"m{n}" for n in range(20)]}
-    return found(last) | {"what_if": days(last, 2), "moves": [move]}
+    return forecast_json(last) | {"what_if": days(last, 2), "moves": [move]}
 
 
 @pytest.fixture(autouse=True)
 def _answers(api: Stub) -> None:
     api.replies["POST /v1/forecast"] = lambda asked: Reply(
-        200, (compared if "policy" in asked.json else found)(asked.json["days"])
+        200, (compared if "policy" in asked.json else forecast_json)(asked.json["days"])
     )
 
 

@@ -84,23 +84,23 @@ def test_bootstrap_prints_a_key_of_all_scopes(cli: Cli) -> None:
 def test_the_key_of_a_home_is_made_once_and_again_when_it_is_not_valid(folder: Path) -> None:
     path = folder / "api-key"
 
-    def kept() -> str:
+    def stored_key() -> str:
         keep_key(path)
         return path.read_text().strip()
 
-    first = kept()
+    first = stored_key()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert kept() == first
+    assert stored_key() == first
     presented = parse(first)
     assert presented is not None
     tenants.revoke_key(presented.key_id)
-    second = kept()
+    second = stored_key()
     assert second != first
     path.write_text(f"{first[:-1]}x\n")
-    third = kept()
+    third = stored_key()
     assert third not in {first, second}
     path.unlink()
-    assert kept() not in {first, second, third}
+    assert stored_key() not in {first, second, third}
     assert [tenant.name for tenant in tenants.list_tenants()] == ["default"]
     assert list(folder.iterdir()) == [path]
     database.close()

@@ -23,7 +23,7 @@ TERMS = [
 ]
 
 
-def found(words: float, relevance: float) -> Candidate:
+def candidate(words: float, relevance: float) -> Candidate:
     now = datetime(2026, 3, 7, tzinfo=UTC)
     rest: dict[str, Any] = dict.fromkeys(("subject", "thread", "speaker", "external_id", "kind", "occurred_at"))
     return Candidate(
@@ -40,7 +40,7 @@ def found(words: float, relevance: float) -> Candidate:
 
 
 def test_equals_share_a_place_and_what_has_no_score_has_none() -> None:
-    candidates = [found(0.5, 0.0), found(1.0, 1.0), found(0.5, 0.0), found(0.1, 0.2)]
+    candidates = [candidate(0.5, 0.0), candidate(1.0, 1.0), candidate(0.5, 0.0), candidate(0.1, 0.2)]
     assert rank_by_score(candidates) == [
         {"words": 2, "relevance": None},
         {"words": 1, "relevance": 1},

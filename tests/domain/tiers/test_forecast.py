@@ -48,7 +48,7 @@ def looked(policy: Policy, state: State, moments: np.ndarray, standing: TierFact
     return [np.bincount(tiers_by_time(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
 
 
-def told(policy: Policy, state: State, moments: np.ndarray, standing: TierFacts | None = None) -> np.ndarray:
+def forecast_of(policy: Policy, state: State, moments: np.ndarray, standing: TierFacts | None = None) -> np.ndarray:
     return count_tiers(policy, state, standing or fresh_facts(state.created_at), moments)
 
 
@@ -68,13 +68,13 @@ def test_any_memories_under_any_thresholds_are_counted_as_each_look_would(
 ) -> None:
     moments = START - DAY_SECONDS + np.cumsum(gaps)
     wanted, state = policy(dynamics, tiers), batch(dynamics, rows)
-    assert told(wanted, state, moments).tolist() == looked(wanted, state, moments)
+    assert forecast_of(wanted, state, moments).tolist() == looked(wanted, state, moments)
 
 
 @each
 def test_many_memories_over_many_days_are_counted_as_each_look_would(dynamics: Dynamics) -> None:
     wanted, state, moments = policy(dynamics), many(dynamics, 1_000), days(60, START + YEAR_SECONDS)
-    found = told(wanted, state, moments)
+    found = forecast_of(wanted, state, moments)
     assert found.tolist() == looked(wanted, state, moments)
     assert (found.sum(axis=1) == 1_000).all()
 
@@ -96,32 +96,32 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
         is_marked=chance.random(400) < 0.1,
     )
     wanted = policy(dynamics)
-    assert told(wanted, state, moments, standing).tolist() == looked(wanted, state, moments, standing)
+    assert forecast_of(wanted, state, moments, standing).tolist() == looked(wanted, state, moments, standing)
 
 
 def test_an_unused_memory_goes_down_tier_by_tier() -> None:
     """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9, .05 after 45.5, but deleted only from 90 days on."""
     by_decay = Policy(protection=Protection(salience_above=1))
-    found = told(by_decay, new(np.array([START]), salience=0.5), days(100))
+    found = forecast_of(by_decay, new(np.array([START]), salience=0.5), days(100))
     tier = [DECAY_TIERS[place] for place in found.argmax(axis=1)]
     assert [tier.index(name) for name in DECAY_TIERS[:3]] == [0, 23, 32]
     assert "deleted" not in tier, "its salience alone makes it important enough"
-    assert told(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
-    little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
+    assert forecast_of(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
+    little = forecast_of(Policy(), new(np.array([START]), salience=0.1), days(100))
     assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not exactly 90"
 
 
 def test_used_memories_are_never_deleted_for_their_weakness() -> None:
     state = replace(new(np.array([START])), access_count=np.array([2.0]))
-    assert told(Policy(), state, days(DAYS_MAX))[-1].tolist() == [0, 0, 1, 0]
+    assert forecast_of(Policy(), state, days(DAYS_MAX))[-1].tolist() == [0, 0, 1, 0]
 
 
 def test_a_forecast_may_be_of_a_moment_or_of_no_memories() -> None:
     state = many(Spec(), 50)
-    assert told(Policy(), state, np.array([START])).tolist() == looked(Policy(), state, np.array([START]))
+    assert forecast_of(Policy(), state, np.array([START])).tolist() == looked(Policy(), state, np.array([START]))
     for name in ("spec", "memory_decay"):
         none = new(np.zeros(0))
-        assert told(policy(ALL[name]), none, days(3)).tolist() == [[0, 0, 0, 0]] * 4
+        assert forecast_of(policy(ALL[name]), none, days(3)).tolist() == [[0, 0, 0, 0]] * 4
 
 
 @pytest.mark.parametrize("name", ["spec", "memory_decay soft floor"])
@@ -143,6 +143,6 @@ def test_ninety_days_over_a_hundred_thousand_take_less_than_a_second() -> None:
     spent = []
     for _ in range(3):
         begin = time.process_time()
-        told(Policy(), state, days(90, START + YEAR_SECONDS))
+        forecast_of(Policy(), state, days(90, START + YEAR_SECONDS))
         spent.append(time.process_time() - begin)
     assert min(spent) < 1

@@ -35,8 +35,10 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     assert found.made_by == "consolidation"
     assert (found.subject, found.thread, found.tags, found.categories) == ("ann", "t", ("sea",), ("casual",))
     assert found.salience_source == "consolidation"
-    assert archived_memories.found(alike.tenant_id, "boat in the harbour")[0].id in {summary_id, *ids}
-    assert summary_id in {result.id for result in archived_memories.found(alike.tenant_id, "boat in the harbour")}
+    assert archived_memories.search_tiers(alike.tenant_id, "boat in the harbour")[0].id in {summary_id, *ids}
+    assert summary_id in {
+        result.id for result in archived_memories.search_tiers(alike.tenant_id, "boat in the harbour")
+    }
     assert not any(recount.recount_tenant(alike.tenant_id))
     alike.check()
     told = metrics.read_counters()

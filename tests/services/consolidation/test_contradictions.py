@@ -54,7 +54,7 @@ class Night:
     def relations(self) -> list[StoredSupersession]:
         return supersession.list_supersessions(self.tenant.tenant_id, None, None, None, 100)
 
-    def found(self) -> set[UUID]:
+    def search_ids(self) -> set[UUID]:
         return {result.id for result in search(self.tenant.tenant_id, SearchRequest("office of Ann Lee"))}
 
     def asked(self) -> list[list[tuple[str, list[str]]]]:
@@ -76,11 +76,11 @@ def test_a_contradiction_is_proposed_and_holds_when_a_person_approves(night: Nig
     assert night.asked() == [[(NEW, [OLD])]]
     [proposed] = night.relations()
     assert (proposed.memory_id, proposed.superseded_id, proposed.status) == (new, old, "proposed")
-    assert night.found() >= {old, new}, "nothing changes before a person decides"
+    assert night.search_ids() >= {old, new}, "nothing changes before a person decides"
     assert night.run() == Counter()
     assert len(night.relations()) == 1
     supersession.approve_supersession(night.tenant.tenant_id, proposed.supersession_id, "key")
-    assert old not in night.found()
+    assert old not in night.search_ids()
     [row] = budget.report_costs(night.tenant.tenant_id).rows
     assert (row.purpose, row.calls, row.memories) == ("contradict", 1, 1)
     assert other not in {proposed.memory_id, proposed.superseded_id}

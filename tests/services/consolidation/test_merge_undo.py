@@ -124,7 +124,9 @@ def test_an_edit_of_a_source_makes_its_summary_again(alike: Alike) -> None:
     assert not shown.merge.is_stale
     assert {each.text_version for each in shown.ancestors if each.memory_id == edited} == {2}
     assert alike.summaries() == [summary_id]
-    assert summary_id in {result.id for result in archived_memories.found(alike.tenant_id, text_of(alike, summary_id))}
+    assert summary_id in {
+        result.id for result in archived_memories.search_tiers(alike.tenant_id, text_of(alike, summary_id))
+    }
     alike.check()
 
 

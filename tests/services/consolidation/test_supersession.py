@@ -39,7 +39,7 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-class Told:
+class TenantFacts:
     """A tenant that receives one memory per request, and its search results."""
 
     def __init__(self, service: Service, tenant: Tenant) -> None:
@@ -58,7 +58,7 @@ class Told:
             ids.append(self.send(text, *ids[-1:]))
         return ids
 
-    def found(self, query: str = "Ann lives", **more: Any) -> set[UUID]:
+    def search_ids(self, query: str = "Ann lives", **more: Any) -> set[UUID]:
         return {result.id for result in search(self.tenant_id, SearchRequest(query, **more))}
 
     def relations(self) -> list[tuple[UUID, UUID | None, str]]:
@@ -67,78 +67,78 @@ class Told:
 
 
 @pytest.fixture
-def told(service: Service, tenant: Tenant) -> Told:
-    return Told(service, tenant)
+def facts(service: Service, tenant: Tenant) -> TenantFacts:
+    return TenantFacts(service, tenant)
 
 
 HOMES = ("Ann lives in Rome", "Ann lives in Oslo", "Ann lives in Lima")
 
 
-def test_the_newer_one_is_found_and_says_that_there_is_an_older(told: Told) -> None:
-    rome = told.send(HOMES[0])
-    oslo = told.send(HOMES[1], rome)
-    [found] = search(told.tenant_id, SearchRequest("Ann lives"))
+def test_the_newer_one_is_found_and_says_that_there_is_an_older(facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0])
+    oslo = facts.send(HOMES[1], rome)
+    [found] = search(facts.tenant_id, SearchRequest("Ann lives"))
     assert (found.id, found.supersedes, found.superseded_by) == (oslo, [rome], [])
-    by_id = {each.id: each for each in search(told.tenant_id, SearchRequest("Ann lives", superseded=True))}
+    by_id = {each.id: each for each in search(facts.tenant_id, SearchRequest("Ann lives", superseded=True))}
     assert by_id.keys() == {rome, oslo}
     assert by_id[rome].superseded_by == [oslo]
-    brought = recall.recall_memories(told.tenant_id, RecallRequest(["where does Ann live? Ann lives where?"]))
+    brought = recall.recall_memories(facts.tenant_id, RecallRequest(["where does Ann live? Ann lives where?"]))
     assert rome not in brought.ids
-    told.service.rows("UPDATE memories SET created_at = now() - interval '400 days'")
-    assert {entry.memory_id for entry in reviews.build_session(told.tenant_id).entries} == {oslo}
+    facts.service.rows("UPDATE memories SET created_at = now() - interval '400 days'")
+    assert {entry.memory_id for entry in reviews.build_session(facts.tenant_id).entries} == {oslo}
 
 
-def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
-    rome = told.send(HOMES[0])
-    strength = live_numbers.live_numbers(told.tenant_id, memories.list_memories(told.tenant_id, Filters(), None, 9))[
+def test_the_older_one_is_still_read_and_listed(facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0])
+    strength = live_numbers.live_numbers(facts.tenant_id, memories.list_memories(facts.tenant_id, Filters(), None, 9))[
         rome
     ].numbers.strength
-    oslo = told.send(HOMES[1], rome)
+    oslo = facts.send(HOMES[1], rome)
 
     def listed(superseded: bool | None) -> list[UUID]:
         return [
-            row.memory_id for row in memories.list_memories(told.tenant_id, Filters(superseded=superseded), None, 9)
+            row.memory_id for row in memories.list_memories(facts.tenant_id, Filters(superseded=superseded), None, 9)
         ]
 
     assert (listed(None), listed(True), listed(False)) == ([oslo, rome], [rome], [oslo])
-    looked = live_numbers.live_numbers(told.tenant_id, memories.list_memories(told.tenant_id, Filters(), None, 9))
-    newer = lookup.get(told.tenant_id, oslo)
+    looked = live_numbers.live_numbers(facts.tenant_id, memories.list_memories(facts.tenant_id, Filters(), None, 9))
+    newer = lookup.get(facts.tenant_id, oslo)
     assert looked[rome].around.valid_to == newer.created_at  # type: ignore[union-attr]  # it is stored
     assert looked[oslo].around.supersedes == [rome]
     assert looked[rome].numbers.strength == pytest.approx(strength, abs=1e-4), "the older memory is unchanged"
 
 
-def test_a_look_back_shows_what_was_believed_then(told: Told, service: Service) -> None:
-    ids = told.chain(*HOMES)
+def test_a_look_back_shows_what_was_believed_then(facts: TenantFacts, service: Service) -> None:
+    ids = facts.chain(*HOMES)
     moments = [created for (created,) in service.rows("SELECT created_at FROM memories ORDER BY memory_id")]
-    assert told.found() == {ids[2]}
+    assert facts.search_ids() == {ids[2]}
     for believed, moment in zip(ids, moments, strict=True):
-        assert told.found(as_of=moment) == {believed}
+        assert facts.search_ids(as_of=moment) == {believed}
 
 
 @pytest.mark.parametrize(("elsewhere", "few"), [(500, 5000), (0, 0)])
 def test_a_graph_and_filters_leave_out_the_older_as_well(
-    told: Told, service: Service, monkeypatch: pytest.MonkeyPatch, elsewhere: int, few: int
+    facts: TenantFacts, service: Service, monkeypatch: pytest.MonkeyPatch, elsewhere: int, few: int
 ) -> None:
     service.configure(search_exact_rows=2)
     monkeypatch.setattr(indexed_candidates, "ELSEWHERE", elsewhere)
     monkeypatch.setattr(indexed_candidates, "FEW", few)
-    rome, oslo, lima = told.chain(*HOMES)
-    other = told.send("Ann lives with Bo", subject="bo")
-    space = service.one("SELECT space_id FROM tenant_spaces WHERE tenant_id = %s", told.tenant_id)
-    with database.tenant(told.tenant_id) as tx:
-        tenant_indexes.create_indexes(tx, told.tenant_id, space)
-        tenant_indexes.add_to_graphs(tx, told.tenant_id, space, 2)
-    assert told.found() == {lima, other}
-    assert told.found(before=datetime(2999, 1, 1, tzinfo=UTC)) == {lima, other}
-    assert told.found(superseded=True) == {rome, oslo, lima, other}
-    assert told.found(subject="bo") == {other}
+    rome, oslo, lima = facts.chain(*HOMES)
+    other = facts.send("Ann lives with Bo", subject="bo")
+    space = service.one("SELECT space_id FROM tenant_spaces WHERE tenant_id = %s", facts.tenant_id)
+    with database.tenant(facts.tenant_id) as tx:
+        tenant_indexes.create_indexes(tx, facts.tenant_id, space)
+        tenant_indexes.add_to_graphs(tx, facts.tenant_id, space, 2)
+    assert facts.search_ids() == {lima, other}
+    assert facts.search_ids(before=datetime(2999, 1, 1, tzinfo=UTC)) == {lima, other}
+    assert facts.search_ids(superseded=True) == {rome, oslo, lima, other}
+    assert facts.search_ids(subject="bo") == {other}
     accepted = service.one("SELECT created_at FROM memories WHERE memory_id = %s", oslo)
-    assert told.found(as_of=accepted) == {oslo}
+    assert facts.search_ids(as_of=accepted) == {oslo}
 
 
-def test_an_archived_one_that_is_superseded_is_not_found_in_the_archive(told: Told, service: Service) -> None:
-    rome, oslo = told.chain(*HOMES[:2])
+def test_an_archived_one_that_is_superseded_is_not_found_in_the_archive(facts: TenantFacts, service: Service) -> None:
+    rome, oslo = facts.chain(*HOMES[:2])
     for memory_id in (rome, oslo):
         service.rows("UPDATE memory_state SET tier = 'archived' WHERE memory_id = %s", memory_id)
         service.rows(
@@ -146,146 +146,150 @@ def test_an_archived_one_that_is_superseded_is_not_found_in_the_archive(told: To
             "SELECT tenant_id, memory_id, 1, own FROM memory_words WHERE memory_id = %s",
             memory_id,
         )
-    assert told.found(tiers=("archived",)) == {oslo}
-    assert told.found(tiers=("archived",), superseded=True) == {rome, oslo}
+    assert facts.search_ids(tiers=("archived",)) == {oslo}
+    assert facts.search_ids(tiers=("archived",), superseded=True) == {rome, oslo}
 
 
 # --- References to superseded memories ---
 
 
-def test_ids_aliases_and_external_ids_name_memories_also_of_the_same_request(service: Service, told: Told) -> None:
-    first = told.send("Ann lives in Rome", external_id="home")
-    alias = told.send("Ann lives in Rome, Italy", external_id="home")
-    plain = told.send("Ann lives alone")
+def test_ids_aliases_and_external_ids_name_memories_also_of_the_same_request(
+    service: Service, facts: TenantFacts
+) -> None:
+    first = facts.send("Ann lives in Rome", external_id="home")
+    alias = facts.send("Ann lives in Rome, Italy", external_id="home")
+    plain = facts.send("Ann lives alone")
     sent = service.send(
-        told.tenant_id,
+        facts.tenant_id,
         {"text": "Ann lives in Lima", "external_id": "lima", "supersedes": str(alias)},
         {"text": "Ann lives in Cork", "supersedes": ["lima", str(plain), "lima"]},
     )
     service.work()
-    assert told.found() == {sent[1]}
-    assert sorted(told.relations()) == sorted(
+    assert facts.search_ids() == {sent[1]}
+    assert sorted(facts.relations()) == sorted(
         [(sent[0], first, "active"), *((sent[1], old, "active") for old in (sent[0], plain))]
     )
 
 
-def test_what_still_waits_in_the_queue_may_be_named(service: Service, told: Told) -> None:
-    [late] = service.send(told.tenant_id, HOMES[0])
-    [newer] = service.send(told.tenant_id, {"text": HOMES[1], "supersedes": [str(late), "nobody", str(uuid4())]})
+def test_what_still_waits_in_the_queue_may_be_named(service: Service, facts: TenantFacts) -> None:
+    [late] = service.send(facts.tenant_id, HOMES[0])
+    [newer] = service.send(facts.tenant_id, {"text": HOMES[1], "supersedes": [str(late), "nobody", str(uuid4())]})
     service.work()
-    assert told.found() == {newer}
-    assert [status for *_, status in told.relations()].count("waiting") == 2
+    assert facts.search_ids() == {newer}
+    assert [status for *_, status in facts.relations()].count("waiting") == 2
 
 
-def test_a_name_that_is_not_known_yet_waits_and_holds_when_its_memory_comes(service: Service, told: Told) -> None:
+def test_a_name_that_is_not_known_yet_waits_and_holds_when_its_memory_comes(
+    service: Service, facts: TenantFacts
+) -> None:
     """As with a replayed dead letter: accepted earlier, stored later."""
-    newer = told.send(HOMES[1], "home")
-    assert told.relations() == [(newer, None, "waiting")]
+    newer = facts.send(HOMES[1], "home")
+    assert facts.relations() == [(newer, None, "waiting")]
     service.rows("UPDATE supersessions SET made_at = now() + interval '1 minute'")  # the other was accepted earlier
-    older = told.send(HOMES[0], external_id="home")
-    assert told.found() == {newer, older}
-    assert supersession.resolve_statements(told.tenant_id) == 1
-    assert told.found() == {newer}
-    assert supersession.resolve_statements(told.tenant_id) == 0
+    older = facts.send(HOMES[0], external_id="home")
+    assert facts.search_ids() == {newer, older}
+    assert supersession.resolve_statements(facts.tenant_id) == 1
+    assert facts.search_ids() == {newer}
+    assert supersession.resolve_statements(facts.tenant_id) == 0
 
 
-def test_what_comes_later_under_the_name_is_not_what_was_meant(service: Service, told: Told) -> None:
-    newer = told.send(HOMES[1], "home")
-    later = told.send(HOMES[2], external_id="home")
-    assert supersession.resolve_statements(told.tenant_id) == 0
-    assert told.found() == {newer, later}
-    month = database_now(told) + timedelta(days=31)
-    step = housekeeping.run_slice(told.tenant_id, month, {}, float("inf"))
+def test_what_comes_later_under_the_name_is_not_what_was_meant(service: Service, facts: TenantFacts) -> None:
+    newer = facts.send(HOMES[1], "home")
+    later = facts.send(HOMES[2], external_id="home")
+    assert supersession.resolve_statements(facts.tenant_id) == 0
+    assert facts.search_ids() == {newer, later}
+    month = database_now(facts) + timedelta(days=31)
+    step = housekeeping.run_slice(facts.tenant_id, month, {}, float("inf"))
     assert step.counts["names"] == 1
-    assert told.relations() == []
+    assert facts.relations() == []
 
 
-def database_now(told: Told) -> datetime:
-    with database.tenant(told.tenant_id) as tx:
+def database_now(facts: TenantFacts) -> datetime:
+    with database.tenant(facts.tenant_id) as tx:
         return database.now(tx)
 
 
-def test_subjects_are_not_crossed(told: Told) -> None:
-    older = told.send(HOMES[0], subject="ann")
-    newer = told.send(HOMES[1], older, subject="bo")
-    assert told.found() == {older, newer}
-    assert told.relations() == [(newer, older, "rejected")]
-    same = told.send(HOMES[2], older, subject="ann")
-    assert told.found() == {newer, same}
-    memories.edit_memory(told.tenant_id, same, MemoryPatch(subject="bo"))
-    assert told.found() == {older, newer, same}, "an edit that separates their subjects ends the supersession"
+def test_subjects_are_not_crossed(facts: TenantFacts) -> None:
+    older = facts.send(HOMES[0], subject="ann")
+    newer = facts.send(HOMES[1], older, subject="bo")
+    assert facts.search_ids() == {older, newer}
+    assert facts.relations() == [(newer, older, "rejected")]
+    same = facts.send(HOMES[2], older, subject="ann")
+    assert facts.search_ids() == {newer, same}
+    memories.edit_memory(facts.tenant_id, same, MemoryPatch(subject="bo"))
+    assert facts.search_ids() == {older, newer, same}, "an edit that separates their subjects ends the supersession"
 
 
-def test_nothing_supersedes_itself_not_even_through_others(told: Told) -> None:
-    rome = told.send(HOMES[0], "a", external_id="a")
-    oslo = told.send(HOMES[1], rome, external_id="b")
-    lima = told.send(HOMES[2], oslo)
-    told.send("Ann lives in Rome again", lima, external_id="a")
-    assert told.found() == {lima}
-    assert (rome, lima, "rejected") in told.relations()
+def test_nothing_supersedes_itself_not_even_through_others(facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0], "a", external_id="a")
+    oslo = facts.send(HOMES[1], rome, external_id="b")
+    lima = facts.send(HOMES[2], oslo)
+    facts.send("Ann lives in Rome again", lima, external_id="a")
+    assert facts.search_ids() == {lima}
+    assert (rome, lima, "rejected") in facts.relations()
     with pytest.raises(Conflict, match="supersedes this one already"):
-        supersession.make_supersession(told.tenant_id, str(rome), str(lima), "key")
+        supersession.make_supersession(facts.tenant_id, str(rome), str(lima), "key")
     with pytest.raises(Invalid):
-        supersession.make_supersession(told.tenant_id, "a", str(rome), "key")
+        supersession.make_supersession(facts.tenant_id, "a", str(rome), "key")
 
 
-def test_the_same_envelope_and_the_same_request_twice_change_nothing(service: Service, told: Told) -> None:
-    rome = told.send(HOMES[0])
-    oslo = told.send(HOMES[1], rome, external_id="k")
-    told.send(HOMES[1], rome, external_id="k")
-    assert told.relations() == [(oslo, rome, "active")]
-    [entry] = audit.list_entries(told.tenant_id, "memories_superseded", None, 9)
+def test_the_same_envelope_and_the_same_request_twice_change_nothing(service: Service, facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0])
+    oslo = facts.send(HOMES[1], rome, external_id="k")
+    facts.send(HOMES[1], rome, external_id="k")
+    assert facts.relations() == [(oslo, rome, "active")]
+    [entry] = audit.list_entries(facts.tenant_id, "memories_superseded", None, 9)
     assert (entry.items, entry.details) == (1, {"source": "caller"})
 
 
 # --- Deletion and withdrawal ---
 
 
-def test_without_the_newest_the_one_before_is_current_again(told: Told) -> None:
-    rome, oslo, lima = told.chain(*HOMES)
-    memories.delete(told.tenant_id, lima)
-    assert told.found() == {oslo}
-    memories.delete(told.tenant_id, oslo)
-    assert told.found() == {rome}
-    assert told.relations() == []
+def test_without_the_newest_the_one_before_is_current_again(facts: TenantFacts) -> None:
+    rome, oslo, lima = facts.chain(*HOMES)
+    memories.delete(facts.tenant_id, lima)
+    assert facts.search_ids() == {oslo}
+    memories.delete(facts.tenant_id, oslo)
+    assert facts.search_ids() == {rome}
+    assert facts.relations() == []
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_chain_closes_over_what_is_deleted_in_its_middle(told: Told, *, for_good: bool) -> None:
-    rome, *middle, cork = told.chain(*HOMES, "Ann lives in Cork")
+def test_a_chain_closes_over_what_is_deleted_in_its_middle(facts: TenantFacts, *, for_good: bool) -> None:
+    rome, *middle, cork = facts.chain(*HOMES, "Ann lives in Cork")
     if for_good:
-        with database.tenant(told.tenant_id) as tx:
-            row_deletion.remove(tx, told.tenant_id, middle)
+        with database.tenant(facts.tenant_id) as tx:
+            row_deletion.remove(tx, facts.tenant_id, middle)
     else:
         for memory_id in middle:
-            memories.delete(told.tenant_id, memory_id)
-    assert told.found() == {cork}
-    assert told.relations() == [(cork, rome, "active")]
-    memories.delete(told.tenant_id, rome)
-    assert told.relations() == []
+            memories.delete(facts.tenant_id, memory_id)
+    assert facts.search_ids() == {cork}
+    assert facts.relations() == [(cork, rome, "active")]
+    memories.delete(facts.tenant_id, rome)
+    assert facts.relations() == []
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(told: Told, seed: int) -> None:
+def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(facts: TenantFacts, seed: int) -> None:
     chance = random.Random(seed)
-    ids = told.service.send(told.tenant_id, *(f"memory {place}" for place in range(9)))
+    ids = facts.service.send(facts.tenant_id, *(f"memory {place}" for place in range(9)))
     ingest.drain_streams()
     edges = {(ids[n], ids[m]) for n in range(9) for m in range(n) if chance.random() < 0.3}
     gone = set(chance.sample(ids, 5))
     wanted = {(newer, older) for newer in ids for older in ids if led(edges, gone, newer, older)}
-    with database.tenant(told.tenant_id) as tx:
+    with database.tenant(facts.tenant_id) as tx:
         supersessions.upsert_pairs(
             tx,
-            told.tenant_id,
+            facts.tenant_id,
             [PairOutcome(SupersessionPair(*edge), datetime.now(UTC), None) for edge in edges],
             "active",
             "caller",
         )
         order = chance.sample(sorted(gone), 5)
-        supersessions.delete_all(tx, told.tenant_id, order[:2])
+        supersessions.delete_all(tx, facts.tenant_id, order[:2])
         for memory_id in order[2:]:
-            supersessions.delete_all(tx, told.tenant_id, [memory_id])
-    assert {(newer, older) for newer, older, _ in told.relations()} == wanted
+            supersessions.delete_all(tx, facts.tenant_id, [memory_id])
+    assert {(newer, older) for newer, older, _ in facts.relations()} == wanted
 
 
 def led(edges: set[tuple[UUID, UUID]], gone: set[UUID], newer: UUID, older: UUID) -> bool:
@@ -303,43 +307,43 @@ def led(edges: set[tuple[UUID, UUID]], gone: set[UUID], newer: UUID, older: UUID
     return False
 
 
-def test_of_two_that_supersede_one_both_are_current_until_it_is_taken_back(told: Told) -> None:
-    rome = told.send(HOMES[0])
-    oslo, lima = told.send(HOMES[1], rome), told.send(HOMES[2], rome)
-    assert told.found() == {oslo, lima}
-    for each in supersession.list_supersessions(told.tenant_id, "active", rome, None, 9):
-        assert rome not in told.found()
-        supersession.undo_supersession(told.tenant_id, each.supersession_id, "key")
-        supersession.undo_supersession(told.tenant_id, each.supersession_id, "key")
-    assert told.found() == {rome, oslo, lima}
-    [entry, *_] = audit.list_entries(told.tenant_id, "supersession_rejected", None, 9)
+def test_of_two_that_supersede_one_both_are_current_until_it_is_taken_back(facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0])
+    oslo, lima = facts.send(HOMES[1], rome), facts.send(HOMES[2], rome)
+    assert facts.search_ids() == {oslo, lima}
+    for each in supersession.list_supersessions(facts.tenant_id, "active", rome, None, 9):
+        assert rome not in facts.search_ids()
+        supersession.undo_supersession(facts.tenant_id, each.supersession_id, "key")
+        supersession.undo_supersession(facts.tenant_id, each.supersession_id, "key")
+    assert facts.search_ids() == {rome, oslo, lima}
+    [entry, *_] = audit.list_entries(facts.tenant_id, "supersession_rejected", None, 9)
     assert (entry.actor, entry.details["reason"]) == ("key", "undone")
 
 
-def test_what_is_held_is_superseded_in_view_and_nothing_else(told: Told) -> None:
-    rome = told.send(HOMES[0], tags=["decision"])
-    legal_holds.place_hold(told.tenant_id, Scope(memory_ids=[rome]), "case", "key")
+def test_what_is_held_is_superseded_in_view_and_nothing_else(facts: TenantFacts) -> None:
+    rome = facts.send(HOMES[0], tags=["decision"])
+    legal_holds.place_hold(facts.tenant_id, Scope(memory_ids=[rome]), "case", "key")
     row = "SELECT m::text, s::text FROM memories m JOIN memory_state s USING (memory_id) WHERE memory_id = %s"
-    before = told.service.rows(row, rome)
-    oslo = told.send(HOMES[1], rome)
-    assert told.found() == {oslo}
-    assert told.service.rows(row, rome) == before
+    before = facts.service.rows(row, rome)
+    oslo = facts.send(HOMES[1], rome)
+    assert facts.search_ids() == {oslo}
+    assert facts.service.rows(row, rome) == before
 
 
 # --- Supersession by a person ---
 
 
-def test_a_person_may_say_it_too(told: Told, service: Service) -> None:
-    rome, oslo = told.send(HOMES[0]), told.send(HOMES[1], external_id="new")
-    made = supersession.make_supersession(told.tenant_id, "new", str(rome), "key")
+def test_a_person_may_say_it_too(facts: TenantFacts, service: Service) -> None:
+    rome, oslo = facts.send(HOMES[0]), facts.send(HOMES[1], external_id="new")
+    made = supersession.make_supersession(facts.tenant_id, "new", str(rome), "key")
     assert (made.status, made.source, made.superseded_text) == ("active", "person", HOMES[0])
-    assert supersession.make_supersession(told.tenant_id, "new", str(rome), "key") == made
-    assert told.found() == {oslo}
+    assert supersession.make_supersession(facts.tenant_id, "new", str(rome), "key") == made
+    assert facts.search_ids() == {oslo}
     with pytest.raises(NotFound):
-        supersession.make_supersession(told.tenant_id, "new", "nobody", "key")
-    [waiting] = service.send(told.tenant_id, "in the queue")
+        supersession.make_supersession(facts.tenant_id, "new", "nobody", "key")
+    [waiting] = service.send(facts.tenant_id, "in the queue")
     with pytest.raises(Unavailable):
-        supersession.make_supersession(told.tenant_id, str(waiting), str(rome), "key")
+        supersession.make_supersession(facts.tenant_id, str(waiting), str(rome), "key")
     ingest.drain_streams()
     other = service.tenant()
     with pytest.raises(NotFound):
@@ -348,9 +352,9 @@ def test_a_person_may_say_it_too(told: Told, service: Service) -> None:
         supersession.undo_supersession(other.tenant_id, made.supersession_id, "key")
 
 
-def test_rejecting_is_for_proposals(told: Told) -> None:
-    told.chain(*HOMES[:2])
-    [made] = supersession.list_supersessions(told.tenant_id, None, None, None, 9)
-    assert supersession.approve_supersession(told.tenant_id, made.supersession_id, "key") == made
+def test_rejecting_is_for_proposals(facts: TenantFacts) -> None:
+    facts.chain(*HOMES[:2])
+    [made] = supersession.list_supersessions(facts.tenant_id, None, None, None, 9)
+    assert supersession.approve_supersession(facts.tenant_id, made.supersession_id, "key") == made
     with pytest.raises(Conflict, match="DELETE"):
-        supersession.reject_supersession(told.tenant_id, made.supersession_id, "key")
+        supersession.reject_supersession(facts.tenant_id, made.supersession_id, "key")

@@ -52,5 +52,5 @@ def test_vectors_of_any_length_are_compared_by_direction(shelf: Shelf, letters: 
     shelf.put("long", "aaaaaaaa bbbbbbbb")
     shelf.put("short", "a")
     assert shelf.embed() == 2
-    assert shelf.found("aa", mode="dense") == ["short", "long"]
-    assert shelf.found("bb", mode="dense") == ["long"]
+    assert shelf.search_ids("aa", mode="dense") == ["short", "long"]
+    assert shelf.search_ids("bb", mode="dense") == ["long"]

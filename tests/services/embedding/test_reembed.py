@@ -81,7 +81,7 @@ def test_there_and_back_it_is_found_at_every_moment(movers: Movers, tenant_id: U
         for embedder, here, there in (("openai", LOCAL, REMOTE), ("local", REMOTE, LOCAL)):
             with seeker.still:
                 movers.use(embedder, llm_query_timeout_seconds=120)
-            move = Move.of(tenant_id)
+            move = Move.read(tenant_id)
             while not move.finished:
                 seeker.some(2)
                 move.step()
@@ -103,7 +103,7 @@ def test_a_search_that_the_switch_overtakes_is_done_again(
     """The query's vector belongs to the old space, which the tenant has left and whose vectors are deleted."""
     [memory_id] = movers.remember(tenant_id, "rain over the harbour")
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     find = spaces.query_vector
     overtaken: list[Space] = []
 
@@ -125,7 +125,7 @@ def test_what_comes_changes_and_goes_meanwhile_is_right_afterwards(movers: Mover
         tenant_id, *({"text": text, "thread": "t"} for text in ("a kept cat", "a former dog", "a gone owl", "an ape"))
     )
     movers.use("openai")
-    move = Move.of(tenant_id).until(phase)
+    move = Move.read(tenant_id).until(phase)
     [new] = movers.remember(tenant_id, {"text": "a new elk", "thread": "t"})
     memories.edit_memory(tenant_id, edited, MemoryPatch(text="a present fox"))
     memories.delete(tenant_id, deleted)
@@ -142,7 +142,7 @@ def test_what_comes_changes_and_goes_meanwhile_is_right_afterwards(movers: Mover
 def test_new_memories_are_in_both_spaces_while_it_moves(movers: Movers, tenant_id: UUID) -> None:
     movers.remember(tenant_id, "before")
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     assert movers.where(tenant_id) == (LOCAL, REMOTE)
     [during] = movers.remember(tenant_id, "during")
     assert movers.spaces(during) == {LOCAL, REMOTE}
@@ -157,7 +157,7 @@ def test_every_step_may_be_done_twice(movers: Movers, tenant_id: UUID, monkeypat
     monkeypatch.setattr(reembed, "CLEARED_ROWS", 9)
     filled(movers, tenant_id, 40)
     movers.use("openai")
-    move = Move.of(tenant_id)
+    move = Move.read(tenant_id)
     while not move.finished:
         reembed.run_job_slice(move.job)
         move.step()
@@ -186,7 +186,7 @@ def test_a_crash_anywhere_costs_a_step(
     monkeypatch.setattr(reembed, "ROWS", 7)
     module, name = CRASHES[call]
     crashed = crash_once(monkeypatch, module, name, moment)
-    move = Move.of(tenant_id)
+    move = Move.read(tenant_id)
     for _ in range(20):
         try:
             move.end()
@@ -219,7 +219,7 @@ def crash_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, moment: 
 def test_after_a_crash_between_the_switch_and_its_note_the_rest_is_done(movers: Movers, tenant_id: UUID) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     before = move.job
     move.until("clear")
     move.job = before
@@ -233,7 +233,7 @@ def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch
     movers.use("openai")
     monkeypatch.setattr(reembed, "ROWS", 7)
     monkeypatch.setattr(reembed, "STEP_SECONDS", 0.0)
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     monkeypatch.setattr(reembed, "STEP_SECONDS", 0.01)
     while REMOTE not in movers.vectors(tenant_id):
         move.step()
@@ -250,7 +250,7 @@ def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch
 def test_called_off_after_the_switch_it_is_cleared_all_the_same(movers: Movers, tenant_id: UUID) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai")
-    move = Move.of(tenant_id).until("clear")
+    move = Move.read(tenant_id).until("clear")
     reembed.clean_cancelled(move.job)
     assert movers.where(tenant_id) == (REMOTE, None)
     assert movers.vectors(tenant_id) == {REMOTE: 20}
@@ -261,14 +261,14 @@ def test_one_that_the_model_cannot_do_is_set_aside_and_the_others_move(movers: M
     [poison] = movers.remember(tenant_id, "this is poisonous")
     movers.use("openai")
     movers.fake.control.set(mode="bad_request", poison="poisonous")
-    move = Move.of(tenant_id).end()
+    move = Move.read(tenant_id).end()
     assert movers.where(tenant_id) == (REMOTE, None)
     assert all(movers.spaces(memory_id) == {REMOTE} for memory_id in ids)
     assert move.counts["set_aside"] == 1
     assert movers.service.rows("SELECT stage, memory_ids FROM dead_letters") == [("embed", [poison])]
     assert poison in movers.meanings(tenant_id, "poisonous"), "found by its words"
     movers.fake.control.set()
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.spaces(poison) == {REMOTE}, "the next move retries it"
 
 
@@ -280,7 +280,7 @@ def test_a_model_that_can_do_nothing_is_not_moved_to(
     monkeypatch.setattr(reembed, "SET_ASIDE_MAX", 3)
     movers.fake.control.set(mode="not_base64")
     with pytest.raises(ProviderFailed):
-        Move.of(tenant_id).end()
+        Move.read(tenant_id).end()
     assert movers.where(tenant_id)[0] == LOCAL
     assert movers.service.letters(tenant_id) == []
 
@@ -288,7 +288,7 @@ def test_a_model_that_can_do_nothing_is_not_moved_to(
 def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     movers.fake.control.set(mode="server_error")
     with pytest.raises(ProviderFailed) as failed:
         move.end()
@@ -303,7 +303,7 @@ def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) ->
 def test_without_a_budget_it_waits(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     monkeypatch.setattr(budget, "budget_state", lambda _: budget.BudgetState.HARD)
     with pytest.raises(OverBudget) as failed:
         move.end()
@@ -319,7 +319,7 @@ def test_without_a_budget_it_waits(movers: Movers, tenant_id: UUID, monkeypatch:
 def test_a_worker_with_other_settings_says_so(movers: Movers, tenant_id: UUID) -> None:
     filled(movers, tenant_id, 5)
     movers.use("openai")
-    move = Move.of(tenant_id)
+    move = Move.read(tenant_id)
     movers.use("openai", dimensions=32)
     with pytest.raises(Conflict, match="with 32 dimensions, the job another"):
         move.end()
@@ -329,26 +329,26 @@ def test_a_worker_with_other_settings_says_so(movers: Movers, tenant_id: UUID) -
 def test_a_move_may_be_aimed_elsewhere_and_back(movers: Movers, tenant_id: UUID) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai", dimensions=32)
-    left = Move.of(tenant_id).until("move")
+    left = Move.read(tenant_id).until("move")
     left.step()
     movers.use("openai")
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.vectors(tenant_id) == {REMOTE: 20}
     movers.use("local")
-    Move.of(tenant_id).until("move")
+    Move.read(tenant_id).until("move")
     movers.use("openai")
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.where(tenant_id) == (REMOTE, None)
     assert movers.vectors(tenant_id) == {REMOTE: 20}
 
 
 def test_where_nothing_is_to_be_moved_it_ends_at_once(movers: Movers, tenant_id: UUID) -> None:
     assert reembed.count_lacking(tenant_id) == 0
-    assert Move.of(tenant_id).end().job.total == 0
+    assert Move.read(tenant_id).end().job.total == 0
     assert movers.where(tenant_id) == (LOCAL, None)
     filled(movers, tenant_id, 20)
     assert reembed.count_lacking(tenant_id) == 0
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.vectors(tenant_id) == {LOCAL: 20}
 
 
@@ -356,7 +356,7 @@ def test_vectors_that_callers_gave_are_replaced_and_that_is_said(movers: Movers,
     [given] = movers.remember(tenant_id, {"text": "a vector", "embedding": [1.0] + [0.0] * 255})
     movers.use("openai")
     assert reembed.count_lacking(tenant_id) == 1
-    move = Move.of(tenant_id)
+    move = Move.read(tenant_id)
     assert "1 vectors that callers gave are replaced by the model's" in move.step().notes
     move.end()
     assert movers.service.rows("SELECT memory_id, by_caller FROM embeddings") == [(given, False)]
@@ -368,7 +368,7 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
     """The tenant's whole move happens between computing and writing a new memory's vector."""
     filled(movers, tenant_id, 5)
     movers.use("openai")
-    move = Move.of(tenant_id)
+    move = Move.read(tenant_id)
     [late] = movers.service.send(tenant_id, "late")
     ingest.drain_streams()
     compute = spaces.memory_vectors
@@ -392,7 +392,7 @@ def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant
     """The switch waits for writers that hold the tenant's row; later writers wait for the switch."""
     filled(movers, tenant_id, 5)
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     switched = threading.Event()
 
     def end() -> None:

@@ -100,7 +100,7 @@ def test_a_space_that_appears_while_memories_are_embedded_is_served_too(
     def aimed_meanwhile(tenant: UUID, model: Any, batch: Any, **more: Any) -> Any:
         if not computed:
             movers.use("openai")
-            Move.of(tenant_id).until("move")
+            Move.read(tenant_id).until("move")
         computed.append(model.model)
         return compute(tenant, model, batch, **more)
 
@@ -138,7 +138,7 @@ def test_without_the_old_provider_words_are_searched_and_new_memories_are_embedd
         assert movers.meanings(tenant_id, "car") == {old: 0, new: 0}
         assert {"query_without_vector", "embedding_space_gone"} <= events(logged)
         assert movers.spaces(new) == {LOCAL}
-        Move.of(tenant_id).end()
+        Move.read(tenant_id).end()
         assert min(movers.meanings(tenant_id, "car").values()) > 0.3
     assert movers.vectors(tenant_id) == {LOCAL: 2}
 
@@ -150,7 +150,7 @@ def test_a_memory_that_is_only_in_a_third_space_moves_too(movers: Movers, tenant
     with gone(movers):
         [new] = movers.remember(tenant_id, "a blue car")
     movers.use("openai", dimensions=32)
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.spaces(old) == movers.spaces(new) == {(REMOTE[0], 32)}
 
 
@@ -160,7 +160,7 @@ def test_called_off_a_move_spares_what_is_nowhere_else(movers: Movers, tenant_id
     movers.use("local")
     with gone(movers):
         [new] = movers.remember(tenant_id, "a blue car")
-        aimed = Move.of(tenant_id).until("move").job
+        aimed = Move.read(tenant_id).until("move").job
         [during] = movers.remember(tenant_id, "a green car")
         assert embed.embed_memories(tenant_id, [old]) == 1
         reembed.clean_cancelled(aimed)
@@ -168,7 +168,7 @@ def test_called_off_a_move_spares_what_is_nowhere_else(movers: Movers, tenant_id
     assert (movers.spaces(old), movers.spaces(new), movers.spaces(during)) == ({REMOTE}, {LOCAL}, {LOCAL})
     movers.use("openai")
     assert reembed.count_lacking(tenant_id) == 2
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     assert movers.vectors(tenant_id) == {REMOTE: 3}
 
 
@@ -301,7 +301,7 @@ def test_what_a_tenant_asks_for_is_on_its_account(
     movers.use("openai", embed_batch_memories=2)
     movers.remember(tenant_id, "a red car", "a blue car", "a boat")
     movers.meanings(tenant_id, "car")
-    Move.of(other).end()
+    Move.read(other).end()
     assert account.spent == [
         (tenant_id, "embed", "embed-small", 2, 3),
         (tenant_id, "query", "embed-small", 1, 0),
@@ -358,7 +358,7 @@ def test_a_callers_vector_is_in_the_space_that_is_searched_and_the_move_brings_t
 ) -> None:
     movers.remember(tenant_id, "before")
     movers.use("openai")
-    move = Move.of(tenant_id).until("move")
+    move = Move.read(tenant_id).until("move")
     [given] = movers.remember(tenant_id, {"text": "a red car", "embedding": [1.0] * 256})
     assert movers.service.rows(
         "SELECT embedder, by_caller FROM embeddings JOIN embedding_spaces USING (space_id) WHERE memory_id = %s "
@@ -375,7 +375,7 @@ def test_a_vector_that_a_switch_has_overtaken_is_left_out_and_its_memory_embedde
     movers.remember(tenant_id, "before")
     ids = movers.service.send(tenant_id, {"text": "a red car", "embedding": [1.0] * 256})
     movers.use("openai")
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     with capture_logs() as logged:
         movers.service.work()
     [line] = [line for line in logged if line["event"] == "vectors_left_out"]

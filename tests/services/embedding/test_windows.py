@@ -186,7 +186,7 @@ def test_a_move_to_another_space_makes_windows_there_and_removes_the_old_ones(mo
     tenant_id = movers.service.tenant().tenant_id
     [long, _] = movers.remember(tenant_id, essay(last=FACT), "A boat on the lake")
     movers.use("openai")
-    Move.of(tenant_id).end()
+    Move.read(tenant_id).end()
     found = movers.service.rows(
         "SELECT model, count(*) FROM memory_windows JOIN embedding_spaces USING (space_id) WHERE memory_id = %s "
         "GROUP BY model",

@@ -276,13 +276,13 @@ def test_what_was_tried_before_is_embedded_alone(
     inside: set[UUID] = set()
     met: dict[UUID, set[UUID]] = {}
 
-    def look(_: UUID, memory_ids: Sequence[UUID]) -> int:
+    def record_turn(_: UUID, memory_ids: Sequence[UUID]) -> int:
         inside.update(memory_ids)
         threading.Event().wait(0.1)  # long enough for the other thread to enter, if it were allowed to
         met[memory_ids[0]] = set(inside)
         inside.difference_update(memory_ids)
         return len(memory_ids)
 
-    monkeypatch.setattr(stage_runner, "embed_memories", look)
+    monkeypatch.setattr(stage_runner, "embed_memories", record_turn)
     assert stage_runner.embed(threads=2) == 4
     assert all(met[memory_id] == {memory_id} for memory_id in tried)

@@ -51,7 +51,7 @@ class Household:
         """Carry out the due jobs."""
         worked(self.service)
 
-    def found(self, query: str) -> list[str]:
+    def search_texts(self, query: str) -> list[str]:
         request = SearchRequest(query=query, tiers=("active", "archived"), reinforce=False)
         return [each.text for each in search.find_memories(self.tenant_id, request).results]
 
@@ -78,7 +78,7 @@ def test_what_is_to_be_erased_is_hidden_at_once(house: Household) -> None:
     asked = house.ask(subject="ann")
     assert (asked.status, asked.hidden) == ("grace", 2)
     assert house.listed() == [PEOPLE[3]["text"], PEOPLE[1]["text"]]
-    assert not any("Ann" in text for text in house.found("Ann gooseberries Wroclaw"))
+    assert not any("Ann" in text for text in house.search_texts("Ann gooseberries Wroclaw"))
     for hidden in (house.ids[0], house.ids[2]):
         with pytest.raises(NotFound):
             lookup.get(house.tenant_id, hidden)
@@ -96,14 +96,14 @@ def test_it_is_taken_out_of_the_indexes_and_of_its_neighbours_context(house: Hou
 
 @pytest.mark.parametrize("is_out_of_the_indexes", [False, True])
 def test_a_cancelled_one_brings_all_back_as_it_was(house: Household, is_out_of_the_indexes: bool) -> None:
-    before, found = house.state(), house.found("Ann gooseberries Wroclaw")
+    before, found = house.state(), house.search_texts("Ann gooseberries Wroclaw")
     asked = house.ask(subject="ann")
     if is_out_of_the_indexes:
         house.work()
     done = requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert done.status == "cancelled"
-    assert house.found("Ann gooseberries Wroclaw") == found
+    assert house.search_texts("Ann gooseberries Wroclaw") == found
     assert house.state() == before
     kept = requests.get(house.tenant_id, asked.erasure_id)
     assert (kept.scope, kept.reason, kept.status) == (Scope(), None, "cancelled")
@@ -219,7 +219,7 @@ def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: 
     house.service.work()
     assert "a heron stood there" in house.listed()
     assert "Ann again" not in house.listed()
-    assert not any("Ann" in text for text in house.found("Ann again"))
+    assert not any("Ann" in text for text in house.search_texts("Ann again"))
     assert house.drift() == tenant_counts.NONE
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()

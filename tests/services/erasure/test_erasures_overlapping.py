@@ -41,13 +41,13 @@ def test_what_another_erasure_is_of_stays_hidden_when_one_is_cancelled(
         house.work()
     requests.cancel(house.tenant_id, deletion, "key")
     house.work()
-    assert GOOSEBERRIES not in house.listed() + house.found("gooseberries")
+    assert GOOSEBERRIES not in house.listed() + house.search_texts("gooseberries")
     assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'gooseberr%%' AND documents > 0") == 0
     assert house.drift() == tenant_counts.NONE
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert set(house.listed()) == {each["text"] for each in PEOPLE}
-    assert GOOSEBERRIES in house.found("gooseberries")
+    assert GOOSEBERRIES in house.search_texts("gooseberries")
     assert house.drift() == tenant_counts.NONE
 
 
@@ -67,14 +67,14 @@ def test_what_is_edited_to_be_about_somebody_who_is_being_erased_is_hidden(house
     house.work()
     assert edited.subject == "ann"
     assert house.listed() == [PEOPLE[3]["text"]]
-    assert house.found("laughed") == []
+    assert house.search_texts("laughed") == []
     with pytest.raises(NotFound):
         lookup.get(house.tenant_id, house.ids[1])
     assert house.drift() == tenant_counts.NONE
     requests.cancel(house.tenant_id, asked.erasure_id, "key")
     house.service.work()
     assert PEOPLE[1]["text"] in house.listed()
-    assert PEOPLE[1]["text"] in house.found("laughed")
+    assert PEOPLE[1]["text"] in house.search_texts("laughed")
     assert house.drift() == tenant_counts.NONE
 
 
@@ -88,7 +88,7 @@ def test_what_an_update_by_external_id_lets_be_about_such_a_person_is_hidden_and
     house.service.send(house.tenant_id, known | {"subject": "ann"}, {**known, "subject": "ann", "external_id": "new"})
     house.service.work()
     house.work()
-    assert known["text"] not in house.listed() + house.found("pears")
+    assert known["text"] not in house.listed() + house.search_texts("pears")
     assert hidden_today(house) == before + 2
     assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'pear%%' AND documents > 0") == 0
     assert house.drift() == tenant_counts.NONE

@@ -29,7 +29,7 @@ def put(service: Service, tenant: Tenant, *given: str | dict[str, Any]) -> list[
     return sent
 
 
-def found(tenant: Tenant, query: str = "red kettle", **fields: Any) -> list[SearchResult]:
+def results_of(tenant: Tenant, query: str = "red kettle", **fields: Any) -> list[SearchResult]:
     return search(tenant.tenant_id, SearchRequest(query, explain=True, **fields))
 
 
@@ -53,9 +53,9 @@ def test_of_two_equally_relevant_memories_the_used_one_comes_first(service: Serv
     tenant = service.tenant()
     first, second = put(service, tenant, *[{"text": KETTLE, "salience": 0.5}] * 2)
     age(service, 20, first, second)
-    assert ids(found(tenant, weights=None)) == [second, first], "ties are won by the later memory"
+    assert ids(results_of(tenant, weights=None)) == [second, first], "ties are won by the later memory"
     service.rows("UPDATE memory_state SET accessed_at = now(), anchored_at = now() WHERE memory_id = %s", first)
-    results = found(tenant)
+    results = results_of(tenant)
     assert ids(results) == [first, second]
     assert results[0].strength > results[1].strength
 
@@ -63,7 +63,7 @@ def test_of_two_equally_relevant_memories_the_used_one_comes_first(service: Serv
 def test_of_two_equally_relevant_memories_the_important_one_comes_first(service: Service) -> None:
     tenant = service.tenant()
     important, other = put(service, tenant, {"text": KETTLE, "salience": 0.9}, {"text": KETTLE, "salience": 0.1})
-    assert ids(found(tenant)) == [important, other]
+    assert ids(results_of(tenant)) == [important, other]
 
 
 def test_words_alone_ask_no_embedder_and_meaning_alone_no_words(
@@ -71,10 +71,10 @@ def test_words_alone_ask_no_embedder_and_meaning_alone_no_words(
 ) -> None:
     tenant = service.tenant()
     kettle, paris = put(service, tenant, KETTLE, "The flight to Paris leaves at nine")
-    assert ids(found(tenant, "airplane trip to France", mode="dense"))[0] == paris
+    assert ids(results_of(tenant, "airplane trip to France", mode="dense"))[0] == paris
     monkeypatch.delattr(spaces, "query_vector")
-    assert ids(found(tenant, "airplane kettle", mode="lexical")) == [kettle]
-    assert found(tenant, "airplane trip to France", mode="lexical") == []
+    assert ids(results_of(tenant, "airplane kettle", mode="lexical")) == [kettle]
+    assert results_of(tenant, "airplane trip to France", mode="lexical") == []
 
 
 def test_cmm_spreads_by_vector_entity_and_link(service: Service) -> None:
@@ -89,7 +89,7 @@ def test_cmm_spreads_by_vector_entity_and_link(service: Service) -> None:
         {"text": "Nobody came to the lecture", "salience": 0.5},
     )
     link(service, tenant, linked, seed, 0.8)
-    results = found(tenant, "the red kettle of Ann")
+    results = results_of(tenant, "the red kettle of Ann")
     assert ids(results)[0] == seed
     assert spread_to(results) == {
         twin: (str(seed), "vector"),
@@ -107,7 +107,7 @@ def test_spreading_goes_as_far_as_its_hops(service: Service) -> None:
     chain = put(service, tenant, *({"text": said, "salience": 0.5} for said in (KETTLE, "rain", "piano", "lecture")))
     for first, second in pairwise(chain):
         link(service, tenant, first, second)
-    results = found(tenant, KETTLE)
+    results = results_of(tenant, KETTLE)
     assert ids(results) == chain[:3]
     assert results[2].score == pytest.approx(results[0].score / 4)
 
@@ -120,21 +120,21 @@ def test_spreading_obeys_filters_and_never_shows_what_is_deleted_or_elsewhere(se
     put(service, other, {"text": "d", "entities": ["Ann"]})
     for each in (stranger, gone, cold):
         link(service, tenant, seed, each)
-    assert set(ids(found(tenant, KETTLE))) == {seed, stranger, gone, cold}
+    assert set(ids(results_of(tenant, KETTLE))) == {seed, stranger, gone, cold}
     service.rows("UPDATE memories SET deleted_at = now() WHERE memory_id = %s", gone)
     service.rows("UPDATE memory_state SET tier = 'cold' WHERE memory_id = %s", cold)
     service.rows("UPDATE memories SET subject = 'ann' WHERE memory_id = %s", seed)
-    assert ids(found(tenant, KETTLE)) == [seed, stranger]
-    assert ids(found(tenant, KETTLE, subject="ann")) == [seed]
+    assert ids(results_of(tenant, KETTLE)) == [seed, stranger]
+    assert ids(results_of(tenant, KETTLE, subject="ann")) == [seed]
 
 
 def test_cmm_works_with_any_profile_and_without_its_own_parameters(service: Service) -> None:
     tenant = service.tenant()
     [seed, linked] = put(service, tenant, {"text": KETTLE, "salience": 0.5}, {"text": "rain", "salience": 0.5})
     link(service, tenant, seed, linked)
-    results = found(tenant, KETTLE, mode="cmm", session="s", turn=1)
+    results = results_of(tenant, KETTLE, mode="cmm", session="s", turn=1)
     assert ids(results) == [seed, linked]
-    [primed, _] = found(tenant, KETTLE, mode="cmm", session="s", turn=1)
+    [primed, _] = results_of(tenant, KETTLE, mode="cmm", session="s", turn=1)
     assert primed.score == pytest.approx(1.3 * results[0].score, rel=1e-3)
 
 
@@ -144,7 +144,7 @@ def test_memory_decay_finds_no_faded_storage_and_boosts_what_is_linked(service: 
     age(service, 400, faded, lost)
     for each in (linked, lost):
         link(service, tenant, each, first, 0.5)
-    results = found(tenant, KETTLE)
+    results = results_of(tenant, KETTLE)
     assert ids(results) == [first, linked]
     assert spread_to(results) == {linked: (str(first), "link")}
     assert results[1].score == pytest.approx(results[0].score / 4)
@@ -154,7 +154,7 @@ def test_memory_decay_ranks_by_retrieval(service: Service) -> None:
     tenant = service.tenant(MEMORY_DECAY)
     first, second = put(service, tenant, KETTLE, KETTLE)
     service.rows("UPDATE memory_state SET retrieval = 0.25 WHERE memory_id = %s", second)
-    results = found(tenant, KETTLE)
+    results = results_of(tenant, KETTLE)
     assert ids(results) == [first, second]
     parts = [(result.explain or {})["relevance"] for result in results]
     assert parts[1] == pytest.approx(parts[0] / 2)
@@ -166,11 +166,14 @@ def test_only_wanted_tiers_are_searched(service: Service) -> None:
     archived_memories.fade(service, [archived])
     archived_memories.archive_all(tenant.tenant_id)
     service.rows("UPDATE memory_state SET tier = 'cold' WHERE memory_id = %s", cold)
-    assert ids(found(tenant)) == [active]
-    assert ids(found(tenant, limit=1)) == [active], "the others don't take up places"
-    assert [(result.id, result.tier) for result in found(tenant, tiers=("archived",))] == [(archived, "archived")]
-    assert set(ids(found(tenant, tiers=("active", "cold"), after=datetime(2000, 1, 1, tzinfo=UTC)))) == {active, cold}
-    assert set(ids(found(tenant, tiers=("active", "archived")))) == {active, archived}
+    assert ids(results_of(tenant)) == [active]
+    assert ids(results_of(tenant, limit=1)) == [active], "the others don't take up places"
+    assert [(result.id, result.tier) for result in results_of(tenant, tiers=("archived",))] == [(archived, "archived")]
+    assert set(ids(results_of(tenant, tiers=("active", "cold"), after=datetime(2000, 1, 1, tzinfo=UTC)))) == {
+        active,
+        cold,
+    }
+    assert set(ids(results_of(tenant, tiers=("active", "archived")))) == {active, archived}
 
 
 def test_as_of_another_moment_strength_is_what_it_was_and_later_memories_are_not_there(service: Service) -> None:
@@ -179,13 +182,13 @@ def test_as_of_another_moment_strength_is_what_it_was_and_later_memories_are_not
     age(service, 30, old)
     [new] = put(service, tenant, {"text": KETTLE, "salience": 0.5})
     now = datetime.now(UTC)
-    past = found(tenant, as_of=now - timedelta(days=29, hours=23))
+    past = results_of(tenant, as_of=now - timedelta(days=29, hours=23))
     assert ids(past) == [old]
     assert past[0].strength == pytest.approx(1, abs=0.02)
-    strengths = {result.id: result.strength for result in found(tenant, as_of=now + timedelta(days=30))}
+    strengths = {result.id: result.strength for result in results_of(tenant, as_of=now + timedelta(days=30))}
     assert strengths[old] < 0.05
     assert strengths[new] == pytest.approx(0.1741, abs=0.001), "seed 004's own number for 30 days"
-    assert found(tenant)[0].strength == pytest.approx(1, abs=0.01)
+    assert results_of(tenant)[0].strength == pytest.approx(1, abs=0.01)
 
 
 def test_before_its_anchor_a_memory_is_as_it_was_there(service: Service) -> None:
@@ -193,7 +196,7 @@ def test_before_its_anchor_a_memory_is_as_it_was_there(service: Service) -> None
     [used] = put(service, tenant, {"text": KETTLE, "salience": 0.5})
     age(service, 30, used)
     service.rows("UPDATE memory_state SET accessed_at = now(), anchored_at = now(), level = 0")
-    [result] = found(tenant, as_of=datetime.now(UTC) - timedelta(days=10))
+    [result] = results_of(tenant, as_of=datetime.now(UTC) - timedelta(days=10))
     assert result.strength == pytest.approx(1)
 
 

@@ -154,12 +154,12 @@ def test_words(standing: Shelf, query: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(("query", "first"), [("🔥", "fire"), (f"{LONG_WORD} token", "long")])
 def test_meaning_finds_what_has_no_word(standing: Shelf, query: str, first: str) -> None:
-    assert standing.found(query)[0] == first
+    assert standing.search_ids(query)[0] == first
 
 
 @pytest.mark.parametrize("query", ["", " \n"])
 def test_nothing_is_looked_for(standing: Shelf, query: str) -> None:
-    assert standing.found(query) == []
+    assert standing.search_ids(query) == []
 
 
 def test_a_day_is_found_by_how_it_is_told(own: Shelf) -> None:
@@ -194,8 +194,8 @@ def calls_of(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("sign", ["word{} ", "{:x}/a.bc ", "ñ{}é "])
 def test_the_work_on_a_query_grows_with_its_length_and_not_with_its_square(standing: Shelf, sign: str) -> None:
     query = "keeper " + "".join(sign.format(n) for n in range(8000))
-    assert "door" in standing.found(query[:32_768]), "others share many of the numbers"
-    quarter, whole = (calls_of(lambda length=length: standing.found(query[:length])) for length in (8_192, 32_768))  # type: ignore[misc]
+    assert "door" in standing.search_ids(query[:32_768]), "others share many of the numbers"
+    quarter, whole = (calls_of(lambda length=length: standing.search_ids(query[:length])) for length in (8_192, 32_768))  # type: ignore[misc]
     assert whole < 6 * quarter
 
 
@@ -205,8 +205,8 @@ def test_a_query_of_thousands_of_characters_without_blanks_is_quick(standing: Sh
 
 
 def test_all_are_filtered(standing: Shelf) -> None:
-    assert standing.found("keeper", subject="nobody") == []
-    assert standing.found("keeper", before=NOON) == []
+    assert standing.search_ids("keeper", subject="nobody") == []
+    assert standing.search_ids("keeper", before=NOON) == []
 
 
 def test_what_was_deleted_a_moment_ago_is_never_found(own: Shelf) -> None:
@@ -215,7 +215,7 @@ def test_what_was_deleted_a_moment_ago_is_never_found(own: Shelf) -> None:
     own.index()
     own.embed()
     memories.delete(own.tenant_id, own.ids["gone"])
-    assert "gone" not in own.found("zeppelin landed")
+    assert "gone" not in own.search_ids("zeppelin landed")
     assert by_words(own, "landed") == []  # the word is in no neighbour's context either
 
 
@@ -224,7 +224,7 @@ def test_what_is_not_embedded_yet_is_found_by_words_what_is_not_indexed_by_meani
     own.put("meaning", "An airship arrived")
     own.index("words")
     own.embed("meaning")
-    assert set(own.found("zeppelin landed")) == {"words", "meaning"}
+    assert set(own.search_ids("zeppelin landed")) == {"words", "meaning"}
     assert by_words(own, "zeppelin") == ["words"]
 
 
@@ -236,7 +236,7 @@ def test_a_vector_finds_by_meaning_and_words_beside_it_count_too(standing: Shelf
     vector = [3 * float(number) for number in row[0]]
     [alone] = standing.search("", vector=vector, limit=1, explain=True)
     assert (alone.external_id, alone.explain and alone.explain["words"]) == ("door", 0)
-    assert standing.found("ferry", vector=vector)[:2] == ["istanbul", "door"]
+    assert standing.search_ids("ferry", vector=vector)[:2] == ["istanbul", "door"]
     with pytest.raises(Invalid) as refused:
         standing.search("", vector=vector[:-1])
     [error] = refused.value.errors

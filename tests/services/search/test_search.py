@@ -29,27 +29,27 @@ def diary(shelf: Shelf) -> Shelf:
 
 
 def test_words_find_a_memory(diary: Shelf) -> None:
-    assert diary.found("Paris flight")[0] == "paris"
+    assert diary.search_ids("Paris flight")[0] == "paris"
 
 
 def test_another_form_of_the_word_finds_it(diary: Shelf) -> None:
-    assert diary.found("lesson on pianos")[0] == "piano"
-    assert diary.found("when does it leave?")[0] == "paris"
+    assert diary.search_ids("lesson on pianos")[0] == "piano"
+    assert diary.search_ids("when does it leave?")[0] == "paris"
 
 
 def test_an_irregular_form_finds_it_in_english(shelf: Shelf) -> None:
     shelf.put("went", "Ann went to the harbour")
     shelf.put("other", "Ann sang at the harbour")
     shelf.index()
-    assert shelf.found("harbours she goes to")[0] == "went"
+    assert shelf.search_ids("harbours she goes to")[0] == "went"
 
 
 def test_a_time_that_is_asked_for_is_held_against_the_event(shelf: Shelf) -> None:
     shelf.put("march", "We had fondue", occurred_at=NOON)
     shelf.put("later", "We had fondue", occurred_at=NOON + timedelta(days=60))
     shelf.index()
-    assert shelf.found(f"fondue in {NOON:%B %Y}")[0] == "march"
-    assert shelf.found(f"fondue in {NOON + timedelta(days=60):%B}")[0] == "later"
+    assert shelf.search_ids(f"fondue in {NOON:%B %Y}")[0] == "march"
+    assert shelf.search_ids(f"fondue in {NOON + timedelta(days=60):%B}")[0] == "later"
 
 
 def test_meaning_finds_what_shares_no_word(diary: Shelf) -> None:
@@ -60,20 +60,20 @@ def test_meaning_finds_what_shares_no_word(diary: Shelf) -> None:
 
 
 def test_the_conversation_around_it_helps_to_find_a_turn(diary: Shelf) -> None:
-    found = diary.found("Biscuit")
+    found = diary.search_ids("Biscuit")
     assert found[:2] == ["puppy", "vet"]
 
 
 def test_the_named_speaker_comes_first(diary: Shelf) -> None:
-    assert diary.found("Ann's lessons")[0] == "piano"
-    assert diary.found("Bob's lessons")[0] == "guitar"
+    assert diary.search_ids("Ann's lessons")[0] == "piano"
+    assert diary.search_ids("Bob's lessons")[0] == "guitar"
 
 
 def test_the_speaker_may_be_written_in_the_text(shelf: Shelf) -> None:
     shelf.put("a", "Ann: lessons are fun")
     shelf.put("b", "Bob: lessons are fun")
     shelf.index()
-    assert shelf.found("What does Bob say about lessons?")[0] == "b"
+    assert shelf.search_ids("What does Bob say about lessons?")[0] == "b"
 
 
 def test_results_carry_the_memory(diary: Shelf) -> None:
@@ -97,7 +97,7 @@ def test_partial_scores_add_up(diary: Shelf) -> None:
 
 
 def test_the_limit_holds(diary: Shelf) -> None:
-    assert len(diary.found("lessons", limit=1)) == 1
+    assert len(diary.search_ids("lessons", limit=1)) == 1
 
 
 def test_weights_are_the_policys(diary: Shelf) -> None:
@@ -127,30 +127,30 @@ def test_weights_are_the_policys(diary: Shelf) -> None:
 )
 def test_filters(diary: Shelf, filters: dict[str, object], expected: set[str]) -> None:
     query = "puppy vet piano guitar Paris flight lessons"
-    assert set(diary.found(query, **filters)) == expected
+    assert set(diary.search_ids(query, **filters)) == expected
 
 
 def test_a_memory_not_yet_embedded_is_found_by_its_words(diary: Shelf) -> None:
     diary.put("new", "The zeppelin has landed")
     diary.index("new")
-    assert diary.found("zeppelin")[0] == "new"
+    assert diary.search_ids("zeppelin")[0] == "new"
 
 
 def test_a_memory_not_yet_indexed_is_found_by_its_meaning(diary: Shelf) -> None:
     diary.put("new", "The zeppelin has landed")
     diary.embed("new")
-    assert diary.found("zeppelin")[0] == "new"
+    assert diary.search_ids("zeppelin")[0] == "new"
 
 
 def test_before_anything_is_embedded_words_suffice(shelf: Shelf) -> None:
     shelf.put("a", "apple")
     shelf.index()
-    assert shelf.found("apples") == ["a"]
+    assert shelf.search_ids("apples") == ["a"]
 
 
 def test_a_deleted_memory_is_never_found(diary: Shelf) -> None:
     diary.edit("paris", deleted_at=NOON)
-    assert "paris" not in diary.found("Paris flight")
+    assert "paris" not in diary.search_ids("Paris flight")
 
 
 def test_an_edited_memory_is_found_by_its_new_words_alone(diary: Shelf) -> None:
@@ -164,11 +164,11 @@ def test_an_edited_memory_is_found_by_its_new_words_alone(diary: Shelf) -> None:
 
 def test_another_tenants_memories_are_never_found(diary: Shelf) -> None:
     other = Shelf()
-    assert other.found("Paris flight") == []
+    assert other.search_ids("Paris flight") == []
     other.put("rome", "The flight to Rome")
     other.index()
     other.embed()
-    assert other.found("Paris flight") == ["rome"]
+    assert other.search_ids("Paris flight") == ["rome"]
 
 
 @pytest.mark.parametrize("query", ["", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000])
@@ -178,7 +178,7 @@ def test_a_query_without_usual_words_raises_nothing(diary: Shelf, query: str) ->
 
 
 def test_an_empty_query_finds_nothing(diary: Shelf) -> None:
-    assert diary.found("") == []
+    assert diary.search_ids("") == []
 
 
 def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
@@ -188,9 +188,9 @@ def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
     shelf.put("en", "nothing of note")
     shelf.index()
     shelf.embed()
-    assert shelf.found("東京")[0] == "ja"
-    assert shelf.found("κόσμε")[0] == "el"
-    assert shelf.found("🔥")[0] == "fire"
+    assert shelf.search_ids("東京")[0] == "ja"
+    assert shelf.search_ids("κόσμε")[0] == "el"
+    assert shelf.search_ids("🔥")[0] == "fire"
 
 
 @pytest.mark.parametrize(
@@ -208,20 +208,20 @@ def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
     ],
 )
 def test_quotes_and_operators_are_plain_text(diary: Shelf, query: str) -> None:
-    assert isinstance(diary.found(query), list)
+    assert isinstance(diary.search_ids(query), list)
     if "Paris" in query:
-        assert diary.found(query)[0] == "paris"
+        assert diary.search_ids(query)[0] == "paris"
 
 
 def test_lexemes_with_quotes_and_backslashes_are_matched(shelf: Shelf) -> None:
     shelf.put("path", "see C:\\temp\\it's and https://example.org/a?b='c'")
     shelf.index()
-    assert shelf.found("https://example.org/a?b='c'") == ["path"]
+    assert shelf.search_ids("https://example.org/a?b='c'") == ["path"]
 
 
 def test_a_long_query_looks_up_its_rarest_words(diary: Shelf) -> None:
     padding = " ".join(f"word{n}" for n in range(500))
-    assert diary.found(f"{padding} Paris flight")[0] == "paris"
+    assert diary.search_ids(f"{padding} Paris flight")[0] == "paris"
 
 
 def test_equal_memories_come_latest_id_first(shelf: Shelf) -> None:
@@ -229,7 +229,7 @@ def test_equal_memories_come_latest_id_first(shelf: Shelf) -> None:
     shelf.put("b", "twins")
     shelf.index()
     later, earlier = sorted("ab", key=lambda key: shelf.ids[key], reverse=True)
-    assert shelf.found("twin") == [later, earlier]
+    assert shelf.search_ids("twin") == [later, earlier]
 
 
 FILLER = "The minutes of the meeting list who was present and which papers were read. " * 60

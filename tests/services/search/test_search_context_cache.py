@@ -38,7 +38,7 @@ def test_circumstances_are_read_once(shelf: Shelf, reads: list[SearchContext]) -
     shelf.index()
     shelf.embed()
     search_context_cache.forget(shelf.tenant_id)
-    assert shelf.found("green tea") == shelf.found("green tea") == ["tea"]
+    assert shelf.search_ids("green tea") == shelf.search_ids("green tea") == ["tea"]
     assert len(reads) == 1
 
 
@@ -86,11 +86,11 @@ def test_the_databases_clock_decides_which_policy_is_in_force(shelf: Shelf, minu
 
 
 def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
-    assert shelf.found("green tea") == []
+    assert shelf.search_ids("green tea") == []
     shelf.put("tea", "Ann likes green tea")
     shelf.index()
     shelf.embed()
-    assert shelf.found("verdant beverage") == ["tea"], "found by the newly assigned space"
+    assert shelf.search_ids("verdant beverage") == ["tea"], "found by the newly assigned space"
 
 
 def test_what_is_remembered_stays_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

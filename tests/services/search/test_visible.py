@@ -36,7 +36,7 @@ Talk = dict[str, dict[str, Any]]
 Change = Callable[[Service, Tenant, dict[str, UUID]], None]
 
 
-class Kept(NamedTuple):
+class StoredIndex(NamedTuple):
     """The index rows of a memory."""
 
     own: str | None
@@ -51,7 +51,7 @@ def talk(**changed: dict[str, Any]) -> Talk:
     return {key: {"text": text, "external_id": key, **plain, **changed.get(key, {})} for key, text in SAID.items()}
 
 
-def told(service: Service, turns: Talk, gone: str = "") -> tuple[Tenant, dict[str, UUID]]:
+def store_turns(service: Service, turns: Talk, gone: str = "") -> tuple[Tenant, dict[str, UUID]]:
     """Create a tenant with these turns except those in `gone`; return it and the ids by key."""
     tenant = service.tenant()
     keys = [key for key in ORDER if key not in gone]
@@ -60,14 +60,14 @@ def told(service: Service, turns: Talk, gone: str = "") -> tuple[Tenant, dict[st
     return tenant, dict(zip(keys, ids, strict=True))
 
 
-def kept(service: Service, tenant: Tenant) -> dict[str, Kept]:
+def stored_index(service: Service, tenant: Tenant) -> dict[str, StoredIndex]:
     found = service.rows(
         "SELECT external_id, own::text, words::text, embedding::text FROM memories "
         "LEFT JOIN memory_words USING (tenant_id, memory_id) LEFT JOIN embeddings USING (tenant_id, memory_id) "
         "WHERE tenant_id = %s AND deleted_at IS NULL",
         tenant.tenant_id,
     )
-    return {key: Kept(*row) for key, *row in found}
+    return {key: StoredIndex(*row) for key, *row in found}
 
 
 def counts(service: Service, tenant: Tenant) -> dict[str, int]:
@@ -115,13 +115,13 @@ CHANGES: dict[str, tuple[Change, Talk, str, str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_next_search_knows_nothing_that_isnt_said_any_more(service: Service, name: str) -> None:
     change, afterwards, gone, unembedded = CHANGES[name]
-    from_the_start, _ = told(service, afterwards, gone)
-    expected = kept(service, from_the_start)
-    tenant, ids = told(service, talk())
+    from_the_start, _ = store_turns(service, afterwards, gone)
+    expected = stored_index(service, from_the_start)
+    tenant, ids = store_turns(service, talk())
 
     change(service, tenant, ids)
 
-    seen = kept(service, tenant)
+    seen = stored_index(service, tenant)
     assert {key: (row.own, row.words) for key, row in seen.items()} == {
         key: (row.own, row.words) for key, row in expected.items()
     }
@@ -130,36 +130,36 @@ def test_the_next_search_knows_nothing_that_isnt_said_any_more(service: Service,
         key: None if key in unembedded else row.vector for key, row in expected.items()
     }
     service.work()
-    assert kept(service, tenant) == expected
+    assert stored_index(service, tenant) == expected
 
 
 @pytest.mark.parametrize("name", ["text", "delete", "external id"])
 def test_old_words_and_old_meaning_find_neither_it_nor_its_neighbours(service: Service, name: str) -> None:
-    tenant, ids = told(service, talk())
+    tenant, ids = store_turns(service, talk())
     by_words, by_meaning = SearchRequest("burnt cherry cake"), SearchRequest("ruined pastry from an oven")
 
-    def found(request: SearchRequest) -> set[str]:
+    def search_ids(request: SearchRequest) -> set[str]:
         return {result.external_id or "" for result in search(tenant.tenant_id, request)} & set("cde")
 
-    assert found(by_words) == found(by_meaning) == set("cde")
+    assert search_ids(by_words) == search_ids(by_meaning) == set("cde")
     CHANGES[name][0](service, tenant, ids)
-    assert found(by_words) == found(by_meaning) == set()
+    assert search_ids(by_words) == search_ids(by_meaning) == set()
 
 
 def test_an_update_of_tags_alone_costs_no_vector_and_no_words(service: Service) -> None:
-    tenant, _ = told(service, talk())
-    before = kept(service, tenant)
+    tenant, _ = store_turns(service, talk())
+    before = stored_index(service, tenant)
     again(tags=["new"])(service, tenant, {})
-    assert kept(service, tenant) == before
+    assert stored_index(service, tenant) == before
     assert service.rows("SELECT DISTINCT stage FROM tenant_work") == [("score",)]
 
 
 def test_a_callers_vector_of_a_neighbour_stays(service: Service) -> None:
     vector = [1.0] + [0.0] * 255
-    tenant, ids = told(service, talk(d={"embedding": vector}))
-    before = kept(service, tenant)["d"].vector
+    tenant, ids = store_turns(service, talk(d={"embedding": vector}))
+    before = stored_index(service, tenant)["d"].vector
     patch(**OTHER)(service, tenant, ids)
-    assert kept(service, tenant)["d"].vector == before is not None
+    assert stored_index(service, tenant)["d"].vector == before is not None
 
 
 @pytest.mark.parametrize("name", ["text", "thread", "delete", "external id"])
@@ -167,7 +167,7 @@ def test_a_vector_made_of_what_was_changed_meanwhile_isnt_written(
     service: Service, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The change comes after the embedder received the turns and before their vectors are written."""
-    tenant, ids = told(service, talk())
+    tenant, ids = store_turns(service, talk())
     change, _, _, unembedded = CHANGES[name]
     embed_memories = StaticEmbedder.embed_memories
 
@@ -177,11 +177,11 @@ def test_a_vector_made_of_what_was_changed_meanwhile_isnt_written(
 
     monkeypatch.setattr(StaticEmbedder, "embed_memories", interrupted)
     embed(tenant.tenant_id, list(ids.values()))
-    assert {key for key, row in kept(service, tenant).items() if row.vector is None} == set(unembedded)
+    assert {key for key, row in stored_index(service, tenant).items() if row.vector is None} == set(unembedded)
 
 
 def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(service: Service) -> None:
-    tenant, ids = told(service, talk())
+    tenant, ids = store_turns(service, talk())
     waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as elsewhere:
         with database.tenant(tenant.tenant_id) as tx:
@@ -190,4 +190,4 @@ def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(servi
             writing = elsewhere.submit(embed, tenant.tenant_id, list(ids.values()))
             until(lambda: service.rows(waits), "the writer waits for a lock")
         writing.result()
-    assert {key for key, row in kept(service, tenant).items() if row.vector is None} == set("abcde")
+    assert {key for key, row in stored_index(service, tenant).items() if row.vector is None} == set("abcde")

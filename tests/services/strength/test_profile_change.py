@@ -26,7 +26,7 @@ MEMORIES = 120
 FIRST = UUID(int=0)
 
 
-def of(profile: str) -> Policy:
+def policy_with(profile: str) -> Policy:
     return Policy.model_validate({"forgetting": {"profile": profile}})
 
 
@@ -47,8 +47,8 @@ def test_strength_is_the_same_just_before_and_just_after(service: Service, sourc
 
 
 def check_continuity(service: Service, source: str, target: str) -> None:
-    tenant = service.tenant(of(source))
-    fill(service, tenant, of(source).model, MEMORIES)
+    tenant = service.tenant(policy_with(source))
+    fill(service, tenant, policy_with(source).model, MEMORIES)
     held, before = held_by(tenant.tenant_id)
     change = RequestedChange({"forgetting": {"profile": target}}, effective_at=datetime.now(UTC) + timedelta(days=2))
     outcome, _ = policy_versions.write_change(tenant.tenant_id, change)
@@ -76,8 +76,8 @@ def test_rows_that_were_moved_are_as_strong_as_rows_that_were_not(service: Servi
 
 
 def check_moved_rows(service: Service, source: str, target: str) -> None:
-    tenant = service.tenant(of(source))
-    fill(service, tenant, of(source).model, MEMORIES)
+    tenant = service.tenant(policy_with(source))
+    fill(service, tenant, policy_with(source).model, MEMORIES)
     policy_versions.write_change(tenant.tenant_id, RequestedChange({"forgetting": {"profile": target}}))
     held, times = held_by(tenant.tenant_id)
     with database.tenant(tenant.tenant_id) as tx:

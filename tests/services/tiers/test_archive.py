@@ -20,7 +20,7 @@ from app.services.storage import lookup
 from app.services.tiers import archive, pca_fitting
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, found, remember, tiers
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers, tiers
 from tests.services.due_deletions import erased
 from tests.waiting import PATIENCE_SECONDS
 
@@ -94,14 +94,14 @@ def test_searches_that_ask_for_it_find_both_side_by_side(service: Service, tenan
     kettle, teapot, boat = remember(service, tenant.tenant_id, KETTLE, "The red teapot stands on the shelf", BOAT)
     fade(service, [kettle])
     archive_all(tenant.tenant_id)
-    both = found(tenant.tenant_id, "red kettle", "active", "archived")
+    both = search_tiers(tenant.tenant_id, "red kettle", "active", "archived")
     assert [(result.id, result.tier) for result in both][:2] == [(kettle, "archived"), (teapot, "active")]
-    assert [result.id for result in found(tenant.tenant_id, "red kettle", "archived")] == [kettle]
+    assert [result.id for result in search_tiers(tenant.tenant_id, "red kettle", "archived")] == [kettle]
     explained = both[0].explain or {}
     assert set(explained["matched"]) == {"red", "kettle"}, "a word that no active memory contains finds it too"
     assert explained["relevance"] > 0
-    assert found(tenant.tenant_id, "boat", "archived", subject="nobody") == []
-    assert boat not in {result.id for result in found(tenant.tenant_id, "boat", "archived")}
+    assert search_tiers(tenant.tenant_id, "boat", "archived", subject="nobody") == []
+    assert boat not in {result.id for result in search_tiers(tenant.tenant_id, "boat", "archived")}
 
 
 def test_a_hit_is_listed_and_not_used(service: Service, tenant: Tenant) -> None:
@@ -124,7 +124,7 @@ def test_a_memory_without_words_and_vector_is_archived_all_the_same(service: Ser
     archived_memories.embed(service)  # work queued before the move
     assert service.rows("SELECT * FROM embeddings") == service.rows("SELECT * FROM memory_words") == []
     assert counted(service) == {}
-    assert [result.id for result in found(tenant.tenant_id, "kettle", "archived")] == ids
+    assert [result.id for result in search_tiers(tenant.tenant_id, "kettle", "archived")] == ids
 
 
 def test_deleting_an_archived_memory_leaves_nothing_of_it(service: Service, tenant: Tenant) -> None:
@@ -132,7 +132,7 @@ def test_deleting_an_archived_memory_leaves_nothing_of_it(service: Service, tena
     fade(service, ids)
     archive_all(tenant.tenant_id)
     memories.delete(tenant.tenant_id, kettle)
-    assert found(tenant.tenant_id, "kettle", "active", "archived") == []
+    assert search_tiers(tenant.tenant_id, "kettle", "active", "archived") == []
     erased(tenant.tenant_id)
     assert service.rows("SELECT * FROM archived_memories") == []
 

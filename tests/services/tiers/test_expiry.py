@@ -52,7 +52,7 @@ def labelled(aged: Aged, memory_id: UUID, *labels: str, **columns: object) -> UU
     return memory_id
 
 
-def found(aged: Aged, memory_id: UUID, kind: str, category: str, pii: float, sensitivity: float) -> UUID:
+def insert_finding(aged: Aged, memory_id: UUID, kind: str, category: str, pii: float, sensitivity: float) -> UUID:
     """Insert a privacy finding for a memory."""
     aged.service.rows(
         "INSERT INTO privacy_findings VALUES (%s, %s, 1, %s, %s, %s, %s)",
@@ -124,7 +124,7 @@ def test_what_was_found_ends_once_the_risk_is_above_its_threshold_and_the_limit_
     aged: Aged, kind: str, category: str, pii: float, sensitivity: float, ends: float
 ) -> None:
     [memory_id] = aged.remember(0, salience=1.0, access_count=100)
-    found(aged, memory_id, kind, category, pii, sensitivity)
+    insert_finding(aged, memory_id, kind, category, pii, sensitivity)
     assert ends_on(aged, memory_id, np.ceil(ends * 86_400) / 86_400)
 
 
@@ -134,7 +134,7 @@ def test_a_models_rating_neither_keeps_nor_shortens(aged: Aged) -> None:
     ]
     memory_ids = aged.remember(*(0 for _ in answers), salience=1.0)
     for memory_id, (inferred, sensitivity) in zip(memory_ids, answers, strict=True):
-        found(aged, memory_id, "phone", "pii", 0.9, 0.7)
+        insert_finding(aged, memory_id, "phone", "pii", 0.9, 0.7)
         if sensitivity is not None:
             rate(aged, memory_id, inferred, sensitivity)
     unfounded, *_ = aged.remember(0, salience=1.0)
@@ -148,7 +148,7 @@ def test_a_models_rating_neither_keeps_nor_shortens(aged: Aged) -> None:
 
 def test_a_risk_that_stays_below_lets_decay_decide(aged: Aged) -> None:
     [memory_id] = aged.remember(0, salience=1.0)
-    found(aged, memory_id, "phone", "pii", 0.55, 0.7)
+    insert_finding(aged, memory_id, "phone", "pii", 0.55, 0.7)
     aged.now = days(1000)
     assert run(aged) == {}
 
@@ -156,7 +156,7 @@ def test_a_risk_that_stays_below_lets_decay_decide(aged: Aged) -> None:
 def test_the_callers_category_takes_the_place_of_what_was_found(aged: Aged) -> None:
     longer, shorter, none = aged.remember(0, 0, 0)
     for memory_id in (longer, shorter, none):
-        found(aged, memory_id, "iban", "financial", 0.99, 1.0)
+        insert_finding(aged, memory_id, "iban", "financial", 0.99, 1.0)
     labelled(aged, longer, "work")
     labelled(aged, shorter, "pii")
     labelled(aged, none, "unheard of")
@@ -172,7 +172,7 @@ def test_health_stays_as_the_person_said(aged: Aged) -> None:
     given, inferred = aged.remember(0, 0)
     labelled(aged, given, "health")
     for memory_id in (given, inferred):
-        found(aged, memory_id, "national_id", "pii", 0.99, 1.0)
+        insert_finding(aged, memory_id, "national_id", "pii", 0.99, 1.0)
     aged.service.rows("UPDATE privacy_findings SET categories = '{pii,health}' WHERE memory_id = %s", inferred)
     aged.now = days(5000)
     assert run(aged) == {}
@@ -223,7 +223,7 @@ def test_another_policy_moves_the_dates(aged: Aged) -> None:
 def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     given, risky = aged.remember(0, 0, salience=1.0)
     labelled(aged, given, "pii")
-    found(aged, risky, "card", "financial", 0.97, 1.0)
+    insert_finding(aged, risky, "card", "financial", 0.97, 1.0)
     aged.now = days(10)
     early = explanation.explain_tier(aged.tenant_id, given)
     assert (early.change_at, early.change and early.change.rule) == (days(30), "expiry")
@@ -245,7 +245,7 @@ def test_a_dry_run_says_what_the_run_does(aged: Aged) -> None:
         if place % 3 == 0:
             labelled(aged, memory_id, ["pii", "financial", "casual"][place % 9 // 3])
         if place % 4 == 0:
-            found(aged, memory_id, "iban", "financial", 0.99, 1.0)
+            insert_finding(aged, memory_id, "iban", "financial", 0.99, 1.0)
     told = {
         move.memory_id: move.rule
         for move in expiry.preview_expiry(aged.tenant_id, days(3), None, 1000).moves
@@ -407,7 +407,7 @@ def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     given, risky, held = aged.remember(0, 0, -1, salience=1.0)
     labelled(aged, given, "pii")
     labelled(aged, held, "pii")
-    found(aged, risky, "secret", "credentials", 0.95, 1.0)
+    insert_finding(aged, risky, "secret", "credentials", 0.95, 1.0)
     legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.decide(Policy(privacy=Privacy(pii_days=20)), 0)
     told = {each.name: each for each in categories.count_categories(aged.tenant_id).categories}

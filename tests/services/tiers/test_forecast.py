@@ -52,7 +52,7 @@ def remember(service: Service, tenant: Tenant, *ages_days: float, **given: Any) 
     return ids
 
 
-def look(tenant: Tenant, days: int = 0, **given: Any) -> TierForecast:
+def forecast_of(tenant: Tenant, days: int = 0, **given: Any) -> TierForecast:
     return forecast_tiers(tenant.tenant_id, ForecastOptions(days, **given))
 
 
@@ -64,7 +64,7 @@ def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -
     tenant = service.tenant(fading(Policy(time_zone="Asia/Kolkata")))
     remember(service, tenant, 0, 10, 25, 33, 50, 120)
     remember(service, tenant, 200, 300, salience=0.0)
-    found = look(tenant, 40)
+    found = forecast_of(tenant, 40)
     with database.tenant(tenant.tenant_id) as tx:
         held = states.list_page(tx, tenant.tenant_id, UUID(int=0), 100)
     zone = ZoneInfo("Asia/Kolkata")
@@ -81,7 +81,7 @@ def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -
 
 
 def test_dates_follow_one_another_through_the_end_of_summer_time(service: Service) -> None:
-    found = look(service.tenant(Policy(time_zone="America/New_York")), 366)
+    found = forecast_of(service.tenant(Policy(time_zone="America/New_York")), 366)
     assert found.dates == [found.dates[0] + timedelta(days=ahead) for ahead in range(367)]
     assert found.as_of.tzinfo is not None
 
@@ -89,7 +89,7 @@ def test_dates_follow_one_another_through_the_end_of_summer_time(service: Servic
 def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> None:
     tenant = service.tenant(fading(Policy()))
     ids = remember(service, tenant, *range(40))
-    found = look(tenant, 30, changes=MNEMEX)
+    found = forecast_of(tenant, 30, changes=MNEMEX)
     with database.tenant(tenant.tenant_id) as tx:
         state = states.list_page(tx, tenant.tenant_id, UUID(int=0), 100).state
     changed = fading(Policy.model_validate(MNEMEX))
@@ -112,7 +112,7 @@ def test_memories_that_a_change_moves_at_once_are_named(service: Service, monkey
     tenant = service.tenant(fading(Policy()))
     young = remember(service, tenant, *[8.0] * 25)
     old = remember(service, tenant, *[25.0] * 3)
-    found = look(tenant, changes={"tiers": {"archived_below": 0.99, "cold_below": 0.28}})
+    found = forecast_of(tenant, changes={"tiers": {"archived_below": 0.99, "cold_below": 0.28}})
     moves = {(move.source, move.target): move for move in found.moves}
     assert moves.keys() == {("active", "archived"), ("archived", "cold")}
     assert moves["active", "archived"].memories == 25
@@ -128,7 +128,7 @@ def test_memories_under_older_policies_are_brought_to_the_one_in_force(service: 
         tenant.tenant_id,
         fading(Policy.model_validate(EXPONENTIAL)).model_dump_json(),
     )
-    found = look(tenant)
+    found = forecast_of(tenant)
     now = found.as_of.timestamp()
     with database.tenant(tenant.tenant_id) as tx:
         times = memory_strength.load_timeline(tx, tenant.tenant_id)
@@ -146,16 +146,16 @@ def test_of_a_subject_alone_and_of_nothing_deleted(service: Service, monkeypatch
     of_ann = remember(service, tenant, *[1.0] * 5, subject="ann")
     remember(service, other, 1.0, subject="ann")
     memories.delete(tenant.tenant_id, of_ann[0])
-    assert look(tenant).counts.sum() == 7
-    assert look(tenant, subject="ann").counts.sum() == 4
-    assert look(tenant, subject="bob").counts.sum() == 0
+    assert forecast_of(tenant).counts.sum() == 7
+    assert forecast_of(tenant, subject="ann").counts.sum() == 4
+    assert forecast_of(tenant, subject="bob").counts.sum() == 0
 
 
 def test_nothing_is_written(service: Service) -> None:
     tenant = service.tenant()
     remember(service, tenant, 1, 30)
     before = service.rows("SELECT xmin::text, memory_state::text FROM memory_state ORDER BY memory_id")
-    look(tenant, 90, changes=MNEMEX)
+    forecast_of(tenant, 90, changes=MNEMEX)
     assert service.rows("SELECT xmin::text, memory_state::text FROM memory_state ORDER BY memory_id") == before
 
 
@@ -192,9 +192,9 @@ def test_a_wrong_field_is_named_by_its_path(changes: Mapping[str, Any], field: s
 def test_ticks_too_small_for_so_many_days_are_refused(service: Service) -> None:
     ticking = {"forgetting": {"profile": "memory_decay", "parameters": {"tick_seconds": 600}}}
     tenant = service.tenant()
-    assert len(look(tenant, 608, changes=ticking).dates) == 609
+    assert len(forecast_of(tenant, 608, changes=ticking).dates) == 609
     with pytest.raises(Invalid) as refused:
-        look(tenant, 609, changes=ticking)
+        forecast_of(tenant, 609, changes=ticking)
     assert [(error.field, error.value, error.limit) for error in refused.value.errors] == [("days", 609, 608)]
 
 
@@ -203,11 +203,11 @@ def test_what_takes_too_long_is_given_up(service: Service, monkeypatch: pytest.M
     tenant = service.tenant()
     remember(service, tenant, 1)
     with pytest.raises(Invalid) as refused:
-        look(tenant, 3)
+        forecast_of(tenant, 3)
     assert [(error.field, error.value) for error in refused.value.errors] == [("days", 3)]
 
 
 def test_today_is_the_tenant_s(service: Service) -> None:
     east, west = (service.tenant(Policy(time_zone=zone)) for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"))
-    days: list[date] = [look(tenant).dates[0] for tenant in (east, west)]
+    days: list[date] = [forecast_of(tenant).dates[0] for tenant in (east, west)]
     assert days[0] - days[1] in {timedelta(days=1), timedelta(days=2)}

@@ -12,7 +12,7 @@ from app.services.tiers import archive, pca_fitting
 from app.store.tiers.pca_bases import SHARED
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, found, remember
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers
 from tests.services.embedder_move import Move, Movers, gone, movers
 
 __all__ = ["movers"]
@@ -38,7 +38,7 @@ def crowd(service: Service, tenant: Tenant, count: int = 300, subject: str | Non
     )
 
 
-def kept(service: Service) -> set[tuple[int, int | None]]:
+def stored_shapes(service: Service) -> set[tuple[int, int | None]]:
     """Return the distinct dimensions and bases of archived vectors."""
     return {tuple(row) for row in service.rows("SELECT vector_dims(vector), basis_id FROM archived_memories")}
 
@@ -46,19 +46,19 @@ def kept(service: Service) -> set[tuple[int, int | None]]:
 def test_a_large_tenant_has_a_basis_of_its_own_and_is_found_by_meaning(service: Service) -> None:
     tenant = service.tenant()
     ids = [*crowd(service, tenant), *remember(service, tenant.tenant_id, KETTLE)]
-    before = {result.id: result.explain["relevance"] for result in found(tenant.tenant_id, "teapot")}  # type: ignore[index]
+    before = {result.id: result.explain["relevance"] for result in search_tiers(tenant.tenant_id, "teapot")}  # type: ignore[index]
     fade(service, ids)
     counts, notes = archive_all(tenant.tenant_id)
     assert counts["archived"] == 301
     assert counts["whole"] == 0
     [basis_id] = service.rows("SELECT basis_id FROM pca_bases")[0]
     assert "basis" in notes[0]
-    assert kept(service) == {(128, basis_id)}
+    assert stored_shapes(service) == {(128, basis_id)}
     [used] = pca_fitting.list_in_use(tenant.tenant_id)
     assert (used.basis, used.shared, used.samples, used.memories) == (basis_id, False, 301, 301)
     assert used.variance_kept is not None
     assert used.variance_kept > 0.5
-    after = {result.id: result.explain["relevance"] for result in found(tenant.tenant_id, "teapot", "archived")}  # type: ignore[index]
+    after = {result.id: result.explain["relevance"] for result in search_tiers(tenant.tenant_id, "teapot", "archived")}  # type: ignore[index]
     assert len(before.keys() & after.keys()) >= 9
     assert [after[memory_id] for memory_id in before.keys() & after.keys()] == pytest.approx(
         [before[memory_id] for memory_id in before.keys() & after.keys()], abs=0.05
@@ -77,8 +77,8 @@ def test_a_basis_lasts_until_there_are_twice_as_many_vectors(service: Service) -
     [old, new] = [basis_id for (basis_id,) in service.rows("SELECT basis_id FROM pca_bases ORDER BY 1")]
     fade(service, first[1:2])
     archive_all(tenant.tenant_id)
-    assert kept(service) == {(128, old), (128, new)}
-    assert len(found(tenant.tenant_id, "teacup sunhouse", "archived")) == 2, "each is compared in its own basis"
+    assert stored_shapes(service) == {(128, old), (128, new)}
+    assert len(search_tiers(tenant.tenant_id, "teacup sunhouse", "archived")) == 2, "each is compared in its own basis"
     service.rows("DELETE FROM archived_memories WHERE memory_id = %s", first[0])
     service.rows("UPDATE pca_bases SET made_at = made_at - interval '91 days'")
     assert len(pca_fitting.refit_basis(tenant.tenant_id)) == 1
@@ -96,9 +96,9 @@ def test_small_tenants_share_one(service: Service, monkeypatch: pytest.MonkeyPat
     [(owner, basis_id)] = service.rows("SELECT tenant_id, basis_id FROM pca_bases")
     assert owner == SHARED
     assert archive_all(one.tenant_id)[0]["reduced"] == 1, "vectors stored whole are reduced later"
-    assert kept(service) == {(128, basis_id)}
+    assert stored_shapes(service) == {(128, basis_id)}
     assert pca_fitting.list_in_use(one.tenant_id)[0].shared
-    assert found(one.tenant_id, "teacup", "archived")[0].id == some[0]
+    assert search_tiers(one.tenant_id, "teacup", "archived")[0].id == some[0]
 
 
 def test_samples_forget_what_was_deleted_or_reworded(service: Service) -> None:
@@ -122,7 +122,7 @@ def test_a_missing_or_broken_basis_reduces_nothing_and_is_told_of(
     for breaking in ("UPDATE pca_bases SET matrix = '\\x00'", "DELETE FROM pca_bases"):
         service.rows(breaking)
         pca_fitting._cached.cache_clear()
-        hits = found(tenant.tenant_id, service.texts(tenant.tenant_id)[0], "archived")
+        hits = search_tiers(tenant.tenant_id, service.texts(tenant.tenant_id)[0], "archived")
         assert [hit.id for hit in hits] == ids[:1], "found by its words"
         assert hits[0].explain["relevance"] == 0  # type: ignore[index]
     assert capsys.readouterr().out.count("basis_missing") == 2
@@ -151,15 +151,15 @@ def test_vectors_of_another_space_are_never_compared_or_reduced_by_a_basis(mover
     archive_all(tenant.tenant_id)
     held = service.rows("SELECT * FROM archived_memories")
     movers.use("openai")
-    Move.of(tenant.tenant_id).end()
+    Move.read(tenant.tenant_id).end()
     assert service.rows("SELECT * FROM archived_memories") == held, "a move doesn't change the archive"
     text = service.texts(tenant.tenant_id)[0]
-    [hit] = found(tenant.tenant_id, text, "archived")
+    [hit] = search_tiers(tenant.tenant_id, text, "archived")
     assert hit.explain["relevance"] > 0, "compared in the memory's own space"  # type: ignore[index]
     fade(service, ids[1:2])
     archived_memories.swept(tenant.tenant_id)
     assert archive.move_slice(tenant.tenant_id, None, old)[1]["archived"] == 1
-    assert {row[0] for row in kept(service)} == {128, 64}, "short vectors are stored unchanged"
+    assert {row[0] for row in stored_shapes(service)} == {128, 64}, "short vectors are stored unchanged"
     archived_memories.act_on(tenant.tenant_id, ids[0], "touch")
     archived_memories.embed(service)
     assert movers.spaces(ids[0]) == {("embed-small+passage-1", 64)}
@@ -173,8 +173,8 @@ def test_without_the_embedder_of_its_space_it_is_found_by_its_words(movers: Move
     fade(service, ids)
     archive_all(tenant.tenant_id)
     movers.use("local")
-    Move.of(tenant.tenant_id).end()
-    assert found(tenant.tenant_id, "kettle", "archived")[0].explain["relevance"] > 0  # type: ignore[index]
+    Move.read(tenant.tenant_id).end()
+    assert search_tiers(tenant.tenant_id, "kettle", "archived")[0].explain["relevance"] > 0  # type: ignore[index]
     with gone(movers):
-        [hit] = found(tenant.tenant_id, "red kettle", "archived")
+        [hit] = search_tiers(tenant.tenant_id, "red kettle", "archived")
     assert (hit.id, hit.explain["relevance"]) == (ids[0], 0)  # type: ignore[index]

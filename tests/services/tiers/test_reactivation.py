@@ -20,7 +20,7 @@ from app.services.tiers import reactivation
 from app.services.uses import reinforcement, reviews
 from tests.service import Service, Tenant
 from tests.services import archived_memories
-from tests.services.archived_memories import archive_all, fade, found, remember, tiers
+from tests.services.archived_memories import archive_all, fade, remember, search_tiers, tiers
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
 
@@ -77,7 +77,7 @@ def test_it_comes_back_at_once_and_alone(service: Service, way: archived_memorie
         kettle,
     )[0]
     assert (uses, wanted, fresh) == (1, "active", True)
-    assert [result.id for result in found(tenant.tenant_id, "kettle")] == [kettle], "found by its words at once"
+    assert [result.id for result in search_tiers(tenant.tenant_id, "kettle")] == [kettle], "found by its words at once"
     archived_memories.embed(service)
     archived_memories.check(service, [kettle, boat])
 

@@ -57,8 +57,8 @@ def test_a_use_makes_a_memory_stronger_and_is_entered(shop: Shop) -> None:
 def test_an_envelope_that_comes_again_changes_nothing(service: Service) -> None:
     shop = shop_of(service, policy(refractory=0))
     [memory_id] = shop.stored("x", age_days=3)
-    base = shop.tell(memory_id)
-    shop.tell(memory_id, base=base)
+    base = shop.report_uses(memory_id)
+    shop.report_uses(memory_id, base=base)
     ingest.drain_streams()
     before = shop.row(memory_id)
     shop.used(memory_id, base=base)
@@ -76,8 +76,8 @@ def test_a_crash_between_commit_and_settling_counts_no_use_twice(
 ) -> None:
     shop = shop_of(service, policy(refractory=0))
     [memory_id] = shop.stored("x")
-    shop.tell(memory_id)
-    shop.tell(memory_id)
+    shop.report_uses(memory_id)
+    shop.report_uses(memory_id)
 
     def reach(name: str, *_: object) -> None:
         if name == "drain.before_settle":
@@ -98,7 +98,7 @@ def test_a_memory_is_touched_in_the_same_turn_as_it_is_stored(shop: Shop) -> Non
     ids = []
     for given in ({"text": "plain"}, {"text": "keyed", "external_id": "k"}):
         [memory_id] = shop.service.send(shop.tenant_id, given)
-        shop.tell(memory_id)
+        shop.report_uses(memory_id)
         ids.append(memory_id)
     ingest.drain_streams()
     assert shop.counts(*ids) == [1, 1]
@@ -152,7 +152,7 @@ def test_however_requests_come_in_turns_the_outcome_is_the_same(service: Service
         [memory_id] = shop.stored({"text": "x", "tags": ["a"], "salience": 0.5}, age_days=100)
         service.rows("UPDATE memory_state SET created_at = %s, accessed_at = %s, anchored_at = %s", *[LONG_AGO] * 3)
         for n, at in enumerate(moments):
-            shop.tell(Use(memory_id, at), session=f"{n % 5}", context_tags=("b",), boost=n % 7 == 0)
+            shop.report_uses(Use(memory_id, at), session=f"{n % 5}", context_tags=("b",), boost=n % 7 == 0)
             if turns > 1 and n % (len(moments) // turns) == 0:
                 ingest.drain_streams()
         ingest.drain_streams()
@@ -336,8 +336,8 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
     with monkeypatch.context() as patched:
         patched.setattr(history, "add", refuse)
         told = time.time()
-        shop.tell(cursed)
-        shop.tell(other)
+        shop.report_uses(cursed)
+        shop.report_uses(other)
         [stored_with_it] = shop.service.send(shop.tenant_id, "stored all the same")
         assert stats.tenant_stats(shop.tenant_id).pending["ingest"] == 1
         ingest.drain_streams()
@@ -355,7 +355,7 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
 
 def test_while_the_database_is_away_nothing_is_lost(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     [memory_id] = shop.stored("x")
-    shop.tell(memory_id)
+    shop.report_uses(memory_id)
 
     def away(*_: object) -> None:
         raise OperationalError("SELECT", {}, psycopg.OperationalError("the connection is closed"))
@@ -375,7 +375,7 @@ def test_a_turn_takes_touches_by_their_size(shop: Shop) -> None:
     shop.service.configure(drain_rows=100)
     ids = shop.stored(*(f"{n}" for n in range(50)))
     for _ in range(40):
-        shop.tell(*ids, session=f"{uuid4()}")
+        shop.report_uses(*ids, session=f"{uuid4()}")
     turn = stream_reader().claim(first=True)
     assert turn is not None
     assert len(turn.fresh) < 8

@@ -14,7 +14,7 @@ from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
 from app.store.search.hybrid_search import SearchProbe
-from tests.store.bulk_tenants import DIMENSIONS, Crowd, crowd, found
+from tests.store.bulk_tenants import DIMENSIONS, Crowd, candidates_of, crowd
 
 __all__ = ["crowd"]
 
@@ -71,14 +71,14 @@ def test_the_nearest_windows_are_found_inside_the_graph_and_outside_it(crowd: Cr
     assert own is not None
 
     def check() -> None:
-        cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, probe)}
+        cosine = {candidate.memory_id: candidate.cosine for candidate in candidates_of(tenant, probe)}
         assert cosine[long] == pytest.approx(WINDOW_SHARE, abs=0.01)
         assert deleted not in cosine
         assert cosine.get(near_own, 0) == pytest.approx(max(own[0], 0), abs=0.01) or near_own not in cosine
 
     assert grafted(crowd) == {False}
     check()
-    crowd.see_to(tenant)
+    crowd.maintain_indexes(tenant)
     assert grafted(crowd) == {True}
     check()
 
@@ -101,7 +101,7 @@ def test_a_memory_found_by_its_words_counts_by_its_best_window(crowd: Crowd) -> 
         "UPDATE embeddings SET embedding = %s::text::halfvec, grafted = false WHERE memory_id = %s",
         [str(opposite(probe).tolist()), row[0]],
     )
-    cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, probe)}
+    cosine = {candidate.memory_id: candidate.cosine for candidate in candidates_of(tenant, probe)}
     assert cosine[row[0]] == pytest.approx(WINDOW_SHARE * float(half @ towards(probe)), abs=0.01)
 
 
@@ -110,7 +110,7 @@ def test_memories_that_a_filter_leaves_count_by_their_best_windows(crowd: Crowd)
     probe = replace(crowd.probe(among=MANY), has_windows=True)
     [_, long] = some(crowd, tenant, 2)
     divide(crowd, tenant, long, towards(probe))
-    best = found(tenant, probe, SearchRequest("x", subject="s0"))[0]
+    best = candidates_of(tenant, probe, SearchRequest("x", subject="s0"))[0]
     assert best.memory_id == long
     assert best.cosine == pytest.approx(WINDOW_SHARE, abs=0.01)
 
@@ -123,7 +123,7 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     assert not tenant_indexes.needs_maintenance(tenant)
     monkeypatch.setattr(tenant_indexes, "TAIL_MAX", 1)
     assert tenant_indexes.needs_maintenance(tenant)
-    crowd.see_to(tenant)
+    crowd.maintain_indexes(tenant)
 
     def indexes() -> set[str]:
         rows = crowd.owner.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'memory_windows'")
@@ -132,12 +132,13 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     assert indexes() == {f"window_graph_{crowd.space}_{tenant.hex}", f"window_tail_{crowd.space}_{tenant.hex}"}
     monkeypatch.setenv("EBBING_SEARCH_EXACT_ROWS", "100000")
     settings.cache_clear()
-    crowd.see_to(tenant)
+    crowd.maintain_indexes(tenant)
     assert indexes() == set()
     with database.tenant(tenant) as tx:
         plan = tx.exec_driver_sql("SELECT graph_space_id FROM tenant_spaces WHERE tenant_id = %s", (tenant,))
         assert plan.scalar_one() is None
     cosine = {
-        candidate.memory_id: candidate.cosine for candidate in found(tenant, replace(crowd.probe(), has_windows=True))
+        candidate.memory_id: candidate.cosine
+        for candidate in candidates_of(tenant, replace(crowd.probe(), has_windows=True))
     }
     assert cosine[long] >= WINDOW_SHARE - 0.01

@@ -15,7 +15,7 @@ from app.store.search import indexed_candidates
 from app.store.search.hybrid_search import CANDIDATES_OF_MANY, find_candidates
 from app.store.search.neighbours import find_neighbours
 from app.store.search.query_parts import SearchProbe
-from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, crowd, found
+from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, candidates_of, crowd
 
 __all__ = ["crowd"]
 
@@ -77,8 +77,8 @@ def test_pruning_loses_next_to_nothing(crowd: Crowd) -> None:
     kept = []
     for seed in range(25):
         words = (f"w{seed}", f"w{seed + 20}", "common", f"u{seed * 31 + 7}")
-        every = found(tenant, crowd.probe(*words, seed=seed))[:10]
-        some = found(tenant, crowd.probe(*words, seed=seed, among=3000))[:10]
+        every = candidates_of(tenant, crowd.probe(*words, seed=seed))[:10]
+        some = candidates_of(tenant, crowd.probe(*words, seed=seed, among=3000))[:10]
         kept.append(len({one.memory_id for one in every} & {one.memory_id for one in some}) / 10)
         assert some[0] == every[0]
     assert sum(kept) / len(kept) >= 0.98
@@ -96,9 +96,9 @@ def test_a_tenant_with_a_fraction_of_the_rows_gets_all_it_has(crowd: Crowd, word
         [str(list(map(float, probe.vector))), tenant, str(list(map(float, probe.vector)))],  # type: ignore[arg-type]
     ).fetchall()
     if not words:
-        assert [one.memory_id for one in found(tenant, probe)] == best
+        assert [one.memory_id for one in candidates_of(tenant, probe)] == best
     else:
-        assert {one.memory_id for one in found(tenant, probe)} >= set(best)
+        assert {one.memory_id for one in candidates_of(tenant, probe)} >= set(best)
 
 
 @pytest.mark.parametrize("count", [30, 1500], ids=["small", "large"])
@@ -106,11 +106,11 @@ def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd:
     tenant = crowd.large(count)
     probe = crowd.probe("w7", "common", among=count if count > LIMIT else None, total=count)
     crowd.owner.execute("VACUUM ANALYZE")
-    before, seen = read(tenant, probe)[2], found(tenant, probe)
+    before, seen = read(tenant, probe)[2], candidates_of(tenant, probe)
     crowd.large(2500)  # another tenant with the same words in the same space
     crowd.owner.execute("VACUUM ANALYZE")
     assert read(tenant, probe)[2] == before
-    assert found(tenant, probe) == seen
+    assert candidates_of(tenant, probe) == seen
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_filter_that_leaves_few_gives_all_of_them(crowd: Crowd, request_: Sear
         "UPDATE memory_state SET tier = 'archived' WHERE memory_id IN (SELECT memory_id FROM gone)"
     )
     probe = crowd.probe("common", among=3000)
-    assert len(found(tenant, probe, request_)) == expected
+    assert len(candidates_of(tenant, probe, request_)) == expected
 
 
 def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +142,10 @@ def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeyp
     request = SearchRequest("x", tags=("even",))
     _, indexes, _ = read(tenant, crowd.probe("w8", among=3000), request)
     assert f"graph_{crowd.space}_{tenant.hex}" in indexes
-    some = found(tenant, crowd.probe("w8", "w9", among=3000), request)
+    some = candidates_of(tenant, crowd.probe("w8", "w9", among=3000), request)
     assert len(some) == CANDIDATES_OF_MANY
     assert all(one.tags == ["even"] for one in some)
-    assert some[:10] == found(tenant, crowd.probe("w8", "w9"), request)[:10]
+    assert some[:10] == candidates_of(tenant, crowd.probe("w8", "w9"), request)[:10]
 
 
 def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) -> None:
@@ -154,7 +154,7 @@ def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) ->
         "UPDATE memory_state SET tier = CASE WHEN seq % 3 = 0 THEN 'archived' ELSE 'deleted' END FROM memories "
         "WHERE memories.memory_id = memory_state.memory_id AND seq % 10 > 0"
     )
-    some = found(tenant, crowd.probe("w10", "common", among=3000))
+    some = candidates_of(tenant, crowd.probe("w10", "common", among=3000))
     assert len(some) == CANDIDATES_OF_MANY
     assert {one.tier for one in some} == {"active"}
 
@@ -176,8 +176,8 @@ def test_memories_left_out_by_their_role_are_looked_up_by_their_index(
     tables, indexes, _ = read(tenant, crowd.probe("common", total=100), request)
     assert tables == set()
     assert "memories_aside" in indexes
-    assert len(found(tenant, crowd.probe("common", total=100), request)) == 60
-    assert len(found(tenant, crowd.probe("common", total=100), SearchRequest("x", roles=ALL_ROLES))) == 100
+    assert len(candidates_of(tenant, crowd.probe("common", total=100), request)) == 60
+    assert len(candidates_of(tenant, crowd.probe("common", total=100), SearchRequest("x", roles=ALL_ROLES))) == 100
 
 
 @pytest.mark.parametrize("aside", [50, 1000], ids=["few", "more than are read at once"])
@@ -191,9 +191,9 @@ def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(c
     tables, indexes, _ = read(tenant, probe)
     assert tables == set()
     assert {"memories_aside", f"graph_{crowd.space}_{tenant.hex}"} <= indexes
-    usual = found(tenant, probe)
+    usual = candidates_of(tenant, probe)
     assert (len(usual), {one.role for one in usual}) == (CANDIDATES_OF_MANY, {None})
-    every = found(tenant, probe, SearchRequest("x", roles=ALL_ROLES))
+    every = candidates_of(tenant, probe, SearchRequest("x", roles=ALL_ROLES))
     assert {one.role for one in every} & {"tool", "system"}
     # Scores are relative to the best result, so they differ between the two searches; the best memories don't.
     assert {one.memory_id for one in usual[:10]} <= {one.memory_id for one in every}
@@ -202,7 +202,7 @@ def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(c
 def test_a_search_for_a_role_of_few_gives_all_of_them(crowd: Crowd) -> None:
     tenant = crowd.large()
     crowd.owner.execute("UPDATE memories SET role = 'tool' WHERE seq <= 12")
-    some = found(tenant, crowd.probe("common", among=3000), SearchRequest("x", roles=("tool",)))
+    some = candidates_of(tenant, crowd.probe("common", among=3000), SearchRequest("x", roles=("tool",)))
     assert (len(some), {one.role for one in some}) == (12, {"tool"})
 
 
@@ -210,7 +210,7 @@ def test_a_search_for_a_role_of_few_gives_all_of_them(crowd: Crowd) -> None:
 def test_neighbours_are_of_the_roles_asked_for(crowd: Crowd, among: int | None) -> None:
     tenant = crowd.large()
     probe = crowd.probe(among=among)
-    parents = [one.memory_id for one in found(tenant, probe)[:5]]
+    parents = [one.memory_id for one in candidates_of(tenant, probe)[:5]]
 
     def neighbours(request: SearchRequest) -> set[UUID]:
         with database.tenant(tenant) as tx:
@@ -227,12 +227,12 @@ def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> No
     tenant = crowd.large()
     probe = crowd.probe(among=3000)
     assert probe.vector is not None
-    changed = found(tenant, probe)[-1].memory_id
+    changed = candidates_of(tenant, probe)[-1].memory_id
     crowd.owner.execute(
         "UPDATE embeddings SET grafted = false, embedding = %s::halfvec WHERE memory_id = %s",
         [str(list(map(float, probe.vector))), changed],
     )
-    assert found(tenant, probe)[0].memory_id == changed
+    assert candidates_of(tenant, probe)[0].memory_id == changed
 
 
 def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_compared(crowd: Crowd) -> None:
@@ -241,7 +241,7 @@ def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_c
         "UPDATE embeddings SET grafted = false WHERE memory_id < '08000000-0000-0000-0000-000000000000'"
     )
     probe, every = crowd.probe(among=3000), crowd.probe()
-    parents = [one.memory_id for one in found(tenant, every)[:5]]
+    parents = [one.memory_id for one in candidates_of(tenant, every)[:5]]
     database.close()
     with database.tenant(tenant) as tx:
         by_graph = find_neighbours(tx, tenant, parents, ("vector",), probe, SearchRequest("x"))
@@ -268,16 +268,16 @@ def test_indexes_come_with_growth_move_with_the_space_and_go_with_shrinking(crow
     assert not tenant_indexes.needs_maintenance(tenant)
     crowd.owner.execute("UPDATE words SET documents = documents + 1")
     assert tenant_indexes.needs_maintenance(tenant)
-    crowd.see_to(tenant)
+    crowd.maintain_indexes(tenant)
     assert (indexes_of(crowd, tenant), tenant_indexes.needs_maintenance(tenant)) == (5, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2 + 1])
     assert not tenant_indexes.needs_maintenance(tenant)  # hysteresis: a tenant near the limit keeps its indexes
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2])
     assert tenant_indexes.needs_maintenance(tenant)
-    crowd.see_to(tenant)
+    crowd.maintain_indexes(tenant)
     assert (indexes_of(crowd, tenant), tenant_indexes.needs_maintenance(tenant)) == (0, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [2 * LIMIT])
-    crowd.see_to(tenant)  # remaining marks are removed first
+    crowd.maintain_indexes(tenant)  # remaining marks are removed first
     tables, indexes, _ = read(tenant, crowd.probe("w7", among=LIMIT))
     assert (tables, f"graph_{crowd.space}_{tenant.hex}" in indexes) == (set(), True)
-    assert len(found(tenant, crowd.probe("w7", among=LIMIT))) >= indexed_candidates.BY_VECTOR
+    assert len(candidates_of(tenant, crowd.probe("w7", among=LIMIT))) >= indexed_candidates.BY_VECTOR
