@@ -35,6 +35,14 @@ class EbbingError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+def stored_name(error: BaseException) -> str:
+    """Return the name under which rows and logs record an error: dead letters, jobs and nights are found by it.
+
+    It is the class's name, or its attribute `stored_name`, which keeps the name of a class that was renamed.
+    """
+    return str(vars(type(error)).get("stored_name", type(error).__name__))
+
+
 class Unreadable(EbbingError):
     """Request body that can't be parsed."""
 

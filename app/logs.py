@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from app.errors import stored_name
 from app.settings import settings
 
 
@@ -61,7 +62,7 @@ def _only_type_of_errors(
     raised = event.pop("exc_info", None)
     error = raised[1] if isinstance(raised, tuple) else raised
     if isinstance(error, BaseException):
-        event["error"] = type(error).__name__
+        event["error"] = stored_name(error)
         trace, place = error.__traceback__, ""
         while trace is not None:
             place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

@@ -12,9 +12,11 @@ import pytest
 
 from app.clients.redis import stream
 from app.clients.redis.connection import BACKLOG, RING, RING_MEMBERS, stream_key
+from app.clients.redis.identity import verify_connections
 from app.domain.ingest.envelope import pack
 from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
+from app.services.ingest import witness
 from app.services.jobs import queue, runner, schedule
 from app.services.monitoring import fleet_gauges
 from app.services.security import audit
@@ -88,6 +90,26 @@ def test_requests_that_have_vanished(watch: Watch, api: Api) -> None:
     assert watch.minutes(7) == {("EbbingWorkLost", "unaccounted")}
     api.service.redis.hset(BACKLOG, "entries", 0)
     assert watch.minutes(1) == set()
+
+
+def test_a_redis_that_was_emptied(watch: Watch, api: Api) -> None:
+    scrape = watch.scrape
+    tenant = api.tenant
+    witness.guard_connections()
+    try:
+        for _ in range(2):  # the first connection marks a new Redis, the second one finds the mark
+            stream.close()
+            assert watch.minutes(1) == set()
+        api.service.redis.flushdb()
+        stream.close()
+        watch.scrape = lambda: api.get("/metrics", key=None).text  # figures can't be stored
+        assert watch.minutes(1) == {("EbbingWorkLost", "replaced")}
+        witness.accept_queue(tenant.tenant_id, "key")
+        watch.scrape = scrape
+        assert watch.minutes(1) == set()
+    finally:
+        verify_connections(None)
+        stream.close()
 
 
 def test_a_night_that_does_not_end_well(watch: Watch, api: Api) -> None:
@@ -247,7 +269,7 @@ def test_every_cause_is_tried_above() -> None:
     causes = {(rule["alert"], rule["labels"]["cause"]) for rule in rules("alert")}
     assert causes == {
         *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale")),
-        *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted")),
+        *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted", "replaced")),
         *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
         ("EbbingRecallEmpty", "empty"),

@@ -99,6 +99,21 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
     assert api.service.one("SELECT count(*) FROM jobs WHERE kind = 'erase' AND finished_at IS NULL") == 0
 
 
+def test_the_plan_counts_every_pass_of_an_erasure_that_a_hold_delayed(api: Api, visit: Visit, ids: list[str]) -> None:
+    tenant_id = api.tenant.tenant_id
+    hold = legal_holds.place_hold(tenant_id, Scope(memory_ids=[UUID(ids[0])]), "court", "key")
+    which = requests.request(tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
+    worked(api.service)
+    assert "Passes" not in said(visit().page(f"/privacy/erasures/{which}"))
+    legal_holds.release_hold(tenant_id, hold.hold_id, "key")
+    worked(api.service)
+    html = visit().page(f"/privacy/erasures/{which}")
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall("<tr>(.*?)</tr>", html, re.DOTALL)]
+    [memories] = [row for row in rows if row[:1] == ["memories"]]
+    assert memories[-4:] == ["3", "3", "0", "done"]
+    assert [row[-3:] for row in rows if row[:1] in (["1"], ["2"])] == [["2", "1", str(hold.hold_id)], ["1", "0", "–"]]
+
+
 def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]) -> None:
     which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
     api.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")

@@ -11,15 +11,19 @@ import pytest
 
 from app import heartbeats, queues, shutdown
 from app.clients.redis import stream
+from app.clients.redis.connection import QUEUE
+from app.clients.redis.identity import verify_connections
 from app.dashboard import rendering
 from app.dashboard.access import Viewer
 from app.dashboard.pages import overview
 from app.domain.policy.policy import Policy
+from app.services.ingest import witness
 from app.services.jobs import schedule
-from app.services.monitoring import status
+from app.services.monitoring import doctor, status
 from app.services.monitoring.stats import Lane
 from app.services.night.steps import STEPS
 from app.store.core import database
+from tests.api.admin.test_status import families
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from workers.schedule import DEFAULT_SCHEDULE
@@ -156,6 +160,33 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     finally:
         database.close()
         api.service.configure(database_url=own)
+
+
+def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, visit: Visit) -> None:
+    visitor = visit()
+    witness.guard_connections()
+    try:
+        for _ in range(2):  # the first connection marks a new Redis, the second one finds the mark
+            stream.close()
+            stream.client().ping()
+        api.service.redis.hdel(QUEUE, "epoch")
+        stream.close()
+        status.forget()
+        words = said(visitor.page("/"))
+        assert "redis: Redis was emptied or replaced" in words
+        assert "run `ebbing queue accept`" in words
+        assert families(api)["ebbing_redis_replaced"] == {(): 1}
+        [told] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
+        assert (told["well"], "ebbing queue accept" in told["detail"]) == (False, True)
+        assert [each.detail for each in doctor.queue()] == [told["detail"]]
+
+        witness.accept_queue(api.tenant.tenant_id, "key")
+        stream.close()
+        assert families(api)["ebbing_redis_replaced"] == {(): 0}
+        assert list(doctor.queue()) == []
+    finally:
+        verify_connections(None)
+        stream.close()
 
 
 async def first_events(viewer: Viewer, streams: overview.Streams) -> list[bytes]:

@@ -81,6 +81,8 @@ def is_refused(plant: Plant, caller: Caller, why: str) -> None:
     told = httpx.get(f"{plant.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).text
     assert why in told
     assert "ebbing queue accept" in told
+    metrics = httpx.get(f"{plant.url}/metrics", timeout=PATIENCE_SECONDS, trust_env=False).text
+    assert "ebbing_redis_replaced 1.0" in metrics.splitlines()
 
 
 def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
@@ -108,6 +110,20 @@ def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
 
 def lost(admin: httpx.Client) -> int:
     return int(admin.get("/v1/admin/queue").json()["lost_requests"])
+
+
+def test_a_restart_that_loses_nothing_goes_on_by_itself(
+    plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client
+) -> None:
+    [caller] = callers(1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, REQUESTS)
+        restart(plant, lambda: None)
+    until(lambda: all(plant.readiness().values()), "the service is ready by itself")
+    plant.books.wait_until_settled([caller])
+    plant.books.check([caller])
+    until(lambda: witnessed(plant) == 0, "every request is accounted for")
+    assert lost(admin) == 0
 
 
 @pytest.mark.parametrize("inside", [0, 7], ids=["at a record", "inside a record"])

@@ -18,6 +18,7 @@ from psycopg import sql
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.clients.redis.connection import QUEUE
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.domain.policy.api_keys import SCOPES
 from app.settings import settings
@@ -113,6 +114,14 @@ def letters(desk: Desk) -> Callable[[], bool]:
     return lambda: desk.waiting() == [] and "a late heron" in {each.text for each in desk.client.page().memories}
 
 
+def a_refused_redis(desk: Desk) -> Callable[[], bool]:
+    """Delete Redis's mark, which is gone when its files are."""
+    assert desk.ask("queue")["refused"] is None
+    desk.service.redis.hdel(QUEUE, "epoch")
+    assert "emptied" in desk.ask("queue")["refused"]
+    return lambda: desk.ask("queue")["refused"] is None and bool(desk.client.remember("Bob sails on Monday"))
+
+
 def a_job(desk: Desk) -> Callable[[], bool]:
     desk.noted["JOB"] = desk.ask("schedule", "run", "night", "--wait")["id"]
     return lambda: True
@@ -167,6 +176,7 @@ def status_of(desk: Desk) -> str:
 # Heading → function that creates the situation and returns a check that it is resolved.
 SCENES: dict[str, Callable[[Desk], Callable[[], bool]]] = {
     "Work lost": a_letter,
+    "Redis refused": a_refused_redis,
     "Night missed": a_job,
     "Promise at risk": a_due_request,
     "Dead letters": a_letter,

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
+from app.services.ingest import witness
 from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
 from app.services.night import night_run
 from app.services.night.steps import STEPS
@@ -96,6 +97,11 @@ GAUGES: Final[dict[str, Gauge]] = {
     "redis_refuses_writes": Gauge(
         "1 if Redis rejects writes because it is full or can't persist its data, otherwise 0."
     ),
+    "redis_replaced": Gauge(
+        "1 if Redis was emptied or replaced, belongs to another installation or is an older copy: the service refuses "
+        "it until an operator decides. Otherwise 0.",
+        missing="PostgreSQL or Redis didn't respond",
+    ),
     "disk_free_ratio": Gauge(
         "Free share of the disks visible to the API process: home, embedded PostgreSQL, and cold storage in a local "
         "folder.",
@@ -121,7 +127,7 @@ class _Shared(Collector):
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
         parts: list[Callable[[], list[Metric]]] = [
-            partial(list, part()) for part in (_counted, _of_redis, _kept, _lanes)
+            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes)
         ]
         found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
@@ -168,6 +174,11 @@ def _of_redis() -> Iterator[Metric]:
     states = {(kind, state): getattr(pool, state) for kind, pool in pools.items() for state in POOL_STATES}
     yield _gauge("database_pool_connections", states.items())
     yield _gauge("database_pool_waiting", [((kind,), pool.waiting) for kind, pool in pools.items()])
+
+
+def _of_mark() -> Iterator[Metric]:
+    """Yield whether Redis is refused by its mark. Alone, since a refused Redis answers none of the other parts."""
+    yield _gauge("redis_replaced", [((), float(witness.diagnose_queue() is not None))])
 
 
 def _kept() -> Iterator[Metric]:

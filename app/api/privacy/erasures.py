@@ -64,7 +64,8 @@ def get(caller: Guardian, erasure_id: str) -> Response:
 def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(alias="format")] = "json") -> Response:
     """Return rows found, removed and left per store, retained data with legal grounds, dates, recipients and backups.
 
-    `format=html` returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
+    The figures sum over all passes; an erasure has several if legal holds delayed it. `format=html`
+    returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
     """
     found = read_report(caller.tenant_id, responses.id_named(erasure_id, "erasure"))
     if as_form == "json":

@@ -153,6 +153,13 @@ def report(
     rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
     print_table(["store", *counts], rows, right=counts)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
+    passes = found.get("passes", ())
+    if len(passes) > 1:
+        rows = [
+            (number, format_minute(each["finished_at"]), each["memories"], each["held"], ", ".join(each["holds"]))
+            for number, each in enumerate(passes, start=1)
+        ]
+        print_table(["pass", "finished", "erased", "held", "legal holds"], rows, right=["pass", "erased", "held"])
     kept = [(each["what"], "" if each["count"] is None else each["count"], each["ground"]) for each in found["kept"]]
     print_table(["retained", "count", "ground"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"

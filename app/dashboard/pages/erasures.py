@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -94,11 +95,15 @@ def erase(acting: Guarding) -> Response:
 
 @router.get("/erasures/{erasure_id}")
 def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
-    """Show the progress of an erasure: found and removed rows by step."""
+    """Show the progress of an erasure: found and removed rows by step, and its passes if legal holds delayed it."""
     found = requests.get(viewer.tenant_id, responses.id_named(erasure_id, "erasure"))
     done = {each["step"]: each for each in found.executed}
     left = (found.report or {}).get("left") or {}
-    return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left)
+    passes = [
+        {**each, "finished_at": datetime.fromisoformat(each["finished_at"])}
+        for each in (found.report or {}).get("passes", ())
+    ]
+    return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left, passes=passes)
 
 
 @router.get("/erasures/{erasure_id}/report")

@@ -44,6 +44,7 @@ def render_report(report: Mapping[str, Any]) -> str:
     sections = [
         ("Dates (UTC)", _pairs({text: report["clocks"].get(name) for name, text in _CLOCKS.items()})),
         ("Stores", _stores(report["stores"])),
+        *_passes(report),
         ("Kept", _table(["What", "How many", "Ground", "Until"], kept, ["what", "count", "ground", "until"])),
         (
             "Recipients: hosts that this tenant's memories were sent to",
@@ -90,6 +91,28 @@ def render_report(report: Mapping[str, Any]) -> str:
 
 
 _ELSEWHERE: Final = ["where", "goes"]
+
+
+def _passes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the sections on passes and on the legal holds between them; none for reports of earlier versions."""
+    if "passes" not in report:
+        return []
+    heads = ["Pass", "Begun", "Finished", "Memories erased", "Memories held", "Legal holds"]
+    columns = ["number", "started_at", "finished_at", "memories", "held", "holds"]
+    rows = [
+        {**each, "number": number, "holds": each["holds"] or None} | _moments(each, "started_at", "finished_at")
+        for number, each in enumerate(report["passes"], start=1)
+    ]
+    sections = [("Passes", _table(heads, rows, columns))]
+    if report["holds"]:
+        heads, columns = ["Hold", "Placed", "Released", "Memories"], ["hold_id", "placed_at", "released_at", "memories"]
+        rows = [{**each} | _moments(each, "placed_at", "released_at") for each in report["holds"]]
+        sections.append(("Legal holds that delayed it", _table(heads, rows, columns)))
+    return sections
+
+
+def _moments(row: Mapping[str, Any], *names: str) -> dict[str, datetime | None]:
+    return {name: datetime.fromisoformat(row[name]) if row[name] else None for name in names}
 
 
 def _stores(rows: Iterable[Mapping[str, Any]]) -> str:

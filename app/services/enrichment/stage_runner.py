@@ -19,7 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.stream import backlog
-from app.errors import Misconfigured, ProfileMissing
+from app.errors import Misconfigured, ProfileMissing, stored_name
 from app.services.embedding import tenant_indexes
 from app.services.embedding.embed import embed_memories
 from app.services.enrichment.index import index_memories
@@ -182,7 +182,7 @@ def _process_claim(claim: WorkClaim, process: Process) -> int:
             _count_delivery(claim, "put_off")
             raise
         _count_delivery(claim, "failed")
-        reason = type(error).__name__
+        reason = stored_name(error)
         log.warning(
             "stage_failed",
             stage=claim.stage,

@@ -12,7 +12,8 @@ from app import failpoints, queues
 from app.clients.redis import stream_position
 from app.domain.privacy.audit_chain import SYSTEM
 from app.domain.privacy.legal_hold import IDS_MAX, Scope
-from app.services.erasure.steps import STEPS, StepCount, write_plan
+from app.services.erasure.plan import write_plan
+from app.services.erasure.steps import STEPS, StepCount
 from app.store.consolidation import hidden_supersessions
 from app.store.core import database
 from app.store.erasure import batch as rows
@@ -75,7 +76,7 @@ def plan_each(tenant_id: UUID, batch: Erasure, found: Mapping[str, StepCount]) -
         counts = {name: StepCount(outside[name].get(own, 0)) if name in outside else found[name] for name in STEPS}
         counts["memories"] = StepCount(tables[own]["memories"], {"tables": tables[own]})
         counts["segments"] = StepCount(1, {"segments": [str(segments[own])]}) if own in segments else StepCount(0)
-        planned.append(replace(each, plan=write_plan(counts), executed=[]))
+        planned.append(replace(each, plan=write_plan(counts, each), executed=[]))
     return planned
 
 
@@ -101,8 +102,14 @@ def settle(tx: database.Transaction, tenant_id: UUID, batch: Erasure, held: Coll
 
 def _executed(single: Erasure, batch: Erasure) -> list[dict[str, object]]:
     """Return the batch's steps with the rows removed for one deletion; bases are fitted once for all."""
-    own = {each["step"]: each["found"] for each in single.plan or ()}
-    return [each if each["step"] == "bases" else {**each, "removed": own[each["step"]]} for each in batch.executed]
+    own = {each["step"]: each for each in single.plan or ()}
+    executed = []
+    for each in batch.executed:
+        planned = own[each["step"]]
+        removed = each["removed"] if each["step"] == "bases" else planned["found"]
+        tables = {"tables": planned["tables"]} if "tables" in planned else {}
+        executed.append({**each, "removed": removed} | tables)
+    return executed
 
 
 def _memory_of(single: Erasure) -> UUID:

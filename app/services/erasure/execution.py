@@ -4,6 +4,9 @@ The watermark (`cut`) is the stream position up to which an erasure applies: dat
 up to the watermark is erased or dropped, however late it is processed; data accepted after it belongs to a new subject.
 Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
 final scan of every store finds no residue.
+
+A pass executes the plan once. An erasure under a legal hold needs another pass once the hold is released, and plan and
+executed steps count all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -23,6 +27,7 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import summary_refresh
 from app.services.erasure import batch
+from app.services.erasure.plan import total_removed, write_plan
 from app.services.erasure.report import build_report, schedule_rewrites
 from app.services.erasure.requests import ERASE, adopt, get_or_404
 from app.services.erasure.steps import (
@@ -33,7 +38,6 @@ from app.services.erasure.steps import (
     names,
     next_step,
     step_transaction,
-    write_plan,
 )
 from app.services.security import audit
 from app.services.tiers import pca_fitting
@@ -133,8 +137,10 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
             return Step(0, {}, finished=False)
         cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
-        started = erasure.started_at or database.now(tx)
-        requests.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
+        now = database.now(tx)
+        report = None if erasure.report is None else {**erasure.report, "resumed_at": now}
+        fields: dict[str, Any] = {"cut": cut, "started_at": erasure.started_at or now, "report": report}
+        requests.set_fields(tx, tenant_id, erasure_id, status="running", **fields)
         hidden_supersessions.discard_hidden(tx, tenant_id, [erasure_id])
         failpoints.trigger("erasing.cut")
     queues.nudge(queues.DRAIN)
@@ -182,7 +188,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
             return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
-        requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(found), executed=[])
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(found, there), executed=[])
         batch_rows.set_progress(tx, tenant_id, singles)
         failpoints.trigger("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
@@ -231,9 +237,10 @@ def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
         return Step(more, {**state, "at": left, "removed": removed}, finished=False, counts={name: more})
     failpoints.trigger(f"erasing.{name}")
     with step_transaction(tenant_id, erasure, name) as tx:
-        executed = get_or_404(tx, tenant_id, erasure.erasure_id).executed
-        done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
-        requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
+        there = get_or_404(tx, tenant_id, erasure.erasure_id)
+        earlier = sum(each.get("earlier", 0) for each in there.plan or () if each["step"] == name)
+        done = {"step": name, "removed": earlier + removed, "at": database.now(tx).isoformat()}
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=[*there.executed, done])
     return Step(more, {"tries": state["tries"]}, finished=False, counts={name: more})
 
 
@@ -245,7 +252,8 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         held = _held_ids(tx, tenant_id, erasure)
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
     gone = sorted(set(ids).difference(held))
-    again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
+    found = {name: work.find(tenant_id, erasure, gone) for name, work in STEPS.items()}
+    again = {name: each.count for name, each in found.items()}
     shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -256,22 +264,26 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         gone = sorted(set(ids).difference(held))
         left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
-        if sum(left.values()) or planned != executed:
+        has_residue = sum(left.values()) > 0
+        if planned == executed:
+            remaining = residue.by_id(tx, tenant_id, ids) if held or has_residue else {}
+            erasure = replace(erasure, executed=total_removed(erasure, found, remaining))
+            requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=erasure.executed)
+        if has_residue or planned != executed:
             log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
             metrics.count("erasures_unfinished")
             requests.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
             if tries >= TRIES:
-                if erasure.is_batch:  # each of its deletions is verified individually
-                    batch.settle(tx, tenant_id, erasure, ())
+                if erasure.is_batch:  # each of its deletions is carried out and verified individually
                     batch_rows.close(tx, tenant_id, erasure.erasure_id)
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
         if held and not erasure.is_batch:
-            return _hold(tx, tenant_id, erasure, ids, left, held)
+            return _hold(tx, tenant_id, erasure, len(gone), left, held)
         now = database.now(tx)
         done = batch.settle(tx, tenant_id, erasure, held) if erasure.is_batch else [erasure]
-        reports = build_report(tx, tenant_id, done, memories=1 if erasure.is_batch else len(ids), left=left)
+        reports = build_report(tx, tenant_id, done, memories=1 if erasure.is_batch else len(ids), left=left, now=now)
         rewrite_by = schedule_rewrites(tx, tenant_id, done, now)
         anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
         request_log.store_answer(tx, tenant_id, list(reports), "done")
@@ -288,11 +300,11 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
 
 
 def _hold(
-    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, ids: list[UUID], left: dict[str, int], held: list[UUID]
+    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, erased: int, left: dict[str, int], held: list[UUID]
 ) -> Step:
     """Finish an erasure except for its memories under a legal hold; releasing the hold creates a job for the rest."""
     now = database.now(tx)
-    reports = build_report(tx, tenant_id, [erasure], memories=len(ids), left=left, held=held)
+    reports = build_report(tx, tenant_id, [erasure], memories=erased, left=left, now=now, held=held)
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
     dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
     requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
 from app.domain.privacy.legal_deadlines import confirmation_deadline
 from app.errors import Conflict
 from app.services.erasure.requests import get
@@ -44,30 +45,41 @@ def build_report(
     *,
     memories: int,
     left: Mapping[str, int],
+    now: datetime,
     held: Sequence[UUID] = (),
 ) -> dict[UUID, dict[str, Any]]:
     """Return the reports of erasures that are done, or done except for memories under legal hold.
 
     Args:
         erasures: One erasure, with its scope not yet cleared, or deletions of single memories from one batch.
-        memories: Number of memories that each erasure covers.
+        memories: Number of memories that each erasure has erased, in all its passes.
         left: Rows found by the final scan, by step or table.
+        now: End of the pass.
         held: Memories under legal hold.
     """
-    now = database.now(tx)
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
+    retained = _list_retained(tx, tenant_id, names.values())
+    holding = recipients.holds_on(tx, tenant_id, held)
     shared = {
         "made_at": now.isoformat(),
         "memories": memories,
         "left": dict(left),
         "pseudonyms": {what: digest.hex() for what, digest in names.items()},
-        "kept": _kept(tx, tenant_id, held, names.values()),
         "recipients": sent_to.list_recipients(tx, tenant_id),
         "backups": _backups(now),
         "elsewhere": _elsewhere(now),
         "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
     }
-    return {each.erasure_id: {**shared, "cut": each.cut, "stores": _stores(each, left, now)} for each in erasures}
+    reports = {}
+    for each in erasures:
+        delays = _list_delays(tx, tenant_id, each, holding)
+        own: dict[str, Any] = {"cut": each.cut, "stores": _stores(each, left, now)}
+        own["kept"] = _describe_holds(holding, delays) + retained
+        own["holds"] = [delay._asdict() for delay in delays]
+        current = [hold.hold_id for hold in holding]
+        own["passes"] = add_pass(each.report, each.started_at, now, memories, len(held), current)
+        reports[each.erasure_id] = shared | own
+    return reports
 
 
 def schedule_rewrites(
@@ -86,38 +98,59 @@ def schedule_rewrites(
 
 
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
-    """Return a row for each executed step and for each table with rows of the memories."""
-    removed = {each["step"]: each["removed"] for each in erasure.executed}
+    """Return a row for each executed step and for each table with rows of the memories, summed over all passes."""
+    executed = {each["step"]: each for each in erasure.executed}
     rows: list[dict[str, Any]] = []
     for planned in erasure.plan or ():
         step = planned["step"]
         work = STEPS[step]
-        row = {"store": work.store, "method": work.method, "found": planned["found"], "removed": removed.get(step, 0)}
+        done = executed.get(step, {"removed": 0})
+        row = {"store": work.store, "method": work.method, "found": planned["found"], "removed": done["removed"]}
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
         rows.append(row | {"left": left.get(step, 0)})
         for table, count in planned.get("tables", {}).items():
             method = _METHODS.get(table, "deleted")
             there = left.get(table, 0)
-            about = {"store": f"table {table}", "method": method, "found": count}
-            rows.append(about | {"removed": max(count - there, 0), "left": there})
+            removed = done.get("tables", {}).get(table, max(count - there, 0))
+            rows.append(
+                {"store": f"table {table}", "method": method, "found": count, "removed": removed, "left": there}
+            )
     return rows
 
 
-def _kept(
-    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
-) -> list[dict[str, Any]]:
-    """List the retained data with the grounds for retaining it."""
-    kept: list[dict[str, Any]] = [
+def _list_delays(
+    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, holding: Sequence[recipients.Holding]
+) -> list[HoldDelay]:
+    """Return every legal hold that has delayed an erasure, in order of placement; `holding` are those in force."""
+    memories = read_delays(erasure.report)
+    for each in holding:
+        memories[each.hold_id] = max(memories.get(each.hold_id, 0), each.memories)
+    times = recipients.hold_times(tx, tenant_id, list(memories)) if memories else {}
+    delays = []
+    for hold_id, count in memories.items():
+        placed_at, released_at = times.get(hold_id, (None, None))
+        delays.append(HoldDelay(hold_id, placed_at, released_at, count))
+    return sorted(delays, key=lambda delay: (delay.placed_at is None, delay.placed_at, delay.hold_id))
+
+
+def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[HoldDelay]) -> list[dict[str, Any]]:
+    """List the memories that legal holds retain, and the holds that delayed the erasure and retain nothing now."""
+    held: list[dict[str, Any]] = [
         {
-            "what": "held memories",
+            "what": HELD,
             "count": each.memories,
             "ground": f"legal hold {each.hold_id} of {each.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
         }
-        for each in recipients.holds_on(tx, tenant_id, held)
+        for each in holding
     ]
-    kept += [
+    return held + describe_delays(delays, [each.hold_id for each in holding])
+
+
+def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[bytes]) -> list[dict[str, Any]]:
+    """List the data that is retained on other grounds than a legal hold."""
+    kept: list[dict[str, Any]] = [
         {
             "what": "anonymous memories: what said whose they were was taken out of them",
             "count": each.memories,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -48,10 +48,12 @@ class StepCount:
 
     Attributes:
         more: Additional fields for the step's entry in the plan.
+        retained: Data that exists and may remain, such as the key of data under a legal hold.
     """
 
     count: int
     more: dict[str, Any] = field(default_factory=dict)
+    retained: int = 0
 
 
 class StepProgress(NamedTuple):
@@ -171,18 +173,17 @@ def _without(
 # --- Cold segments ---
 
 
-def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
-    """Count affected segments; list them with those of an earlier plan, since the nightly run rewrites all of them."""
-    before = {each for step in erasure.plan or () for each in step.get("segments", ())}
+def _find_segments(tenant_id: UUID, _erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         now = {str(each) for each in references.segments_by_memory(tx, tenant_id, memory_ids).values()}
-    return StepCount(len(now), {"segments": sorted(before | now)} if before | now else {})
+    return StepCount(len(now), {"segments": sorted(now)} if now else {})
 
 
 def _erase_segments(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Only record the step: deleting memories destroys their records' keys, and the nightly run rewrites segments."""
     with step_transaction(tenant_id, erasure, "segments"):
-        return StepProgress(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
+        [step] = [step for step in erasure.plan or () if step["step"] == "segments"]
+        return StepProgress(None, step["found"] - step.get("earlier", 0))
 
 
 # --- Memories ---
@@ -273,8 +274,9 @@ def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> StepC
     if subject is None:
         return StepCount(0)
     with database.tenant(tenant_id) as tx:
+        there = int(encryption_keys.has_key(tx, tenant_id, subject))
         is_left = bool(erasure.executed) and references.is_cold(tx, tenant_id, subject)
-        return StepCount(0 if is_left else int(encryption_keys.has_key(tx, tenant_id, subject)))
+        return StepCount(0, retained=there) if is_left else StepCount(there)
 
 
 def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
@@ -301,14 +303,6 @@ def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
     with step_transaction(tenant_id, erasure, "exports"):
         pass  # the export store isn't called within a transaction; removing an export twice is harmless
     return StepProgress(None, export_requests.forget(tenant_id, erasure.scope.subject, ids))
-
-
-def write_plan(found: Mapping[str, StepCount]) -> list[dict[str, Any]]:
-    """Return the plan of an erasure as it is stored and reported: the work found for each step."""
-    return [
-        {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
-        for name, each in found.items()
-    ]
 
 
 STEPS: Final[dict[str, ErasureStep]] = {

@@ -17,7 +17,7 @@ from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
 from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position
-from app.errors import Invalid, Unreadable
+from app.errors import Invalid, Unreadable, stored_name
 from app.services.ingest import upsert
 from app.services.transient_errors import is_transient
 from app.services.uses import reinforcement
@@ -114,7 +114,7 @@ def _store_alone(tenant_id: UUID, entry: StreamEntry, tries: int) -> int:
             if is_transient(error):
                 stream_reader().uncount_attempt(tenant_id, entry)
                 raise
-            reason = type(error).__name__
+            reason = stored_name(error)
             metrics.count("deliveries", lane=queues.INGEST, outcome="failed")
             _log("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
     _set_aside(tenant_id, entry, reason, attempt)
@@ -140,7 +140,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
         try:
             read = _read(entry)
         except (MalformedEnvelope, Unreadable, Invalid) as error:
-            unreadable.append((entry, str(error) if isinstance(error, MalformedEnvelope) else type(error).__name__))
+            unreadable.append((entry, str(error) if isinstance(error, MalformedEnvelope) else stored_name(error)))
             continue
         if isinstance(read, EnvelopeTouches):
             touched.append(read)

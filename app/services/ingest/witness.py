@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 import structlog
 
 from app.clients.redis.connection import QUEUE, RedisError, connect
-from app.clients.redis.identity import QueueReplaced, verify_connections
+from app.clients.redis.identity import QUEUE_FIELDS, QueueReplaced, verify_connections
 from app.clients.redis.stream import backlog
 from app.domain.ingest.ids import parse_entry_id
 from app.domain.ingest.queue_mark import Mark, diagnose
@@ -170,17 +170,16 @@ def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
 
 
 def diagnose_queue() -> str | None:
-    """Return why Redis is refused, or None if it isn't.
+    """Return why Redis's mark refuses it, or None if it is accepted. Marks nothing, and doesn't need to be accepted.
 
     Raises:
         RedisError: Redis is unreachable.
+        DatabaseError: PostgreSQL is unreachable, so the expected mark is unknown.
     """
-    try:
-        with connect() as client:
-            client.ping()
-    except QueueReplaced as error:
-        return str(error)
-    return None
+    with connect(retries=0, is_verified=False) as client:
+        found = Mark.read(cast("list[bytes | None]", client.hmget(QUEUE, *QUEUE_FIELDS)))
+    with database.shared() as tx:
+        return diagnose(found, witness.read_expected(tx))
 
 
 def list_gaps() -> list[Gap]:

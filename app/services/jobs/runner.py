@@ -16,7 +16,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
-from app.errors import EbbingError
+from app.errors import EbbingError, stored_name
 from app.services.consolidation import approval, consolidation_run, summary_refresh
 from app.services.embedding import reembed, tenant_indexes
 from app.services.erasure import execution, requests
@@ -189,7 +189,7 @@ def _cancel(job: Job, claim_id: UUID, kind: JobKind | None) -> None:
 
 def _postpone(job: Job, claim_id: UUID, error: Exception) -> None:
     """Postpone a job whose step or clean-up failed; fail it after the last attempt, unless the error is transient."""
-    name = type(error).__name__
+    name = stored_name(error)
     passing = is_transient(error)
     metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
     with database.shared() as tx:

@@ -11,6 +11,7 @@ from app.clients.redis.connection import RedisError, check_settings, connect
 from app.domain.health_findings import Finding, attention, ok, trouble
 from app.errors import Misconfigured
 from app.services.embedding import spaces
+from app.services.ingest import witness
 from app.services.monitoring import probes
 from app.services.monitoring.probes import Probe
 from app.services.strength import dynamics_plugins
@@ -70,6 +71,14 @@ def redis() -> Iterator[Finding]:
     yield from (attention("redis_settings", remark) for remark in remarks)
     if not remarks:
         yield ok("redis_settings", "noeviction, append-only file")
+
+
+def queue() -> Iterator[Finding]:
+    """Check by its mark that Redis is the one that this installation has written to."""
+    refused = witness.diagnose_queue()
+    if refused is not None:
+        what, _, todo = refused.partition("; ")
+        yield trouble("redis", what, todo)
 
 
 def cold_storage() -> Iterator[Finding]:
@@ -209,6 +218,7 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (cold_keys, ("postgresql", "schema")),
     (cold_storage, ()),
     (redis, ("redis",)),
+    (queue, ("postgresql", "schema", "redis")),
     (probes.processes, ("redis",)),
 )
 """Probes in the order of the report, each with the stores that it needs."""

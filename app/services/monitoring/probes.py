@@ -167,7 +167,8 @@ def _redis() -> Finding:
     try:
         client().ping()
     except QueueReplaced as error:
-        return trouble("redis", str(error))
+        what, _, todo = str(error).partition("; ")
+        return trouble("redis", what, todo)
     except RedisError as error:
         return trouble("redis", f"can't be reached: {type(error).__name__}")
     return ok("redis", "answers")

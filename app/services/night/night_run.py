@@ -11,6 +11,7 @@ import structlog
 
 from app import metrics
 from app.domain.jobs import Job, Step
+from app.errors import stored_name
 from app.services.night.steps import STEPS
 from app.services.transient_errors import is_transient
 from app.settings import settings
@@ -107,7 +108,7 @@ def _try_step(job: Job, name: str, place: _NightState) -> Step | str:
         if is_transient(error):
             raise
         log.exception("night_step_failed", job=str(job.job_id), tenant=str(job.tenant_id), step=name)
-        return type(error).__name__
+        return stored_name(error)
 
 
 def _next_step(place: _NightState, did: Step) -> Step:

@@ -69,9 +69,11 @@ class _Bundle:
 
     def parts(self, file: str) -> Iterator[bytes]:
         """Yield the decrypted parts of a file."""
+        objects = self.export.objects
         for number, (name, _) in enumerate(self.export.parts):
             if name == file:
-                sealed = cold_store().get(export_requests.part_path(self.tenant_id, self.export.export_id, number))
+                path = export_requests.part_path(self.tenant_id, self.export.export_id, objects[number])
+                sealed = cold_store().get(path)
                 bound = part_associated_data(self.tenant_id.bytes + self.export.export_id.bytes, number)
                 yield encryption.unseal(self.key, sealed, bound)
 

@@ -1,7 +1,7 @@
 """Run the export job: read a subject's data section by section and write it to the store in encrypted parts.
 
-Progress is stored in the export's row, updated after the parts that it counts: a step repeated after a crash overwrites
-the same parts instead of duplicating them.
+Progress is stored in the export's row, which also names the object of each part and is updated after the objects are
+stored. Each attempt writes objects of its own: a late write of a worker that has lost its lease damages nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import numpy as np
@@ -115,10 +115,10 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
     read = section.read(tenant_id, export.subject or "", export.place["after"])
     with database.tenant(tenant_id) as tx:
         if not _is_unchanged(export, exports.get(tx, tenant_id, export.export_id)):
-            return None  # before the parts: they would overwrite the other worker's
-    written = list(export.parts)
+            return None
+    written, objects = list(export.parts), export.objects
     for part in split_parts(read.lines):
-        _put(tenant_id, export.export_id, len(written), part, key)
+        objects.append(_put(tenant_id, export.export_id, len(written), part, key))
         written.append((section.file, len(part)))
     failpoints.trigger("export.after_put")
     place = {"section": at + 1, "after": None} if read.after is None else {"section": at, "after": read.after}
@@ -126,16 +126,12 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
         now = exports.get(tx, tenant_id, export.export_id, locked=True)
         if _is_unchanged(export, now):
             counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
+            place |= {"objects": objects}
             exports.record_progress(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
             failpoints.trigger("export.before_commit")
             return len(read.lines)
-        if now is not None and now.status == "running":
-            _undo_overwritten(tx, tenant_id, export, now)
-            return None
-    # The export has ended: delete the parts that its row doesn't count.
-    for number in range(len(now.parts) if now else 0, len(written)):
-        if number >= len(export.parts):
-            cold_store().delete(export_requests.part_path(tenant_id, export.export_id, number))
+    for name in objects[len(export.parts) :]:  # no row names them
+        cold_store().delete(export_requests.part_path(tenant_id, export.export_id, name))
     return None
 
 
@@ -144,24 +140,26 @@ def _is_unchanged(export: Export, now: Export | None) -> bool:
     return now is not None and (now.status, now.place, now.parts) == ("running", export.place, export.parts)
 
 
-def _undo_overwritten(tx: database.Transaction, tenant_id: UUID, export: Export, now: Export) -> None:
-    """Set the progress back to before the parts that this worker has overwritten, so that they are written again."""
-    kept = len(export.parts)
-    if len(now.parts) > kept and now.parts[:kept] == export.parts:
-        exports.record_progress(
-            tx, tenant_id, export.export_id, place=export.place, parts=export.parts, counts=export.counts
-        )
-
-
-def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> None:
-    nonce = os.urandom(encryption.NONCE_BYTES)
+def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> str:
+    """Encrypt and store a part as an object of its own, which no other attempt overwrites; return the object's name."""
+    nonce, name = os.urandom(encryption.NONCE_BYTES), f"{number:06}-{uuid4().hex}"
     sealed = encryption.seal(
         key, nonce, b"\n".join(part) + b"\n", part_associated_data(tenant_id.bytes + export_id.bytes, number)
     )
-    cold_store().put(export_requests.part_path(tenant_id, export_id, number), sealed)
+    cold_store().put(export_requests.part_path(tenant_id, export_id, name), sealed)
+    return name
+
+
+def _delete_leftovers(tenant_id: UUID, export: Export) -> None:
+    """Delete the objects of attempts that were killed before the export's row named them."""
+    named = {export_requests.part_path(tenant_id, export.export_id, name) for name in export.objects}
+    for each in list(cold_store().list_folder(export_requests.export_folder(tenant_id, export.export_id))):
+        if each.path not in named:
+            cold_store().delete(each.path)
 
 
 def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
+    _delete_leftovers(tenant_id, export)
     with database.tenant(tenant_id) as tx:
         there = export_requests.get_or_404(tx, tenant_id, export.export_id, locked=True)
         if there.status == "running":

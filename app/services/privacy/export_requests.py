@@ -120,9 +120,9 @@ def export_folder(tenant_id: UUID, export_id: UUID | None = None) -> str:
     return f"exports/{tenant_id}" + (f"/{export_id}" if export_id else "")
 
 
-def part_path(tenant_id: UUID, export_id: UUID, number: int) -> str:
-    """Return the store path of a part."""
-    return f"{export_folder(tenant_id, export_id)}/{number:06}"
+def part_path(tenant_id: UUID, export_id: UUID, name: str) -> str:
+    """Return the store path of a part; `Export.objects` has the names."""
+    return f"{export_folder(tenant_id, export_id)}/{name}"
 
 
 def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()) -> int:

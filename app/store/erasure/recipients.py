@@ -57,6 +57,19 @@ GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
 """  # noqa: S608 - constants only
 
 
+def hold_times(
+    tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]
+) -> dict[UUID, tuple[datetime, datetime | None]]:
+    """Return when these holds were placed and released; None for a hold in force. Unknown ones are omitted."""
+    rows = driver_connection(tx).execute(_HOLD_TIMES, {"tenant": tenant_id, "ids": Uuids(hold_ids)}).fetchall()
+    return {hold_id: (placed_at, released_at) for hold_id, placed_at, released_at in rows}
+
+
+_HOLD_TIMES: Final = """
+SELECT hold_id, placed_at, released_at FROM holds WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s)
+"""
+
+
 def schema(tx: Connection) -> str:
     """Return the revision of the database's schema."""
     return str(tx.execute(_SCHEMA).scalar_one())

@@ -51,10 +51,18 @@ class Gap:
 
 def expected(tx: Connection) -> Expected:
     """Return the mark that Redis should have; a new installation gets an epoch that isn't claimed yet."""
+    found = read_expected(tx)
+    if found.mark.epoch is None:
+        tx.execute(_BEGIN, {"epoch": uuid4()})
+        found = read_expected(tx)
+    return found
+
+
+def read_expected(tx: Connection) -> Expected:
+    """Return the mark that Redis should have, without an epoch in a new installation."""
     found = tx.execute(_EXPECTED).one_or_none()
     if found is None:
-        tx.execute(_BEGIN, {"epoch": uuid4()})
-        found = tx.execute(_EXPECTED).one()
+        return Expected(Mark(None, 0), is_claimed=False)
     return Expected(Mark(str(found.epoch), found.beat), found.is_claimed)
 
 

@@ -27,7 +27,7 @@ class Export:
         subject: The subject; None once it has expired.
         law: The law under which it was requested.
         requested_by: Id of the caller's key.
-        place: The job's position: section, and the last entry written in it.
+        place: The job's position: section, and the last entry written in it; and the names of the parts' objects.
         parts: File and number of lines of each written part, in order.
         counts: Number of exported rows by name.
         status: `failed` if its job failed or was cancelled.
@@ -47,6 +47,12 @@ class Export:
     place: dict[str, Any] = field(default_factory=lambda: {"section": 0, "after": None})
     parts: list[tuple[str, int]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def objects(self) -> list[str]:
+        """The names of the parts' objects. Those that an earlier version wrote are named by their numbers."""
+        named: list[str] = self.place.get("objects", [])
+        return [*named, *(f"{number:06}" for number in range(len(named), len(self.parts)))]
 
 
 _GIVEN: Final = "export_id, kind, subject, reason, law, requested_at, requested_by, job_id, expires_at"

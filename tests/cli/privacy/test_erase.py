@@ -112,6 +112,16 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert page.read_text()
 
 
+def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:
+    first = {"started_at": "2026-03-14T11:00:00Z", "finished_at": "2026-03-14T11:05:00Z", "memories": 210, "held": 2}
+    second = {"started_at": "2026-05-02T08:00:00Z", "finished_at": "2026-05-02T08:01:00Z", "memories": 2, "held": 0}
+    passes = [first | {"holds": ["h1"]}, second | {"holds": []}]
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"passes": passes, "holds": []})
+    words = [line.split() for line in cli("privacy", "report", "e1").out.splitlines()]
+    assert ["1", "2026-03-14", "11:05", "UTC", "210", "2", "h1"] in words
+    assert ["2", "2026-05-02", "08:01", "UTC", "2", "0"] in words
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -21,6 +21,7 @@ from app.services.erasure.steps import STEPS
 from app.services.memories import memories
 from app.services.privacy import export_requests, legal_holds, rights_overview
 from app.services.security import audit
+from app.store.erasure import residue
 from app.store.erasure.requests import Erasure
 from tests.service import Service
 from tests.services.cold_due import Chilled, aged, chilled
@@ -92,7 +93,15 @@ def report_without_ids(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     report = read_report(tenant_id, erasure_id)
     own = ("erasure_id", "clocks", "audit", "made_at", "cut", "backups", "elsewhere")
     steps = [(each["step"], each["removed"]) for each in report["steps"]]
-    return {name: value for name, value in report.items() if name not in own} | {"steps": steps}
+    passes = [(each["memories"], each["held"], each["holds"]) for each in report["passes"]]
+    return {name: value for name, value in report.items() if name not in own} | {"steps": steps, "passes": passes}
+
+
+def memories_reported(tenant_id: UUID, erasure_id: UUID) -> set[tuple[int, int, int]]:
+    """Return the memories found, removed and left according to the step, and to the table."""
+    stores = read_report(tenant_id, erasure_id)["stores"]
+    named = {"table memories", STEPS["memories"].store}
+    return {(row["found"], row["removed"], row["left"]) for row in stores if row["store"] in named}
 
 
 def test_each_has_its_own_report_its_dates_and_its_place_in_the_audit(deleted: Deleted, folded: list[int]) -> None:
@@ -226,9 +235,15 @@ def test_a_hold_placed_after_the_plan_keeps_its_memory_until_its_release(
     assert kept["count"] == 1
     for hold_id in placed:
         legal_holds.release_hold(deleted.tenant_id, hold_id, "key")
+    assert memories_reported(deleted.tenant_id, deleted.erasures[1]) == {(1, 0, 0)}
     worked(deleted.service)
     assert deleted.all()[1].status == "verified"
     assert deleted.left() == [deleted.ids[1], deleted.ids[4]]
+    for erasure_id in deleted.erasures:
+        assert memories_reported(deleted.tenant_id, erasure_id) == {(1, 1, 0)}
+    waited = read_report(deleted.tenant_id, deleted.erasures[1])
+    assert [(each["memories"], each["held"]) for each in waited["passes"]] == [(0, 1), (1, 0)]
+    assert [each["hold_id"] for each in waited["holds"]] == [str(hold_id) for hold_id in placed]
     assert deleted.service.one("SELECT count(*) FROM hidden_memories") == 0
 
 
@@ -250,6 +265,25 @@ def test_residue_is_verified_for_each_deletion_individually(
     deleted.night()
     assert [each.status for each in deleted.all()] == ["verified"] * 2
     assert deleted.left() == [deleted.ids[place] for place in (1, 3, 4)]
+    for erasure_id in deleted.erasures:
+        assert memories_reported(deleted.tenant_id, erasure_id) == {(1, 1, 0)}
+
+
+def test_a_batch_that_is_run_again_reports_what_its_first_run_removed(
+    deleted: Deleted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, runs = residue.counts, list[int]()
+
+    def finds_residue_once(*given: Any) -> dict[str, int]:
+        runs.append(1)
+        return counts(*given) | ({"words without a memory": 1} if len(runs) == 1 else {})
+
+    monkeypatch.setattr(residue, "counts", finds_residue_once)
+    deleted.delete(0, 2)
+    deleted.night()
+    assert len(runs) == 2
+    for erasure_id in deleted.erasures:
+        assert memories_reported(deleted.tenant_id, erasure_id) == {(1, 1, 0)}
 
 
 def test_a_batch_is_not_listed_and_its_deletions_are_running(deleted: Deleted) -> None:

@@ -242,9 +242,9 @@ def test_an_export_whose_subject_is_erased_meanwhile_stops_and_leaves_nothing(
     asked = vault.ask()
     put = export_job._put
 
-    def erased_meanwhile(*given: Any) -> None:
+    def erased_meanwhile(*given: Any) -> str:
         export_requests.forget(vault.tenant_id, "ann")
-        put(*given)
+        return put(*given)
 
     monkeypatch.setattr(export_job, "_put", erased_meanwhile)
     vault.work(asked.job_id)
@@ -303,7 +303,7 @@ def test_a_crash_between_two_writes_leaves_neither_gap_nor_double(
 FILE = "memories.jsonl"
 
 
-@pytest.mark.parametrize(("slow", "others_seconds"), [("_live", 0), ("_live", 1000), ("_put", 0)])
+@pytest.mark.parametrize(("slow", "others_seconds"), [("_live", 0), ("_live", 1000), ("_put", 0), ("_put", 1000)])
 def test_a_worker_whose_lease_lapsed_does_not_damage_what_the_next_worker_wrote(
     vault: Vault, monkeypatch: pytest.MonkeyPatch, slow: str, others_seconds: float
 ) -> None:
@@ -339,8 +339,27 @@ def test_a_worker_whose_lease_lapsed_does_not_damage_what_the_next_worker_wrote(
     assert len(vault.objects()) == len(export.parts)
 
 
+def test_an_export_of_the_previous_version_is_read_and_continued(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous version named objects by the parts' numbers, and its rows don't list them."""
+    vault.remember(*({"text": f"memory {n}", "subject": "ann"} for n in range(25)))
+    monkeypatch.setattr(export_job, "ROWS", 10)
+    monkeypatch.setattr(export_job, "STEP_SECONDS", 0)
+    asked = vault.ask()
+    job = Job(asked.job_id, vault.tenant_id, export_requests.KIND, {"export_id": str(asked.export_id)}, {}, None, 0)
+    while len(export_requests.get(vault.tenant_id, asked.export_id).parts) < 2:
+        export_job.run_job_slice(job)
+    for path in vault.objects():
+        path.rename(path.with_name(path.name.partition("-")[0]))
+    vault.service.rows("UPDATE exports SET place = place - 'objects'")
+    vault.work(asked.job_id)
+    export = export_requests.get(vault.tenant_id, asked.export_id)
+    assert [name.partition("-")[2] == "" for name in export.objects[:3]] == [True, True, False]
+    assert [line["memory"]["text"] for line in vault.lines(export, FILE)] == [f"memory {n}" for n in range(25)]
+    assert len(vault.objects()) == len(export.parts)
+
+
 def test_objects_of_a_writer_that_was_killed_are_deleted_by_night(vault: Vault) -> None:
-    lost = export_requests.part_path(vault.tenant_id, UUID(int=7), 0)
+    lost = export_requests.part_path(vault.tenant_id, UUID(int=7), "000000")
     cold_store().put(lost, b"x")
     kept = vault.made()
     night(vault, kept.requested_at)

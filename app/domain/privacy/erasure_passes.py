@@ -1,0 +1,103 @@
+"""The passes of an erasure: it has one for each time that it ran until only memories under legal holds were left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+HELD: Final = "held memories"
+_HOLD: Final = re.compile(r"legal hold ([0-9a-f-]{36}) ")
+
+
+class HoldDelay(NamedTuple):
+    """A legal hold that delayed an erasure, and the largest number of its memories that the hold covered.
+
+    Attributes:
+        placed_at: None if the hold is unknown in this copy of the data.
+        released_at: None if the hold is still in force or unknown.
+    """
+
+    hold_id: UUID
+    placed_at: datetime | None
+    released_at: datetime | None
+    memories: int
+
+
+def add_pass(
+    report: Mapping[str, Any] | None,
+    started_at: datetime | None,
+    finished_at: datetime,
+    memories: int,
+    held: int,
+    holds: Sequence[UUID],
+) -> list[dict[str, Any]]:
+    """Return the passes of an erasure, including the one that ends now.
+
+    A pass that erases nothing and is delayed by the holds of the pass before it isn't listed.
+
+    Args:
+        report: The report after the pass before this one; None for the first pass.
+        started_at: Start of the erasure's first pass.
+        memories: Memories erased by all passes.
+        held: Memories that legal holds retain.
+        holds: These holds.
+    """
+    earlier = _read_passes(report, started_at)
+    resumed_at = (report or {}).get("resumed_at")
+    new = {
+        "started_at": resumed_at or started_at,
+        "finished_at": finished_at,
+        "memories": max(memories - sum(each["memories"] for each in earlier), 0),
+        "held": held,
+        "holds": [str(each) for each in holds],
+    }
+    if earlier and held and not new["memories"] and earlier[-1]["holds"] == new["holds"]:
+        return earlier
+    return [*earlier, new]
+
+
+def _read_passes(report: Mapping[str, Any] | None, started_at: datetime | None) -> list[dict[str, Any]]:
+    """Return the passes that a report lists. One by a version that listed none was written after the first pass."""
+    if report is None:
+        return []
+    if "passes" in report:
+        return list(report["passes"])
+    holds = [str(each) for each in read_delays(report)]
+    first = {"started_at": started_at, "finished_at": report["made_at"], "memories": report["memories"]}
+    return [first | {"held": None, "holds": holds}]
+
+
+def read_delays(report: Mapping[str, Any] | None) -> dict[UUID, int]:
+    """Return the legal holds that an erasure's report names, with the number of memories covered by each."""
+    if report is None:
+        return {}
+    if "holds" in report:
+        return {UUID(each["hold_id"]): each["memories"] for each in report["holds"]}
+    rows = [(_HOLD.search(row["ground"]), row["count"]) for row in report["kept"] if row["what"] == HELD]
+    return {UUID(named[1]): count for named, count in rows if named is not None}
+
+
+def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> list[dict[str, Any]]:
+    """Return the report's rows of retained data for holds that delayed an erasure and retain nothing of it any more.
+
+    Args:
+        current: The holds that retain memories.
+    """
+    return [
+        {
+            "what": "memories of a released legal hold",
+            "count": 0,
+            "ground": f"legal hold {each.hold_id} of {_day(each.placed_at)}, released {_day(each.released_at)}: "
+            f"it delayed {each.memories} memories",
+            "until": "they are erased",
+        }
+        for each in delays
+        if each.hold_id not in current
+    ]
+
+
+def _day(moment: datetime | None) -> str:
+    return "an unknown day" if moment is None else f"{moment:%Y-%m-%d}"
