@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup
 
-.PHONY: help venv run demo test test-long coverage test-faults test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-long coverage test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ coverage: venv ## all tests, with branch coverage, which takes a third more time
 
 test-faults: venv ## many rounds of killing processes under load
 	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)
+
+test-upgrade: venv ## an earlier version and this one on the same data under load, for some minutes (FROM=REVISION)
+	@test -n "$(FROM)" || { echo "FROM is missing: make test-upgrade FROM=HEAD~20"; exit 2; }
+	@$(BIN)/python -m ops.upgrade $(FROM) $(ARGS)
 
 test-ui: $(UI_READY) ## every page of the dashboard in a browser, which it installs (pictures in .cache/pages)
 	@browser=$$(sh ops/checks/find_chromium.sh $(BIN)/python) || exit 1; \

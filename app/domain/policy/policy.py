@@ -134,8 +134,12 @@ class Policy(BaseModel):
 
     @classmethod
     def load_stored(cls, body: str) -> Policy:
-        """Load a stored policy, which was validated when written; its model is resolved only on first use."""
-        return cls.model_validate_json(body, context=STORED)
+        """Load a stored policy, which was validated when written; its model is resolved only on first use.
+
+        Fields of a newer version are ignored: during an upgrade, its `migrate` and its API write policies that
+        processes of this version read.
+        """
+        return cls.model_validate_json(body, context=STORED, extra="ignore")
 
     @property
     def rules(self) -> TierRules:
