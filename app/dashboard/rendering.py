@@ -19,6 +19,7 @@ from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
 from app.domain.durations import format_duration
+from app.domain.rounding import round_for_people
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
@@ -47,8 +48,6 @@ PAGES: Final = (
     ("/audit", "Audit log", LOOKS),
 )
 """Menu entries: path, title, and the scopes that may see it (any one is enough)."""
-
-_THOUSAND: Final = 1000
 
 
 def page(request: Request, viewer: Viewer | None, template: str, status: int = 200, **context: Any) -> Response:
@@ -92,14 +91,14 @@ def redirect_back(place: str, done: str) -> Response:
 
 DONE: Final[Mapping[str, str]] = {
     "run": "The run is queued.",
-    "paused": "Paused: no scheduled runs until it is resumed.",
+    "paused": "Paused: no scheduled run starts until you resume it.",
     "resumed": "Resumed.",
     "tenant": "Switched to another tenant.",
     "approved": "Approved: the merge is queued.",
-    "rejected": "Rejected: nothing was changed.",
+    "rejected": "Rejected: the memories are unchanged.",
     "superseded": "Approved: searches return only the newer memory.",
-    "undone": "Undone: the source memories are active again.",
-    "cancelled": "Cancelled.",
+    "undone": "Undone: the summary or the links are removed, and archived source memories are active again.",
+    "cancelled": "The erasure is cancelled: its hidden memories are restored.",
     "erasing": "Erasure requested: the matching memories are hidden.",
     "exporting": "The export is queued.",
     "held": "The hold is in force.",
@@ -107,12 +106,12 @@ DONE: Final[Mapping[str, str]] = {
     "finishing": "The erasure is queued and can no longer be cancelled.",
     "entered": "The request is recorded.",
     "replayed": "Replayed: work that fails again becomes a new dead letter.",
-    "unreplayable": "Nothing was replayed: an older version wrote these dead letters without their content. Send the "
+    "unreplayable": "Nothing was replayed: an older version stored these dead letters without their content. Send the "
     "data again.",
-    "discarded": "Discarded: their content is deleted.",
-    "confirmed": "Recorded as confirmed.",
-    "completed": "Recorded as completed.",
-    "denied": "Recorded as denied, with the legal basis.",
+    "discarded": "Discarded: the content of the dead letters is deleted.",
+    "confirmed": "Recorded: the requester was sent a confirmation of receipt.",
+    "completed": "Recorded: the request is completed.",
+    "denied": "Recorded: the request is denied, with this legal basis.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
 }
@@ -135,12 +134,12 @@ def format_ago(moment: datetime | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Format a number with thousands separated and fractions to three digits; None as a dash."""
+    """Format a number with thousands separated and fractions to three digits; None as a dash, near zero in words."""
     if value is None:
         return "–"
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}".replace(",", " ")
-    return f"{value:.3g}" if abs(value) < _THOUSAND else f"{round(value):,}".replace(",", " ")
+    return round_for_people(value).replace(",", " ")
 
 
 def format_percent(share: float | None) -> str:
@@ -188,6 +187,46 @@ def format_moment(when: datetime | None) -> Markup:
     )
 
 
+ACTION_NAMES: Final[Mapping[str, str]] = {
+    "tenant_made": "tenant created",
+    "key_made": "key created",
+    "letters_replayed": "dead letters replayed",
+    "letters_discarded": "dead letters discarded",
+    "expiry_noticed": "expiry announced",
+    "export_fetched": "export downloaded",
+    "operator_acted": "manual action",
+    "enter_request": "record request",
+    "fetch_export": "download export",
+    "replay_letter": "replay dead letter",
+    "replay_letters": "replay dead letters",
+    "discard_letter": "discard dead letter",
+    "discard_letters": "discard dead letters",
+}
+"""Labels of audit and manual actions; actions not listed use their stored word."""
+RULE_NAMES: Final[Mapping[str, str]] = {
+    "hold": "legal hold",
+    "expiry": "retention period",
+    "never_forget": "permanently protected",
+    "grace": "protected for now",
+}
+"""Labels of the rules that decide a tier; rules not listed use their own name."""
+
+
+def action_name(action: str) -> str:
+    """Return the label of an audit action or a manual action."""
+    return ACTION_NAMES.get(action, action.replace("_", " "))
+
+
+def rule_name(rule: str) -> str:
+    """Return the label of the rule that decides a memory's tier."""
+    return RULE_NAMES.get(rule, rule.replace("_", " "))
+
+
+def run_status(status: str) -> str:
+    """Return the label of a scheduled run's status."""
+    return _AT_STEP[status][0] if status in _AT_STEP else status.replace("_", " ")
+
+
 @cache
 def _templates() -> jinja2.Environment:
     made = jinja2.Environment(
@@ -204,6 +243,9 @@ def _templates() -> jinja2.Environment:
         "percent": format_percent,
         "moment": format_moment,
         "of_step": format_step,
+        "action_name": action_name,
+        "rule_name": rule_name,
+        "run_status": run_status,
     }
     made.filters["how_it_went"] = step_outcome
     made.globals |= {

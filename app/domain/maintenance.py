@@ -37,20 +37,20 @@ KINDS: Final[dict[str, Maintenance]] = {
     "sweep": Maintenance(
         "Assign tiers by strength",
         "Start a job that evaluates each due memory and records the tier it should be in, without moving it.",
-        "Assign tiers to memories by their decayed strength, without moving them (also runs nightly).",
+        "Compute the tier for each memory from its current strength, without moving the memory (also runs nightly).",
         ("", "--wait --json", "--dry-run --as-of 2030-01-01T00:00:00Z"),
     ),
     "rebase": Maintenance(
         "Migrate memories to the current policy",
         "Start a job that migrates memories still under an older policy. Their current strength doesn't change.",
-        "Migrate memories that still decay under an older policy to the current one (also runs nightly after a change)."
-        "\n\nCurrent and past strengths don't change.",
+        "Migrate memories that still decay under an older policy to the current policy (also runs nightly after a "
+        "change).\n\nCurrent and past strengths don't change.",
         ("--dry-run", "--wait"),
     ),
     "archive": Maintenance(
         "Move to the archive",
         "Start a job that sweeps and moves faded memories to the archive; a use reactivates them.",
-        "Sweep, then move faded memories to the archive (also runs nightly). A use reactivates them.",
+        "Sweep, then move faded memories to the archive (also runs nightly). A use reactivates an archived memory.",
         ("--wait", "--dry-run --as-of 2030-01-01T00:00:00Z"),
     ),
     "cold": Maintenance(
@@ -80,7 +80,8 @@ KINDS: Final[dict[str, Maintenance]] = {
         "Memories that pass are reinforced, which doesn't count as a use; memories that fail are flagged for review. "
         "A dry\nrun lists the memories by kind; `from` is the start of a tested link.",
         "Test retrieval on a sample of memories (also runs weekly); `ebbing stats` shows the results.\n\n"
-        "Memories that pass are reinforced; memories that fail are flagged for review: `ebbing reviews --flagged`.",
+        "Passed tests of the kinds connection, application and coherence reinforce the memory, and failed ones flag it "
+        "for review (`ebbing reviews --flagged`). The other kinds only measure.",
         ("--wait", "--dry-run"),
         answer="the memories that would be tested",
         parameters=(),
@@ -91,7 +92,7 @@ KINDS: Final[dict[str, Maintenance]] = {
         "Start a job that compares new memories with all others: small groups are linked, larger ones summarised.\n\n"
         "Excluded are important memories, memories marked never to be forgotten or under a legal hold, those of the "
         "last\ndays, and one memory of each day.",
-        "Merge related memories (also runs nightly). List and undo merges with `ebbing consolidation`.",
+        "Link or merge related memories (also runs nightly). List and undo merges with `ebbing consolidation`.",
         ("--dry-run", "--level light --wait"),
         answer="the groups, the planned action of each, and an example text",
         parameters=("level", "limit"),

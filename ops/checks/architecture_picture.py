@@ -38,10 +38,10 @@ DEFINITIONS: Final = (
 )
 # The tasks of each lane; an unlisted lane is drawn with only its name.
 DOES: Final[dict[str, tuple[str, ...]]] = {
-    "ingest": ("store, index words,", "strengthen"),
+    "ingest": ("store, index words,", "reinforce"),
     "embed": ("vectors",),
     "score": ("salience: rules,", "then a model"),
-    "maintain": ("nightly: fade,", "merge, archive"),
+    "maintain": ("nightly: merge,", "archive, delete"),
     "rights": ("erasures, exports,", "restores"),
 }
 
@@ -60,8 +60,8 @@ def picture() -> str:
             40,
             200,
             "Redis",
-            "a stream per tenant, ring of",
-            "turns, nudges, counters;",
+            "a stream per tenant, their",
+            "turns, messages, counters;",
             "append-only file",
             kind="store",
         ),
@@ -77,7 +77,7 @@ def picture() -> str:
             kind="store",
         ),
         *(_box(x, 270, width, name, *DOES.get(name, ()), kind="lane") for x, name in zip(left, lanes, strict=False)),
-        _box(left[-1], 270, width, "beat", "sends nudges"),
+        _box(left[-1], 270, width, "beat", "sends triggers"),
         _box(250, 410, 230, "Model provider", "optional: ratings, vectors,", "summaries", kind="outside"),
         _box(560, 410, 230, "Cold storage", "folder or bucket; encrypted", "with keys in PostgreSQL", kind="store"),
     ]
@@ -95,7 +95,7 @@ def picture() -> str:
         '<g class="outside"><rect x="10" y="215" width="980" height="125" fill-opacity="0.35"/></g>'
         '<text class="title" x="24" y="240">Workers: one process per lane</text>'
         '<text class="note" x="24" y="258">'
-        "a message is only a nudge; the stream entry, then the row, is authoritative</text>"
+        "a message only wakes a worker; the stream entry, then the row, is authoritative</text>"
     )
     return "\n".join(
         [

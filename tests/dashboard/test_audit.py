@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.dashboard import rendering
 from app.domain.privacy.audit_chain import START
 from app.services.security import audit, audit_verification, operator_log
 from tests.api.caller import Api
@@ -24,12 +25,20 @@ def done(api: Api) -> None:
 def test_the_chain_holds_and_says_so(api: Api, visit: Visit, done: None) -> None:
     html = visit().page("/audit")
     assert 'badge well">intact' in html
-    assert "operator acted" in said(html)
+    assert "manual action" in said(html)
     last = audit.list_entries(api.tenant.tenant_id, None, None, 1)[0].seq
-    assert f"up to entry {last} of {last}, verified just now" in said(html)
+    assert f"up to entry {last} of {last}. Only the latest entries were checked." in said(html)
     anchor = re.search(r"<code>(\d+:[0-9a-f]{64})</code>", html)
     assert anchor
     assert audit.verify(api.tenant.tenant_id).place.seq == last
+
+
+@pytest.mark.parametrize(
+    ("action", "label"),
+    [("key_made", "key created"), ("policy_set", "policy set"), ("fetch_export", "download export")],
+)
+def test_actions_have_labels(action: str, label: str) -> None:
+    assert rendering.action_name(action) == label
 
 
 def test_a_broken_chain_is_trouble(api: Api, visit: Visit, done: None) -> None:

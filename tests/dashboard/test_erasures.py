@@ -45,7 +45,7 @@ def test_a_person_is_looked_at_without_being_named_in_an_address(api: Api, visit
     assert answer.status_code == 200
     text = said(answer.text)
     assert f"About {ANN}" in text
-    assert "An erasure would cover 3 memories ; 0 of them are under legal hold" in text
+    assert "An erasure would cover 3 memories . This page hasn't requested an erasure." in text
     assert "<script>alert" not in answer.text
     assert api.service.rows("SELECT count(*) FROM audit") == before
     assert requests.page(api.tenant.tenant_id, None, None, 10) == []
@@ -173,6 +173,8 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
     assert by_ids.meant.memory_ids == [UUID(ids[3])]
     assert (by_thread.meant.thread, by_subject.meant.subject) == ("t1", ANN)
     assert "because of subject" in visitor.page("/privacy")
+    looked_up = said(visitor.send("/privacy/subjects", {"subject": ANN}).text)
+    assert "3 of them are under legal hold and erased only after the release of the hold." in looked_up
 
 
 @pytest.mark.parametrize(

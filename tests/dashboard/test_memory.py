@@ -32,7 +32,7 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     api.post(f"/v1/memories/{memory_id}/touch", json={})
     html = visit("read").page(f"/memories/{memory_id}")
     told = said(html)
-    for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "heuristic", memory_id):
+    for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "by rules", memory_id):
         assert word in told
     explained = explanation.explain_tier(api.tenant.tenant_id, UUID(memory_id))
     assert explained.verdict.why.partition(",")[2] in told
@@ -172,7 +172,7 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     assert placed.status_code == 201
     told = said(visit("read").page(f"/memories/{memory_id}"))
     assert "Personal data detected: email" in told
-    assert "Retention period 365 days for work" in told
+    assert "Retention period: 365 days for the category work" in told
     assert placed.json()["id"] in told
     assert "heron" not in told
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from app.domain.policy.policy import Policy
 from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor, status
+from app.services.monitoring.stats import Lane
 from app.services.night.steps import STEPS
 from app.store.core import database
 from tests.api.admin.test_status import families
@@ -47,8 +49,23 @@ def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
 def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
     api.remember("x", "y", work=False)
     words = said(visit("maintain").page("/now"))
-    assert "The oldest unprocessed event is" in words
+    assert "The oldest entry in the ingest queue is" in words
     assert "ingest 2" in words
+
+
+@pytest.mark.parametrize(
+    ("depth", "sentence"),
+    [(0, "The ingest queue is empty."), (2, "The oldest entry in the ingest queue is 1.0 s old.")],
+)
+def test_the_sentence_about_the_ingest_queue_agrees_with_the_table(depth: int, sentence: str) -> None:
+    health = status.Status([], {"ingest": Lane(depth, 1.0)}, {}, 0, 0.0)
+    assert sentence in said(rendering.render("live", None, health=health))
+
+
+def test_the_next_run_is_shown_with_its_date(api: Api, well: None, visit: Visit) -> None:
+    [shown] = schedule.list_schedules(api.tenant.tenant_id)
+    words = said(visit().page("/"))
+    assert re.search(rf"Next run in [0-9a-z ]+ {shown.schedule.next_run_at:%Y-%m-%d %H:%M} UTC", words)
 
 
 def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit) -> None:
@@ -228,7 +245,8 @@ def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234")]
+    ("value", "shown"),
+    [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234"), (1.07e-07, "almost 0")],
 )
 def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
     assert rendering.format_number(value) == shown

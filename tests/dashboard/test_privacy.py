@@ -36,8 +36,8 @@ def test_the_worst_comes_first_with_its_days(api: Api, visit: Visit) -> None:
     entered(api, 13.5, nature="restriction", law="ccpa")
     text = said(visit().page("/privacy"))
     assert text.index("objection") < text.index("restriction") < text.index("correction")
-    assert re.search(r"\d+\.\d days overdue objection GDPR answer by", text)
-    assert "confirm by" in text
+    assert re.search(r"\d+\.\d days overdue objection GDPR Answer by", text)
+    assert "Confirm receipt by" in text
 
 
 @pytest.mark.parametrize(("days_ago", "kind"), [(1, "well"), (26, "attention"), (40, "trouble")])
@@ -110,9 +110,11 @@ def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
     text = said(visit().page("/privacy"))
     assert "correction GDPR 2 0 2 0 0 0 0 3.0 3.0" in text
     assert "pii 30 days" in text
+    assert "credentials 30 days above a privacy risk of 0.7" in text
+    assert "health no limit" in text
     api.remember({"text": "My IBAN is DE89 3704 0044 0532 0130 00", "categories": ["financial"]})
     counted = said(visit().page("/privacy/categories"))
-    assert re.search(r"financial 90 1 ", counted)
+    assert re.search(r"financial 90 days 1 ", counted)
 
 
 def test_every_request_is_listed_by_cursor(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:

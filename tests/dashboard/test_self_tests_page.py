@@ -59,8 +59,8 @@ def test_runs_are_lines_and_rows(api: Api, visit: Visit) -> None:
     assert "coherence – no tests" in text
     assert "p95 80 ms target 50 ms" in text
     assert "running" in text
-    assert "2 of 2 15 of 20 – – – too slow – 5 80 50" in text
-    assert "– 10 of 20 – – – in time – 5 20 50" in text
+    assert "2 of 2 15 of 20 – – – above target – 5 80 50" in text
+    assert "– 10 of 20 – – – within target – 5 20 50" in text
     lines = dict(re.findall(r'<polyline class="line-(\w+)" fill="none" points="([^"]*)"', html))
     assert len(lines["b"].split()) == 2
     assert "target 50 ms" in text
@@ -71,12 +71,12 @@ def test_a_tenant_whose_recall_is_empty_is_seen(api: Api, visit: Visit) -> None:
     text = said(visit().page("/tests"))
     assert "other words 60 % passed" in text
     assert "recall 40 % passed" in text
-    assert "empty recalls 30 % of recalls returned nothing" in text
+    assert "empty recalls 30 % of all recalls" in text
     assert "19 of 20 6 of 10 4 of 10 – – 3 of 10 5 20 50" in text
     assert "recall returned almost nothing" not in said(visit().page("/"))
     a_run(api, 0, application=(19, 1), other_words=(1, 9), recall=(0, 10), empty=10)
     status.forget()
-    assert "empty recalls 100 % of recalls returned nothing" in said(visit().page("/tests"))
+    assert "empty recalls 100 % of all recalls" in said(visit().page("/tests"))
     assert "recall returned almost nothing in the last self-tests" in said(visit().page("/"))
 
 

@@ -89,7 +89,7 @@ def test_the_first_paint_looks_at_no_memory_and_the_forecast_comes_by_itself(
     part = visitor.page("/ladder/ahead")
     assert "<html" not in part
     assert part.count("<polyline") == 4
-    assert "now 0 2 0 0" in said(part)
+    assert "today 0 2 0 0" in said(part)
     assert "No archived vectors" not in part
     assert "uncompressed" in part
 

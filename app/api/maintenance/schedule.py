@@ -64,7 +64,7 @@ def pause(caller: Maintainer, name: str) -> Response:
 
 @router.post("/{name}/resume", summary="Resume a schedule")
 def resume(caller: Maintainer, name: str) -> Response:
-    """Resume scheduled runs. A recently missed run is made up once."""
+    """Resume scheduled runs. If runs were missed recently, one run starts now."""
     return responses.answer(_render(schedule.set_paused(caller.tenant_id, name, paused=False)))
 
 

@@ -56,7 +56,7 @@ def touch(
 ) -> Response:
     """Reinforce a memory and return its strength and score before and after. The body is optional.
 
-    If `reinforced` is false, `why` gives the reason: `refractory` (the same session used it a moment ago) or `late`
+    If `reinforced` is false, `why` gives the reason: `refractory` (the same session has just reinforced it) or `late`
     (`used_at` is before a recorded use; the use is counted but has no other effect).
     """
     done = reinforcement.touch_memory(caller.tenant_id, memory_id, uses.parse_touch(body, caller.tenant_id, memory_id))

@@ -1,4 +1,4 @@
-"""`/v1/privacy/holds`: legal holds, which block deletion, tier moves and edits of memories."""
+"""`/v1/privacy/holds`: legal holds, which block edits, merges, deletion and moves to a lower tier."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def get(caller: Guardian, hold_id: HoldId) -> Response:
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
 def release(caller: Guardian, hold_id: HoldId) -> Response:
-    """Release a hold; from the next night on, memories without another hold decay and expire again. 409 if released."""
+    """Release a hold: memories without another hold can be changed and deleted again. 409 if already released."""
     return responses.answer(_render(legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id)))
 
 

@@ -11,10 +11,16 @@ from app.cli.core.time_option import time_option
 Labels: TypeAlias = list[str] | None
 
 Subject = Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant id. Default: the key's own tenant.")]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", help="Tenant id. Default: the tenant of the API key that you use.")
+]
 Session = Annotated[
     str | None,
-    typer.Option("--session", help="Session id; repeated uses in one session reinforce a memory only after a pause."),
+    typer.Option(
+        "--session",
+        help="Session id. A session reinforces the same memory at most once a minute (policy "
+        "`reinforcement.refractory_seconds`).",
+    ),
 ]
 Thread = Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")]
 ExcludeThread = Annotated[
@@ -33,5 +39,11 @@ Roles = Annotated[
         help="Only memories of this role. Repeatable; any role matches. Default: every role except system and tool.",
     ),
 ]
-After = Annotated[str | None, time_option("--after", "Only memories from this time on.")]
-Before = Annotated[str | None, time_option("--before", "Only memories before this time.")]
+After = Annotated[
+    str | None,
+    time_option("--after", "Only memories whose event (if its time is unknown: acceptance) was at or after this time."),
+]
+Before = Annotated[
+    str | None,
+    time_option("--before", "Only memories whose event (if its time is unknown: acceptance) was before this time."),
+]

@@ -102,7 +102,7 @@ def confirm(question: str) -> None:
     """Ask for confirmation; return only if the answer is yes.
 
     Raises:
-        Failure: Standard input is not a terminal and contains no answer.
+        CommandFailure: Standard input is not a terminal and contains no answer.
         typer.Abort: The answer is no.
     """
     try:

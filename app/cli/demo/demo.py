@@ -34,10 +34,10 @@ def demo(
         bool, typer.Option("--keep", help="Keep the temporary folder, for inspection or `ebbing run`.")
     ] = False,
 ) -> None:
-    """Show what Ebbing does, with one year of memories of a fictional team. Takes about half a minute.
+    """Demonstrate Ebbing with one year of memories of a fictional team. This takes about half a minute.
 
-    Starts the complete service in a temporary folder, uses it over HTTP like any client, then simulates one month in
-    another temporary folder. Both are deleted afterwards.
+    The demo starts the complete service in a temporary folder, uses it over HTTP like any client, and then simulates
+    one month in another temporary folder. It deletes both folders at the end.
     """
     from app.cli.demo import report, simulate
     from app.supervisor import lock_home, temporary_home

@@ -56,7 +56,9 @@ def simulate(
     *,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", metavar="NAME", help="Forgetting profile to simulate, or `all`. Repeatable."),
+        typer.Option(
+            "--profile", metavar="NAME", help="Forgetting profile to simulate, or `all`. Repeatable. Default: spec."
+        ),
     ] = None,
     days: Annotated[int | None, typer.Option("--days", min=28, max=3650, help="Simulated days. Default: 365.")] = None,
     memories: Annotated[
@@ -76,11 +78,12 @@ def simulate(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a year of memories and compare what each forgetting profile retains, finds and forgets.
+    """Simulate a year of use and compare what forgetting profiles retain, delete and let searches find.
 
-    The simulation runs the production code in a temporary database; only the report knows which memories are
-    important. Each profile is compared with retaining everything and with three baselines at the same active-set size:
-    fixed time to live, least recently used, and linear decay.
+    The simulation runs the production code in a temporary database. The service doesn't know which memories
+    are labelled as important; only the report uses these labels. Each profile is compared with retaining
+    everything and with three baselines at the same active-set size: fixed time to live, least recently used, and linear
+    decay.
     """
     from pydantic import ValidationError
 

@@ -66,7 +66,7 @@ def merges(
 
 @router.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
 def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show the texts and the summary of a merge; for a waiting merge, the summary it would write."""
+    """Show the texts and the summary of a merge. For a waiting merge, generate a preview of its summary."""
     found = call(url, "GET", f"{_path(merge_id)}/preview")
     if as_json:
         print_json(found)

@@ -57,7 +57,7 @@ def curve(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how the strength of a memory decays under each forgetting profile."""
+    """Show how the strength of a memory decays under forgetting profiles."""
     if kind not in KINDS:
         raise typer.BadParameter(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     import numpy as np

@@ -43,9 +43,9 @@ router = typer.Typer(
 
 Id = Annotated[str, typer.Argument(help="Id of the dead letter.", metavar="ID")]
 OneOrMany = Annotated[
-    str | None, typer.Argument(help="Id of the dead letter; omit it to use --reason.", metavar="[ID]")
+    str | None, typer.Argument(help="Id of the dead letter; without it, give --reason.", metavar="[ID]")
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="All dead letters with this reason.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")]
 Stage = Annotated[
     str | None, typer.Option("--stage", help="Only dead letters of this stage: drain, index, embed, score or rate.")
 ]
@@ -104,7 +104,7 @@ def replay(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay one dead letter, or all with a reason. Work that fails again becomes a new dead letter."""
+    """Replay one dead letter, or all with the same reason. Work that fails again becomes a new dead letter."""
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)
@@ -120,7 +120,7 @@ def replay(
 @router.command(
     epilog=examples(
         "ebbing dead-letters discard ID --because 'sent again by hand'",
-        "ebbing dead-letters discard --reason Unreadable --because 'a client that is gone' --yes",
+        "ebbing dead-letters discard --reason Unreadable --because 'sent by a removed client' --yes",
     )
 )
 def discard(
@@ -136,7 +136,7 @@ def discard(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the content of one dead letter, or of all with a reason. This can't be undone."""
+    """Delete the content of one dead letter, or of all with the same reason. This can't be undone."""
     from app.cli.core.client import Api
 
     _check_choice(letter_id, reason, stage)

@@ -75,7 +75,7 @@ def forecast(
     _print_days(found)
     _print_moves(found)
     if plot is not None:
-        typer.echo(f"drawn: {plot}", err=True)
+        typer.echo(f"plot written: {plot}", err=True)
 
 
 def _read(policy: Path | None) -> dict[str, Any]:

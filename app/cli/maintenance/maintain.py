@@ -34,7 +34,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 router = typer.Typer(
     name="maintain",
     cls=Commands,
-    help="Run maintenance on all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
+    help="Run one of the nightly maintenance tasks now.",
     no_args_is_help=True,
     epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait"),
 )
@@ -44,7 +44,7 @@ AsOf = Annotated[str | None, time_option("--as-of", _AS_OF)]
 DryRun = Annotated[bool, typer.Option("--dry-run")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job to end, like `ebbing jobs watch`.")]
 LevelOption = Annotated[
-    Level | None, typer.Option("--level", help="Strength of the reduction. Default: set by the policy.")
+    Level | None, typer.Option("--level", help="Compression level of the summaries. Default: set by the policy.")
 ]
 
 

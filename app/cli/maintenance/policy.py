@@ -33,7 +33,7 @@ router = typer.Typer(
 )
 
 File = Annotated[
-    Path | None, typer.Argument(help="JSON file with the fields to change; - reads standard input.", metavar="FILE")
+    Path | None, typer.Argument(help="JSON file with the fields to change. Use `-` for standard input.", metavar="FILE")
 ]
 Sets = Annotated[
     list[str] | None,
@@ -42,7 +42,8 @@ Sets = Annotated[
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option("--preset", help="Preset to apply before the fields; see `ebbing policy presets`.")
+    str | None,
+    typer.Option("--preset", help="Preset to apply before the fields of FILE and --set; see `ebbing policy presets`."),
 ]
 At = Annotated[
     str | None, time_option("--at", "Time from which the change applies, at most a year ahead. Default: now.")
@@ -104,12 +105,16 @@ def diff(
     preset: Preset = None,
     at: At = None,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="Compare with the defaults, to show what the tenant has changed.")
+        bool,
+        typer.Option(
+            "--defaults",
+            help="Show the fields in which the policy differs from the defaults. Can't be combined with a change.",
+        ),
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Preview the effects of a change on the policy and the memories, without applying it."""
+    """Preview how a change would affect the policy and the memories, without applying it."""
     from app.cli.core.client import Api
 
     if defaults and (file or sets or preset):
@@ -140,7 +145,7 @@ def set_policy(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the policy, after showing the effects and asking for confirmation."""
+    """Change the policy. The command first shows the effects and asks for confirmation."""
     from app.cli.core.client import Api
 
     change = _change(file, sets, preset, at)
@@ -164,7 +169,7 @@ def set_policy(
         return
     typer.echo(f"version {done['version']} applies from {_moment(done['effective_at'])}")
     if done.get("job_id"):
-        typer.echo(f"migrating memories to it: ebbing jobs watch {done['job_id']}")
+        typer.echo(f"migrating memories to it: `ebbing jobs watch {done['job_id']}` shows the progress")
 
 
 def can_ask() -> bool:

@@ -31,7 +31,7 @@ def reembed(
     every_tenant: Annotated[
         bool,
         typer.Option(
-            "--every-tenant", help="Move every tenant in another embedding space; needs a key with the scope `admin`."
+            "--every-tenant", help="Move every tenant that uses another model; needs a key with the scope `admin`."
         ),
     ] = False,
     dry_run: Annotated[
@@ -89,7 +89,7 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
                 since = time.monotonic()
             elif time.monotonic() - since > STANDSTILL_SECONDS:
                 raise CommandFailure(
-                    f"{note}, no progress for {STANDSTILL_SECONDS:g} s; these tenants still use their old model: "
+                    f"{note} and no progress for {STANDSTILL_SECONDS:g} s; these tenants still use their old model: "
                     "check `ebbing doctor` and the log of the maintain worker"
                 )
             time.sleep(time.monotonic() - asked)  # spend at most half of the time on counting

@@ -34,7 +34,7 @@ PAGE: Final = 1000
 router = typer.Typer(
     name="schedule",
     cls=Commands,
-    help="List, run, pause and resume scheduled maintenance. Without a subcommand, list it.",
+    help="List, run, pause and resume scheduled maintenance. Without a subcommand, list the schedules.",
     invoke_without_command=True,
     epilog=examples(
         "ebbing schedule",
@@ -85,7 +85,7 @@ def run(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run it now, even if paused. If a run is in progress, no second one starts.
+    """Start a run now, even if the schedule is paused. If a run is in progress, no second one starts.
 
     With --wait, the exit code is 0 only if the run completes.
     """
@@ -112,13 +112,13 @@ def run(
 
 @router.command(epilog=examples("ebbing schedule pause night"))
 def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Pause scheduled runs; a run in progress continues."""
+    """Pause scheduled runs. A run in progress continues."""
     _set(name, "pause", url, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing schedule resume night"))
 def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Resume scheduled runs. A recently missed run is made up once."""
+    """Resume scheduled runs. If runs were missed recently, one run starts now."""
     _set(name, "resume", url, as_json=as_json)
 
 

@@ -38,12 +38,14 @@ router = typer.Typer()
 def ingest(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="JSON Lines, a chat, or plain text with --text; - reads standard input."),
+        typer.Argument(
+            metavar="FILE", help="JSON Lines, a chat, or plain text with --text. Use `-` for standard input."
+        ),
     ],
     *,
     text: Annotated[bool, typer.Option("--text", help="Treat each line as the text of a memory.")] = False,
-    thread: Annotated[str | None, typer.Option("--thread", help="Thread of memories without one.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Subject of memories without one.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Thread for memories that don't name one.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Subject for memories that don't name one.")] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=4096, help="Memories per request.")] = 500,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all memories of the tenant are searchable.")] = False,
     url: Url = None,
@@ -51,10 +53,10 @@ def ingest(
 ) -> None:
     """Send memories from files.
 
-    A chat is an object with "messages" in the usual chat format, as a whole file or as one line. Each message with
-    text becomes a memory; other fields of the object, such as "thread", apply to all of them.
+    A chat is an object with "messages" in the usual chat format; it fills a file or one line. Each message with text
+    becomes a memory; other fields of the object, such as "thread", apply to each of these memories.
 
-    Each request has an idempotency key derived from file, position and content: repeating the command within
+    Each request has an idempotency key derived from file, position and content, so repeating the command within
     24 hours stores nothing twice. Requests are retried while the service is unreachable or overloaded.
     """
     from app.cli.core.client import Api
@@ -91,9 +93,9 @@ def ingest(
     accepted = f"{count_of(memories, 'memory', 'memories')} accepted in {count_of(requests, 'request', 'requests')}"
     typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
     if skipped:
-        typer.echo(f"{count_of(skipped, 'message', 'messages')} without text skipped")
+        typer.echo(f"skipped {count_of(skipped, 'message', 'messages')} without text")
     if left_out:
-        typer.echo(f"{count_of(left_out, 'non-text part', 'non-text parts')} of messages ignored, such as images")
+        typer.echo(f"ignored {count_of(left_out, 'non-text part', 'non-text parts')} of messages, such as images")
     if wait:
         typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
 
@@ -102,7 +104,7 @@ def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STAN
     """Wait until the tenant has no memories left to store, index or embed.
 
     Raises:
-        Failure: No progress for `patience_seconds`.
+        CommandFailure: There was no progress for `patience_seconds`.
     """
 
     def left() -> int:
@@ -112,8 +114,8 @@ def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STAN
 
     if still := until_none(left, step, patience_seconds):
         raise CommandFailure(
-            f"{still:,} memories are still pending, no progress for {patience_seconds:g} s: "
-            "they are safely stored; check the workers with `ebbing doctor`"
+            f"{still:,} memories are still pending and there was no progress for {patience_seconds:g} s. "
+            "They were accepted and aren't lost: check the workers with `ebbing doctor`"
         )
 
 
@@ -149,7 +151,7 @@ def _locate(part: Batch, refused: ApiRefusal) -> str:
 
 
 def _path(name: str) -> Path | None:
-    """Return the path of an argument; None stands for standard input."""
+    """Return the path of an argument, or None for standard input."""
     if name == "-":
         return None
     path = Path(name)

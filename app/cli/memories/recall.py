@@ -27,7 +27,7 @@ NEWEST: Final = 100
 def recall(
     messages: Annotated[
         list[str],
-        typer.Argument(help="Recent messages, newest last; - reads them from standard input, one per line."),
+        typer.Argument(help="Recent messages, newest last. Use `-` to read them from standard input, one per line."),
     ],
     *,
     limit: Annotated[
@@ -40,7 +40,8 @@ def recall(
             "--least",
             min=0,
             max=1,
-            help="Minimum relevance; 0 always returns the best matches. Default: set by the policy.",
+            help="Minimum relevance, 0 to 1; 0 returns the best matches even if none is relevant. Default: set by the "
+            "policy.",
         ),
     ] = None,
     budget: Annotated[
@@ -62,7 +63,7 @@ def recall(
 ) -> None:
     """Print the memories that are relevant to a conversation, formatted as context for a model.
 
-    Recall is selective and often returns nothing. It does not reinforce memories: report the ones that were used with
+    A recall is selective and often returns nothing. It doesn't reinforce memories: report those that were used with
     `ebbing observe`.
     """
     given = {

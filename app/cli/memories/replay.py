@@ -18,11 +18,11 @@ SEARCHES: Final = 1000
 SEARCHES_MAX: Final = 10_000
 IDS_SHOWN: Final = 3
 LEFT_OUT: Final = {
-    "hidden_memories": "with a hidden memory",
+    "hidden_memories": "a result is hidden by an erasure",
     "other_layout": "recorded by an incompatible version of Ebbing",
-    "parts_not_recorded": "missing features that this policy ranks by (try --again)",
-    "not_repeatable": "with an excluded thread, or without a vector in the current embedding space",
-    "beyond_the_most": "over the limit of --again",
+    "parts_not_recorded": "a feature that this policy ranks by wasn't recorded (try --again)",
+    "not_repeatable": "an excluded thread, or no query vector in the current embedding space",
+    "beyond_the_most": "beyond the maximum number of searches for --again",
     "out_of_time": "timed out",
 }
 """Descriptions of the API's reasons for skipping records."""
@@ -54,7 +54,7 @@ def replay(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="Run the searches again on the current memories instead of re-ranking the recorded results."
+            "--again", help="Run the searches again on the current memories instead of reranking the recorded results."
         ),
     ] = False,
     fit: Annotated[
@@ -64,10 +64,10 @@ def replay(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how another policy changes recorded searches, and whether used memories rank higher or lower.
+    """Show how another policy would change the results of recorded searches, and the ranks of used memories.
 
     Searches are recorded while the policy's `record_searches` is true, as ids and numbers without text. Without FILE,
-    --set and --preset, the current policy is replayed. Replay and --fit are read-only.
+    --set and --preset, the current policy is replayed. The command changes nothing, even with --fit.
     """
     if fit and (file or sets or preset or again):
         raise CommandFailure(
@@ -94,7 +94,7 @@ def _show_replay(found: dict[str, Any]) -> None:
     count = found["searches"]
     typer.echo(f"replayed searches: {count:,}")
     for reason, number in found["left_out"].items():
-        typer.echo(f"skipped, {LEFT_OUT.get(reason, plain(reason))}: {number:,}")
+        typer.echo(f"skipped searches: {number:,} ({LEFT_OUT.get(reason, plain(reason))})")
     if not count:
         return
     typer.echo(f"same order as originally returned, under the current policy: {found['as_answered']:,}")

@@ -19,13 +19,13 @@ router = typer.Typer()
 
 @router.command(epilog=examples("ebbing restore ID", "ebbing restore ID ID --wait", "ebbing restore ID --json"))
 def restore(
-    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories.", metavar="ID...")],
+    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories.", metavar="ID")],
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for restores from cold storage.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until memories in cold storage are restored.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Restore memories: from the archive at once, from cold storage in a background job. Counts as a use of each."""
+    """Restore memories: from the archive at once, from cold storage by a background job. Each counts as a use."""
     from app.cli.core.client import Api
 
     answers: list[dict[str, object]] = []

@@ -26,10 +26,16 @@ def reviews(
     subject: Subject = None,
     thread: Thread = None,
     danger: Annotated[
-        bool, typer.Option("--danger", help="List memories that are about to be forgotten instead of due ones.")
+        bool,
+        typer.Option(
+            "--danger", help="List memories that are close to being forgotten instead of those due for review."
+        ),
     ] = False,
     flagged: Annotated[
-        bool, typer.Option("--flagged", help="List memories whose last review or self-test failed.")
+        bool,
+        typer.Option(
+            "--flagged", help="List memories whose last review or self-test failed instead of those due for review."
+        ),
     ] = False,
     url: Url = None,
     as_json: AsJson = False,

@@ -42,14 +42,22 @@ def search(
     tier: Annotated[
         list[str] | None,
         typer.Option(
-            "--tier", help="Only memories in this tier (active, archived, cold). Repeatable; any tier matches."
+            "--tier",
+            help="Search this tier: active or archived. Repeatable; any tier matches. Default: active. Cold memories "
+            "can't be searched.",
         ),
     ] = None,
     after: After = None,
     before: Before = None,
-    as_of: Annotated[str | None, time_option("--as-of", "Compute strengths as of this time.")] = None,
+    as_of: Annotated[
+        str | None,
+        time_option(
+            "--as-of",
+            "Search as of this time: use the strengths of that time, exclude memories accepted later, and reinforce nothing.",
+        ),
+    ] = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Include memories that newer ones have superseded.")
+        bool, typer.Option("--superseded", help="Include memories that were superseded by newer ones.")
     ] = False,
     mode: Annotated[
         str | None,
@@ -76,11 +84,16 @@ def search(
     ] = None,
     review_blend: Annotated[
         float | None,
-        typer.Option("--review-blend", min=0, max=1, help="Share of results reserved for memories due for review."),
+        typer.Option(
+            "--review-blend",
+            min=0,
+            max=1,
+            help="Share of results reserved for memories due for review. Default: 0 (profile mnemex: 0.3).",
+        ),
     ] = None,
     vector: Annotated[
         typer.FileText | None,
-        typer.Option("--vector", help="JSON file with the query vector as an array; - reads standard input."),
+        typer.Option("--vector", help="JSON file with the query vector as an array; `-` reads standard input."),
     ] = None,
     session: Session = None,
     turn: Annotated[
@@ -89,7 +102,7 @@ def search(
     reinforce: Annotated[
         bool | None,
         typer.Option(
-            "--reinforce/--no-reinforce", help="Count the results as used, or not. Default: set by the policy."
+            "--reinforce/--no-reinforce", help="Count the best results as used, or not. Default: set by the policy."
         ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each score was computed.")] = False,
@@ -98,7 +111,8 @@ def search(
 ) -> None:
     """Find memories by words and by meaning, best first.
 
-    Results are reinforced, unless the tenant's policy or --no-reinforce disables it.
+    Results with a score close to the best one count as used and are reinforced, unless the tenant's policy or
+    --no-reinforce disables reinforcement.
     """
     from app.cli.core.client import Api
 

@@ -22,10 +22,12 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
+    from app.domain.durations import format_duration
+
     rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
     rows += [("pending", stage, count, "") for stage, count in found["pending"].items()]
     rows += [
-        ("lane", name, lane["depth"], f"{lane['oldest_age_seconds']:.1f} s" if lane["depth"] else "")
+        ("lane", name, lane["depth"], format_duration(lane["oldest_age_seconds"]) if lane["depth"] else "")
         for name, lane in found["lanes"].items()
     ]
     if room := found.get("room"):  # absent in older API versions

@@ -13,7 +13,7 @@ from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_
 router = typer.Typer(
     name="supersede",
     cls=Commands,
-    help="List and decide which memories supersede older ones.",
+    help="List, add and undo supersessions, and decide on proposed ones.",
     no_args_is_help=True,
     epilog=examples(
         "ebbing supersede list --status proposed", "ebbing supersede approve ID", "ebbing supersede add NEWER OLDER"
@@ -39,7 +39,10 @@ def list_supersessions(
     *,
     status: Annotated[
         str | None,
-        typer.Option("--status", help="Only supersessions with this status: active, waiting, proposed or rejected."),
+        typer.Option(
+            "--status",
+            help="Only supersessions with this status: active, waiting (for the older memory), proposed or rejected.",
+        ),
     ] = None,
     memory: Annotated[str | None, typer.Option("--memory", help="Only supersessions of this memory.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of supersessions.")] = 100,

@@ -20,10 +20,12 @@ router = typer.Typer()
 Tags = Annotated[
     list[str] | None,
     typer.Option(
-        "--tag", help="Context tag of the use; the profile mnemex boosts uses in a different domain. Repeatable."
+        "--tag",
+        help="Tag of the context of the use. With the profile mnemex, a use whose tags hardly overlap with the "
+        "memory's tags strengthens it more. Repeatable.",
     ),
 ]
-Boost = Annotated[bool, typer.Option("--boost", help="Also raise the multiplier (profile mnemex).")]
+Boost = Annotated[bool, typer.Option("--boost", help="Also raise the memory's strength multiplier (profile mnemex).")]
 At = Annotated[str | None, time_option("--at", "Time of the use. Default: now.")]
 
 
@@ -49,14 +51,14 @@ def touch(
 
 
 _WHY = {
-    "refractory": "not reinforced: already used in this session a moment ago",
-    "late": "counted, not reinforced: a later use is already recorded",
+    "refractory": "not reinforced: this session has just reinforced the memory",
+    "late": "counted but not reinforced: a later use is already recorded",
 }
 
 
 @router.command(epilog=examples("ebbing observe ID ID", "ebbing observe ID --session chat-7 --tag travel --json"))
 def observe(
-    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories that were used.", metavar="ID…")],
+    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories that were used.", metavar="ID")],
     *,
     boost: Boost = False,
     tag: Tags = None,
@@ -65,7 +67,7 @@ def observe(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report that memories were used; they are reinforced shortly afterwards."""
+    """Report that memories were used. A worker reinforces them shortly afterwards."""
     from app.cli.core.client import Api
 
     used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]

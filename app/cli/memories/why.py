@@ -46,7 +46,11 @@ def why(
 
 
 def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value).lower()
+    from app.domain.rounding import round_for_people
+
+    if isinstance(value, float):
+        return round_for_people(value, 4)
+    return "-" if value is None else str(value).lower()
 
 
 def _describe_change(coming: dict[str, str]) -> str:

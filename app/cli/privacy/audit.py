@@ -16,7 +16,7 @@ PATH: Final = "/v1/privacy/audit"
 router = typer.Typer(
     name="audit",
     cls=Commands,
-    help="List or verify the tenant's audit log. Without a subcommand, list it.",
+    help="List or verify the tenant's audit log. Without a subcommand, list the latest entries.",
     invoke_without_command=True,
     epilog=examples(
         "ebbing audit",
@@ -60,7 +60,7 @@ def verify(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Verify every entry of the audit log. If one is missing or altered, name the first and exit with code 1.
+    """Verify every entry of the audit log. If an entry is missing or altered, name the first one and exit with code 1.
 
     The command prints an anchor. Store it where database administrators can't change it: a later verification with
     --anchor then also detects a truncated or completely rewritten log.

@@ -27,22 +27,29 @@ PATH: Final = "/v1/privacy/erasures"
 )
 def erase(
     subject: Annotated[
-        str | None, typer.Argument(help="Subject whose data is erased.", metavar="[SUBJECT]", show_default=False)
+        str | None, typer.Argument(help="Subject whose data is erased.", metavar="SUBJECT", show_default=False)
     ] = None,
     *,
-    ids: Annotated[Labels, typer.Option("--id", help="Id of a memory. Repeatable.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="All memories of this thread.")] = None,
+    ids: Annotated[
+        Labels, typer.Option("--id", help="Id of a memory. Repeatable; can't be combined with other conditions.")
+    ] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")] = None,
     tags: Tags = None,
     categories: Categories = None,
     after: After = None,
     before: Before = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="`user` for a voluntary request, `gdpr` or `ccpa` for a legal request.")
+        str,
+        typer.Option("--kind", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
     ] = "user",
     grace_days: Annotated[
         int | None,
         typer.Option(
-            "--grace-days", min=0, max=30, help="Grace period in days, during which the erasure can be cancelled."
+            "--grace-days",
+            min=0,
+            max=30,
+            help="Grace period in days, during which the erasure can be cancelled. Default: 30; with --kind gdpr "
+            "or ccpa 7, at most 14.",
         ),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the erasure completes.")] = None,
@@ -53,7 +60,7 @@ def erase(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a subject's data, memories by id, a thread, or all memories that meet every condition.
+    """Erase memories by id, or all memories that match the given subject, thread and other conditions together.
 
     Matching memories are hidden from searches and lists before the command returns. Until the grace period ends, the
     erasure can be cancelled with `ebbing privacy cancel ID`.

@@ -27,14 +27,14 @@ from app.cli.privacy.erase import PATH, format_minute
 router = typer.Typer(
     name="privacy",
     cls=Commands,
-    help="List, show, cancel and report privacy requests.",
+    help="List, show, cancel and report erasures, and answer other privacy requests.",
     no_args_is_help=True,
     epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
 )
 
 _DATES: Final = {
     "requested_at": "requested",
-    "erase_after": "grace ends",
+    "erase_after": "grace period ends",
     "due_at": "legal deadline",
     "started_at": "started",
     "verified_at": "verified",
@@ -85,7 +85,7 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
     shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
-        typer.echo(f"{name:<16}{plain(value)}")
+        typer.echo(f"{name:<19}{plain(value)}")
     done = {each["step"]: each for each in found["executed"]}
     rows = [
         (each["store"], each["found"], done[each["step"]]["removed"] if each["step"] in done else "")
@@ -103,7 +103,7 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an erasure during its grace period and restore the memories it has hidden."""
+    """Cancel an erasure during its grace period and restore the memories that it has hidden."""
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
@@ -112,7 +112,7 @@ def cancel(
             at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
-    text = f"{plain(done['erasure_id'])} is cancelled: {format_minute(done['cancelled_at'])}"
+    text = f"cancelled erasure {plain(done['erasure_id'])} at {format_minute(done['cancelled_at'])}"
     print_result(done, text, as_json=as_json)
 
 

@@ -35,14 +35,22 @@ router = typer.Typer()
 def export(
     subject: Annotated[str, typer.Argument(help="Subject whose data is exported.", metavar="SUBJECT")],
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Zip file to write; must not exist.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Zip file to write; it must not exist yet. Required except with --dry-run."
+        ),
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
-            "--kind", help="`access`: all stored data; `portable`: data the subject provided, in a reusable format."
+            "--kind",
+            help="`access`: all stored data; `portable`: the data that the subject provided, in a reusable format.",
         ),
     ] = "access",
-    law: Annotated[str, typer.Option("--law", help="Legal basis of the request: `user`, `gdpr` or `ccpa`.")] = "user",
+    law: Annotated[
+        str, typer.Option("--law", help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none.")
+    ] = "user",
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the export expires.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how much data would be exported, without exporting it.")
@@ -51,7 +59,7 @@ def export(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export a subject's data: wait until the export is ready and save it.
+    """Export a subject's data to a zip file. The command waits until the export is ready.
 
     The saved file is not encrypted. Interrupting the command doesn't stop the export; it can be downloaded until it
     expires.

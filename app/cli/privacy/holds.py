@@ -1,4 +1,4 @@
-"""`ebbing hold`: place, list, show and release legal holds, which block deletion, tier moves and edits."""
+"""`ebbing hold`: place, list, show and release legal holds, which block edits, merges, deletion and archiving."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Id = Annotated[str, typer.Argument(help="Id of the hold.", metavar="ID")]
 )
 def place(
     memory_ids: Annotated[
-        Labels, typer.Argument(help="Ids of the memories to hold.", metavar="[ID]...", show_default=False)
+        Labels, typer.Argument(help="Ids of the memories to hold.", metavar="ID", show_default=False)
     ] = None,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Reason; visible only to keys with the scope `privacy`.")],
@@ -65,7 +65,7 @@ def place(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place a hold on memories by id, or on all current and future memories that meet every condition."""
+    """Place a hold on memories by id, or on all current and future memories that match the conditions together."""
     from app.cli.core.client import Api
 
     labels = given(tags=tags or None, categories=categories or None, kinds=kinds or None)
@@ -86,7 +86,7 @@ def place(
     if as_json:
         print_json(placed)
     else:
-        typer.echo(f"{plain(found['id'])} holds {_many(found)}{later}")
+        typer.echo(f"hold {plain(found['id'])} covers {_many(found)}{later}")
 
 
 @router.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
@@ -110,7 +110,7 @@ def list_holds(
 def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     found = call(url, "GET", _path(hold_id))
-    shown = {"id": found["id"], "scope": _describe_scope(found), "holds": _many(found), "reason": found["reason"]}
+    shown = {"id": found["id"], "scope": _describe_scope(found), "covers": _many(found), "reason": found["reason"]}
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{format_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
@@ -125,7 +125,7 @@ def release(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a hold. From the next night on, its memories decay, move and expire again unless otherwise protected."""
+    """Release a hold. Unless another hold or rule protects them, its memories can be changed and deleted again."""
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
@@ -134,7 +134,7 @@ def release(
             question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
             confirm(question)
         done = api.call("POST", f"{_path(hold_id)}/release").body
-    print_result(done, f"{plain(done['id'])} is released: {format_minute(done['released_at'])}", as_json=as_json)
+    print_result(done, f"released hold {plain(done['id'])} at {format_minute(done['released_at'])}", as_json=as_json)
 
 
 def _path(hold_id: str) -> str:

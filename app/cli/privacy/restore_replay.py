@@ -24,13 +24,14 @@ from app.settings import settings
 def replay(
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be erased or hidden again, without changing anything.")
+        bool,
+        typer.Option("--dry-run", help="List the erasures, requests and holds to repeat, without changing anything."),
     ] = False,
     accept_key_store: Annotated[
         bool,
         typer.Option(
             "--accept-key-store",
-            help="Continue with a key store that is older than the data, if no newer copy exists.",
+            help="Accept a key store that is older than the data, if no newer copy exists.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -103,7 +103,7 @@ def worker(
         typer.Option(
             "--concurrency",
             min=1,
-            help="Number of processes. Default: 2 for ingest, 2 for score with a model, otherwise 1.",
+            help="Number of processes. Default: 2 for ingest, 2 for score if a model is configured, otherwise 1.",
         ),
     ] = None,
 ) -> None:
@@ -136,7 +136,7 @@ def _processes(lane: str, config: Settings) -> int:
 
 @router.command(epilog=examples("ebbing beat"))
 def beat() -> None:
-    """Send the periodic triggers, every few seconds. Several instances may run at once."""
+    """Trigger the workers' periodic tasks every few seconds. Several instances may run at once."""
     _require_settings(load_settings(), "redis_url")
     # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
     _become_celery("beat", "--scheduler", "celery.beat:Scheduler")

@@ -1,4 +1,4 @@
-"""`ebbing queue`: show whether Redis is the installation's and what it lost, and go on with another one."""
+"""`ebbing queue`: check Redis's identity, list lost requests, and accept another Redis as the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH: Final = "/v1/admin/queue"
 router = typer.Typer(
     name="queue",
     cls=Commands,
-    help="Show whether Redis is this installation's queue, and the requests that it lost.",
+    help="Check that Redis is the one that this installation used before, and list the lost requests by tenant.",
     invoke_without_command=True,
     epilog=examples("ebbing queue", "ebbing queue accept --yes"),
 )
@@ -23,7 +23,7 @@ router = typer.Typer(
 
 @router.callback()
 def show_queue(context: typer.Context, *, url: Url = None, as_json: AsJson = False) -> None:
-    """Show the queue's state, and the requests that were accepted and lost, by tenant."""
+    """Show the queue's state, and the accepted requests that were lost, by tenant."""
     if context.invoked_subcommand is not None:
         return
     found = call(url, "GET", PATH)
@@ -45,13 +45,13 @@ def accept_queue(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with the present Redis: requests that it doesn't have and that weren't stored are lost.
+    """Accept the current Redis as the queue. Accepted requests that are neither in it nor in PostgreSQL are lost.
 
     Also marks the losses shown by `ebbing queue` as known. Check EBBING_REDIS_URL first: another installation that uses
     this Redis would then be refused.
     """
     if not yes:
-        confirm("Requests that this Redis doesn't have and that weren't stored are lost. Go on?")
+        confirm("Accept this Redis? Requests that are neither in it nor in PostgreSQL are lost.")
     found = call(url, "POST", f"{PATH}/accept")
     text = found["refused"] or "Requests are accepted again. Losses are counted within a minute: `ebbing queue`."
     print_result(found, text, as_json=as_json)

@@ -30,12 +30,21 @@ router = typer.Typer()
 def run(
     home: Annotated[
         Path | None,
-        typer.Option("--home", help="Folder for databases, logs and the first API key. Default: EBBING_HOME."),
+        typer.Option(
+            "--home",
+            help="Folder for databases, logs and the first API key. Default: EBBING_HOME, or .ebbing in the current "
+            "folder.",
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port of the API; 0 picks a free port.")
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help="Port of the API; 0 picks a free port. Default: EBBING_PORT, or 8000."
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address the API listens on.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address on which the API listens. Default: EBBING_HOST, or 127.0.0.1.")
+    ] = None,
 ) -> None:
     """Run the complete service on this machine: PostgreSQL, Redis, workers and the API.
 

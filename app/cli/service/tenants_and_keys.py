@@ -8,7 +8,6 @@ import typer
 
 from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.errors import Commands
-from app.cli.core.filters import Tenant
 from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
 
@@ -40,7 +39,10 @@ def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
 @keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))
 def create_key(
     name: Annotated[str, typer.Argument(help="Name of the key, shown in lists.")],
-    tenant: Tenant = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", help="Tenant of the new key. Default: the tenant of the API key that you use."),
+    ] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option("--scope", help="Grant this scope. Repeatable. Default: every scope except `admin`."),
@@ -55,8 +57,14 @@ def create_key(
 
 
 @keys.command("list", epilog=examples("ebbing keys list", "ebbing keys list --json"))
-def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List API keys without their secrets; without --tenant, of all tenants."""
+def list_keys(
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only keys of this tenant. Default: keys of all tenants.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List API keys without their secrets, of one tenant or of all."""
     found = fetch_list(url, "/v1/admin/keys", "keys", tenant_id=tenant)
     names = ("key_id", "tenant_id", "name", "scopes", "created_at", "expires_at", "revoked_at")
     rows = ([_cell(row.get(name)) for name in names] for row in found)

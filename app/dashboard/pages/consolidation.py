@@ -73,7 +73,7 @@ def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Resp
 
 @router.get("/{merge_id}")
 def merge(viewer: AnyViewer, request: Request, merge_id: MergeId, *, summary: bool = False) -> Response:
-    """Show a merge; with `summary`, generate a preview of a waiting merge's summary, merge_id is not stored."""
+    """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
     shown = merge_log.get(viewer.tenant_id, merge_id)
     said = merge_log.preview_merge(viewer.tenant_id, merge_id, making=summary) if viewer.may("read") else None
     return rendering.page(

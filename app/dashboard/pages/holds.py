@@ -47,7 +47,7 @@ def one(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
 
 @router.post("")
 def place(acting: Guarding) -> Response:
-    """Place a hold. From the response on, its memories can't be deleted, moved or edited."""
+    """Place a hold: from the response on, its memories can't be edited, merged, deleted or moved to a lower tier."""
     given = read_as(
         NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
     )
@@ -58,7 +58,7 @@ def place(acting: Guarding) -> Response:
 
 @router.post("/{hold_id}/release")
 def release(acting: Guarding, hold_id: HoldId) -> Response:
-    """Release a hold; its memories decay and expire again."""
+    """Release a hold; memories without another hold can be edited, merged, moved and deleted again."""
     acting.record("release_hold", hold_id)
     legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id)
     return redirect_back(f"/privacy/holds/{hold_id}", "released")

@@ -20,6 +20,7 @@ from app.dashboard.svg_charts import ChartLine, ChartMark, Level
 from app.dashboard.text_display import as_json, make_visible, shorten
 from app.domain.ingest.memory import KINDS
 from app.domain.ingest.roles import infer_role
+from app.domain.rounding import round_for_people
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
@@ -149,31 +150,31 @@ def describe_event(entry: HistoryEvent) -> str:
         return said.format(names[int(before or 0)], names[int(after or 0)])
     if entry.kind in _SAID:
         return _SAID[entry.kind].format(_number(before), _number(after))
-    return f"{entry.kind} {_number(before)}, now {_number(after)}"
+    return f"{entry.kind.replace('_', ' ')} changed from {_number(before)} to {_number(after)}"
 
 
 _PLACES: Final = {
     "wanted_tier": ("scheduled to move from {0} to {1}", DECAY_TIERS),
     "tier": ("moved from {0} to {1}", DECAY_TIERS),
     "restored": ("restored from {0}", DECAY_TIERS),
-    "promoted": ("promoted permanently for its {1}", REASONS),
-    "kind": ("kind {0}, now {1}", KINDS),
+    "promoted": ("promoted permanently because of its {1}", REASONS),
+    "kind": ("kind changed from {0} to {1}", KINDS),
 }
 """Events whose numbers are indexes into a list."""
 _SAID: Final = {
     "accepted": "accepted",
     "policy": "policy version {1} took effect",
-    "associate": "a linked memory was used: stability {0}, now {1}",
-    "use": "used: strength {0}, then {1}",
-    "late_use": "use reported late: strength {0}, then {1}",
-    "test": "passed a self-test: strength {0}, then {1}",
-    "review_passed": "passed a review: strength {0}, then {1}",
-    "review_failed": "failed a review: strength {0}, then {1}",
+    "associate": "a linked memory was used: stability {0} → {1}",
+    "use": "used: strength {0} → {1}",
+    "late_use": "use reported late: strength {0} → {1}",
+    "test": "passed a self-test: strength {0} → {1}",
+    "review_passed": "passed a review: strength {0} → {1}",
+    "review_failed": "failed a review: strength {0} → {1}",
 }
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else round_for_people(value)
 
 
 def _day(seconds: float) -> str:

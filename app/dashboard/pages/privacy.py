@@ -15,6 +15,7 @@ from app.dashboard.rendering import redirect_back
 from app.domain.privacy.legal_deadlines import LAWS
 from app.domain.privacy.requests import BASIS_MAX_CHARACTERS, Denial, Manner, Nature, NewRequest
 from app.services.privacy import categories, request_log, rights_overview
+from app.services.strength import current_policy
 
 PAGE: Final = 50
 
@@ -30,6 +31,7 @@ def page(viewer: PrivacyViewer, request: Request) -> Response:
         "privacy",
         found=rights_overview.read_overview(viewer.tenant_id),
         limits=categories.category_limits(viewer.tenant_id),
+        rules=current_policy.read(viewer.tenant_id).privacy,
         natures=get_args(Nature),
         manners=get_args(Manner),
         laws=LAWS,
@@ -63,7 +65,7 @@ def enter(acting: Guarding) -> Response:
 
 @router.post("/requests/{request_id}/confirm")
 def confirm(acting: Guarding, request_id: RequestId) -> Response:
-    """Record that receipt was confirmed to the requester."""
+    """Record that the requester was sent a confirmation of receipt."""
     acting.record("confirm_request", request_id)
     request_log.confirm_receipt(acting.tenant_id, request_id)
     return redirect_back("/privacy", "confirmed")

@@ -32,8 +32,8 @@ DRAWN: Final[Mapping[str, str]] = {
 }
 """Line colour by kind of memory test; search latency has a separate chart."""
 ASKS: Final[Mapping[str, str]] = {
-    "connection": "a linked memory is found by words and links only",
-    "application": "a question in the memory's own words finds it",
+    "connection": "a search for one memory finds a linked memory by words and links only",
+    "application": "a question in the memory's own words finds the memory",
     "other_words": "a paraphrased question finds the memory",
     "recall": "recall returns the memory for the paraphrased question",
     "coherence": "a summary contains the key points of its sources",

@@ -39,7 +39,7 @@ KINDS: Final[dict[Move, str]] = {
 WHY: Final[dict[tuple[str, str], str]] = {
     ("archived", "decay"): "strength below the archive threshold",
     ("cold", "decay"): "strength below the cold-storage threshold",
-    ("deleted", "decay"): "strength below the deletion threshold; old, unused and unimportant",
+    ("deleted", "decay"): "strength below the deletion threshold; old, hardly used and unimportant",
     ("archived", "erasure"): "erasure pending",
     ("deleted", "erasure"): "erased on request",
     ("hidden", "erasure"): "erasure requested",
@@ -125,7 +125,7 @@ def _lines(outlook: TierForecast) -> list[ChartLine]:
 
 
 def _by_day(days: Sequence[date], moved: Sequence[DailyMoves]) -> list[tuple[date, dict[str, int]]]:
-    """Count moves by kind for every day, including zeros."""
+    """Count moves by kind for every day, including days without moves."""
     counted = Counter[tuple[date, str]]()
     for one in moved:
         counted[one.day, one.move] += one.memories
@@ -154,7 +154,7 @@ def _reasons(today: date, moved: Sequence[DailyMoves]) -> list[MoveReason]:
 def _explain_move(one: TierMove) -> str:
     """Describe why a memory moved, as far as its history contains the reason."""
     if one.kind == "restored":
-        return "used, or restored manually"
+        return "restored by a use, by an edit or manually"
     if one.after < one.before:
         return WHY["restored", "undo"]
     return WHY["merged", "consolidation"] if one.merge_id else f"decayed to strength {one.strength:.2f}"

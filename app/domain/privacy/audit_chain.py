@@ -199,14 +199,14 @@ def _find_fault(entry: AuditEntry, before: ChainPosition) -> BrokenEntry | None:
     if entry.seq != before.seq + 1:
         return BrokenEntry(before.seq + 1, "it is missing")
     if not hmac.compare_digest(entry.previous, before.hash):
-        return BrokenEntry(entry.seq, "it doesn't follow the entry before, as that is now")
+        return BrokenEntry(entry.seq, "its stored previous hash doesn't match the preceding entry")
     if not hmac.compare_digest(seal_entry(entry).hash, entry.hash):
         return BrokenEntry(entry.seq, "it was altered after it was written")
     return None
 
 
 def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> BrokenEntry | None:
-    """Return what is wrong at the end of a chain whose entries are valid so far, or None.
+    """Return the fault at the end of a chain whose entries are valid so far, or None.
 
     Args:
         place: Position of the last entry up to the head's number.
@@ -214,11 +214,11 @@ def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> Broke
         last_seq: The highest number of all entries.
     """
     if place.seq < head.seq:
-        return BrokenEntry(place.seq + 1, "it is missing, at the end of the chain")
+        return BrokenEntry(place.seq + 1, "it is missing at the end of the chain")
     if place.hash != head.hash:
-        return BrokenEntry(head.seq, "it isn't the one that was written last")
+        return BrokenEntry(head.seq, "its hash doesn't match the stored end of the chain")
     if last_seq > head.seq:
-        return BrokenEntry(head.seq + 1, "it wasn't entered by the service")
+        return BrokenEntry(head.seq + 1, "it lies beyond the stored end of the chain, so the service didn't write it")
     return None
 
 

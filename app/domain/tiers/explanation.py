@@ -8,10 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from app.domain.durations import format_duration
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, State
 from app.domain.ingest.memory import KINDS
 from app.domain.privacy import retention
+from app.domain.rounding import round_for_people
 from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tier_decision import RULES, Decision, TierFacts, TierRules
@@ -28,7 +30,7 @@ class DecisionCase:
         uses: Number of uses.
         age_days: Days since acceptance.
         back_days: Days since acceptance or the last restore.
-        is_marked: True if a tag or category given by the caller says never forget.
+        is_marked: True if a tag or category given by the caller protects the memory permanently.
         salience: 0 to 1, from the caller, a model or the rules.
         privacy_risk: Risk of retaining the memory, 0 to 1.
         expires_as: Category whose retention limit applies; None if it never expires or the limit for no category
@@ -91,41 +93,49 @@ def explain_decisions(
 
 def _format_comparison(name: str, value: float, side: str, threshold: float) -> str:
     """Format a comparison; if value and threshold look equal when rounded, say "just" above or below."""
-    shown = f"{value:.4g}"
-    return (
-        f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"
-    )
+    shown = round_for_people(value, 4)
+    same = shown == round_for_people(threshold, 4)
+    return f"{name} is just {side} {shown}" if same else f"{name} {shown} is {side} {threshold:g}"
+
+
+def _format_age(days: float) -> str:
+    """Format an age in hours or less below one day, otherwise in days."""
+    if days < 1:
+        return format_duration(days * DAY_SECONDS)
+    shown = round_for_people(days, 4)
+    return f"{shown} day" if shown == "1" else f"{shown} days"
 
 
 def _expiry(rules: TierRules, case: DecisionCase) -> str:
     days = case.expires_after_days or 0
-    whose = f"memories of the category {case.expires_as}" if case.expires_as else "those without a category"
-    kept = f"{whose} are kept for {days:g} days, and this one is {case.age_days:.4g} days old"
+    which = f"memories of the category {case.expires_as}" if case.expires_as else "memories without a category"
+    period = f"the retention period of {which} is {days:g} days, and this memory is {_format_age(case.age_days)} old"
     if not case.expires_by_risk:
-        return kept
-    return f"{_format_comparison('privacy risk', case.privacy_risk, 'above', rules.privacy.risk_above)}: {kept}"
+        return period
+    return f"{_format_comparison('privacy risk', case.privacy_risk, 'above', rules.privacy.risk_above)}: {period}"
 
 
 def _never_forget(rules: TierRules, case: DecisionCase) -> str:
     protection = rules.protection
     if case.is_marked:
-        return "a tag or category says never forget"
+        return "a tag or category protects it permanently"
     if case.kind in protection.never_forget_kinds:
-        return f"kind {case.kind} is never forgotten"
+        return f"memories of the kind {case.kind} are protected permanently"
     if case.uses > protection.uses_above:
-        return f"uses {case.uses}, more than {protection.uses_above}"
+        return f"{case.uses} uses are more than {protection.uses_above}"
     limit = protection.semantic_importance_above
-    return f"kind semantic, {_format_comparison('importance', case.importance, 'above', limit)}"
+    return f"the kind is semantic and {_format_comparison('importance', case.importance, 'above', limit)}"
 
 
 def _grace(rules: TierRules, case: DecisionCase) -> str:
     protection: Protection = rules.protection
     if case.back_days < protection.grace_days:
         since = "accepted" if case.back_days == case.age_days else "restored"
-        return f"{since} {case.back_days:.4g} days ago, less than {protection.grace_days:g}"
+        period = _format_age(protection.grace_days)
+        return f"{since} {_format_age(case.back_days)} ago, within the grace period of {period}"
     if case.importance > protection.grace_importance_above:
         return _format_comparison("importance", case.importance, "above", protection.grace_importance_above)
-    return f"kind {case.kind} is left as it is"
+    return f"decay doesn't move memories of the kind {case.kind}"
 
 
 def _salience(rules: TierRules, case: DecisionCase) -> str:
@@ -135,7 +145,7 @@ def _salience(rules: TierRules, case: DecisionCase) -> str:
 def _decay(rules: TierRules, case: DecisionCase) -> str:
     tiers: TierThresholds = rules.tiers
     if case.strength >= tiers.archived_below:
-        return f"strength {case.strength:.4g} is at least {tiers.archived_below:g}"
+        return f"strength {round_for_people(case.strength, 4)} is at least {tiers.archived_below:g}"
     if case.strength >= tiers.cold_below:
         return _format_comparison("strength", case.strength, "below", tiers.archived_below)
     deletable = (
@@ -147,17 +157,20 @@ def _decay(rules: TierRules, case: DecisionCase) -> str:
     )
     if not deletable:
         return _format_comparison("strength", case.strength, "below", tiers.cold_below)
+    strength, importance, salience = (
+        round_for_people(value, 4) for value in (case.strength, case.importance, case.salience)
+    )
     return (
-        f"strength {case.strength:.4g} is below {tiers.deleted_below:g}, importance {case.importance:.4g} below "
-        f"{tiers.deleted_importance_below:g}, {case.age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
-        f"uses {case.uses}, fewer than {tiers.deleted_uses_below}, salience {case.salience:.4g} below "
-        f"{tiers.deleted_salience_below:g}"
+        f"strength {strength} is below {tiers.deleted_below:g}, importance {importance} is below "
+        f"{tiers.deleted_importance_below:g}, salience {salience} is below {tiers.deleted_salience_below:g}, it has "
+        f"fewer than {tiers.deleted_uses_below} uses, and it is {_format_age(case.age_days)} old, more than "
+        f"{tiers.deleted_after_days:g} days"
     )
 
 
 _WORDS: Final[dict[str, Callable[[TierRules, DecisionCase], str]]] = {
     "hold": lambda _rules, _case: "under a legal hold",
-    "erasure": lambda _rules, _case: "its erasure was asked for, and the time to cancel it is over",
+    "erasure": lambda _rules, _case: "its erasure is past the grace period",
     "expiry": _expiry,
     "never_forget": _never_forget,
     "grace": _grace,

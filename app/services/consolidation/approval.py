@@ -114,7 +114,7 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, loc
 
 def _waiting(merge: Merge) -> None:
     if merge.status != "waiting":
-        raise Conflict(f"this merge doesn't wait for anybody: it is {merge.status}")
+        raise Conflict(f"only a waiting merge can be approved or rejected: this one is {merge.status}")
 
 
 def _plan(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> GroupPlan | None:

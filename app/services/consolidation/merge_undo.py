@@ -68,7 +68,7 @@ def _reactivate_sources(write: MemoryWrite, merge: Merge, sources: Sequence[UUID
     tx, tenant_id = write.tx, write.tenant_id
     present = merged_memories.list_present(tx, tenant_id, sources)
     if merge.summary_id is None or not present:
-        raise Conflict("nothing is left of what was merged")
+        raise Conflict("the merge can't be undone: its summary or all of its source memories no longer exist")
     _check_here(present)
     back = [each.memory_id for each in present if each.tier == "archived"]
     write.check_free([merge.summary_id, *back])

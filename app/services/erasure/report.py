@@ -241,8 +241,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     """
     erasure = get(tenant_id, erasure_id)
     if erasure.report is None:
-        where = f"in its grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
-        raise Conflict(f"this erasure is {where}: its report is written once it is done")
+        state = f"in grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
+        raise Conflict(f"this erasure is {state}: its report is written when it is finished")
     with database.tenant(tenant_id) as tx:
         waiting = set(deadlines.to_rewrite(tx, tenant_id))
     marked = {UUID(each) for step in erasure.plan or () for each in step.get("segments", ())}

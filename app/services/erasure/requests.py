@@ -284,7 +284,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         requests.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status != "grace":
-            raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
+            raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {there.status}")
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         requests.set_fields(tx, tenant_id, erasure_id, **fields)

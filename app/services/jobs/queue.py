@@ -121,6 +121,6 @@ def cancel(tenant_id: UUID, job_id: UUID) -> JobView:
         wanted = jobs.request_cancel(tx, tenant_id, job_id)
     found = get(tenant_id, job_id)
     if not wanted:
-        raise Conflict(f"this job has ended: it is {found.status}")
+        raise Conflict(f"this job has already ended: it is {found.status}")
     send_quietly()
     return found

@@ -260,7 +260,7 @@ def _find_schedule(found: Sequence[Schedule], task: str) -> Schedule:
 def _job_fields(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> ScheduleRun:
     found = schedules.find_by_job(tx, tenant_id, job_id)
     if found is None:
-        raise Conflict(f"the job {job_id}, which is no run of the schedule, is doing this: wait until it has ended")
+        raise Conflict(f"the job {job_id}, not started by the schedule, is running this task: wait until it ends")
     return found
 
 

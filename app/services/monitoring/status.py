@@ -176,5 +176,5 @@ def _budget(tenant_id: UUID) -> Iterator[Finding]:
     if state is not budget.BudgetState.OK:
         is_hard = state is budget.BudgetState.HARD
         what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
-        todo = "raise it in the policy or the settings; until then, rules replace models"
+        todo = "raise it in the policy or the settings; once it is used up, rules rate memories until midnight UTC"
         yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

@@ -93,7 +93,7 @@ def release_hold(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         )  # otherwise an erasure that has just seen the hold could wait for it forever
         found = _get_or_404(tx, tenant_id, hold_id)
         if not holds.release_hold(tx, tenant_id, hold_id, released_by):
-            raise Conflict("this hold was released before")
+            raise Conflict("this hold is already released")
         _, last = holds.make_due(tx, tenant_id, found.meant, NIL, ROWS)
         if last is not None:  # sent by the next tick
             parameters = {"hold_id": str(hold_id), "after": str(last)}

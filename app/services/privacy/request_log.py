@@ -87,9 +87,9 @@ def answer_request(
     with database.tenant(tenant_id) as tx:
         there = _get_or_404(tx, tenant_id, request_id, locked=True)
         if there.answer is not None:
-            raise Conflict(f"this request is answered: it is {there.answer}")
+            raise Conflict(f"this request is already answered: {there.answer}")
         if requests.get(tx, tenant_id, request_id) is not None:
-            raise Conflict("this request's erasure answers it: cancel that first, and enter the request by itself")
+            raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
         found = _get_or_404(tx, tenant_id, request_id)
         details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}

@@ -87,7 +87,7 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
                 "only data under legal hold remains: release the hold, and the erasure continues automatically"
             )
         if there.status not in ("grace", "running"):
-            raise Conflict(f"it is over: it is {there.status}")
+            raise Conflict(f"this erasure is already {there.status}")
         now = database.now(tx)
         if there.erase_after > now:
             requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)

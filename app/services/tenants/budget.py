@@ -214,7 +214,7 @@ def list_warnings(config: Settings) -> list[str]:
         return []
     return [
         f"{' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} set but {model} has no price in PRICES: "
-        "what it costs isn't known and not limited"
+        "its cost is unknown and isn't limited. Add its price to PRICES."
         for model in list_models(config)
         if model not in config.prices
     ]

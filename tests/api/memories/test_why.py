@@ -15,10 +15,10 @@ OLD = {"text": "x", "salience": 0.1}
 
 RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "hold": ({"subject": "held"}, "hold", "under a legal hold"),
-    "tag": ({"tags": ["promise"]}, "never_forget", "a tag or category says never forget"),
-    "category": ({"categories": ["consent"]}, "never_forget", "a tag or category says never forget"),
-    "kind": ({"kind": "procedural"}, "never_forget", "kind procedural is never forgotten"),
-    "system": ({"kind": "system"}, "grace", "kind system is left as it is"),
+    "tag": ({"tags": ["promise"]}, "never_forget", "a tag or category protects it permanently"),
+    "category": ({"categories": ["consent"]}, "never_forget", "a tag or category protects it permanently"),
+    "kind": ({"kind": "procedural"}, "never_forget", "memories of the kind procedural are protected permanently"),
+    "system": ({"kind": "system"}, "grace", "decay doesn't move memories of the kind system"),
     "salience": ({"salience": 0.5}, "salience", "salience 0.5 is above 0.145"),
     "decay": ({}, "decay", "strength "),
 }

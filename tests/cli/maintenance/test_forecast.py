@@ -135,7 +135,7 @@ def test_a_refusal_names_the_field_of_the_policy(cli: Cli, api: Stub) -> None:
 def test_a_plot_of_the_tiers_is_saved(cli: Cli, folder: Path, last: int) -> None:
     done = cli("forecast", "--days", str(last), "--plot", "f.svg")
     assert done.code == 0
-    assert "drawn: f.svg" in done.err
+    assert "plot written: f.svg" in done.err
     picture = (folder / "f.svg").read_text()
     assert ".fill-active { fill: #0072b2 }" in picture
     assert 1 <= picture.count('class="fill-archived" x="') <= 121

@@ -127,7 +127,10 @@ def test_a_change_is_shown_asked_about_and_made(cli: Cli, api: Stub, terminal: N
     done = cli("policy", "set", "--set", "tiers.archived_below=0.9", "--at", "2030-01-01", given="y\n")
     assert done.code == 0, done
     assert "moves 1,200 memories" in done.out
-    assert f"version 2 applies from {AT}\nmigrating memories to it: ebbing jobs watch j1\n" in done.out
+    assert (
+        f"version 2 applies from {AT}\nmigrating memories to it: `ebbing jobs watch j1` shows the progress\n"
+        in done.out
+    )
     change = {"policy": {"tiers": {"archived_below": 0.9}}, "effective_at": "2030-01-01T00:00:00+00:00"}
     assert sent(api) == [change | {"dry_run": True}, change | {"expected_version": 1}]
 

@@ -133,8 +133,8 @@ def test_a_chat_is_sent_as_messages_and_what_has_no_text_is_told(
     assert sent(api) == [{"subject": "orla", "thread": "t", "messages": WITH_TEXT}]
     assert {asked.headers["content-type"] for asked in api.asked} == {"application/json"}
     assert "3 memories accepted in 1 request" in done.out
-    assert "2 messages without text skipped" in done.out
-    assert "2 non-text parts of messages ignored" in done.out
+    assert "skipped 2 messages without text" in done.out
+    assert "ignored 2 non-text parts of messages" in done.out
 
 
 def test_a_long_chat_is_sent_in_requests_of_so_many_messages(cli: Cli, api: Stub, folder: Path) -> None:

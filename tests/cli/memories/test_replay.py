@@ -60,7 +60,7 @@ def test_it_shows_what_changes_and_where_used_memories_stand(cli: Cli, api: Stub
     for line in (
         "ranking.role 0.75 0.5",
         "replayed searches: 1,204",
-        "skipped, with a hidden memory: 3",
+        "skipped searches: 3 (a result is hidden by an erasure)",
         "same order as originally returned, under the current policy: 1,200",
         "top 10 340 94.1%",
         "reported uses: 101, searches with a use: 90",
@@ -104,7 +104,7 @@ def test_without_records_it_shows_no_figures(cli: Cli, api: Stub) -> None:
     api.replies[REPLAY] = Reply(200, FOUND | {"searches": 0, "changes": [], "left_out": {"other_layout": 2}})
     assert lines(cli("replay").out) == [
         "replayed searches: 0",
-        "skipped, recorded by an incompatible version of Ebbing: 2",
+        "skipped searches: 2 (recorded by an incompatible version of Ebbing)",
     ]
 
 

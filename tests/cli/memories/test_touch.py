@@ -37,7 +37,7 @@ def test_a_touch_shows_what_it_has_done(cli: Cli, api: Stub) -> None:
 
 
 def test_a_touch_without_effect_says_why(cli: Cli, api: Stub) -> None:
-    for why, said in (("refractory", "a moment ago"), ("late", "a later use"), ("new", "not reinforced")):
+    for why, said in (("refractory", "has just reinforced"), ("late", "a later use"), ("new", "not reinforced")):
         api.replies["POST /v1/memories/0190/touch"] = Reply(200, DONE | {"reinforced": False, "why": why})
         done = cli("touch", "0190")
         assert done.code == 0

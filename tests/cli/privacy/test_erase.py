@@ -83,8 +83,8 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
         assert "tags a" in out
         assert "2026-04-07" in out
         assert "\x1b" not in out
-    assert "grace ends      2026-03-14 11:00 UTC" in shown
-    assert "hidden at once  3" in shown
+    assert "grace period ends  2026-03-14 11:00 UTC" in shown
+    assert "hidden at once     3" in shown
     assert "hidden at once" in listed
 
 
@@ -94,7 +94,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
     assert "Restore all hidden memories (3 hidden at 2026-03-07 11:00 UTC, plus later matches)?" in asked.err
-    assert "e1 is cancelled: 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
+    assert "cancelled erasure e1 at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
 def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:

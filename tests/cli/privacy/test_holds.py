@@ -29,7 +29,7 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
     done = cli(
         "hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17", "--yes"
     )
-    assert "h1 holds 3 memories (and 1 hidden by pending erasures), and future memories" in done.out
+    assert "hold h1 covers 3 memories (and 1 hidden by pending erasures), and future memories" in done.out
     assert api.asked[0].json == {
         "subject": "ann",
         "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
@@ -82,7 +82,7 @@ def test_a_release_is_asked_about(cli: Cli, api: Stub) -> None:
     assert asked.code == 1
     assert "hold of 2026-03-07" in asked.err
     assert [one.method for one in api.asked] == ["GET"]
-    assert "h1 is released: 2026-04-01 09:30 UTC" in cli("hold", "release", "h1", "--yes").out
+    assert "released hold h1 at 2026-04-01 09:30 UTC" in cli("hold", "release", "h1", "--yes").out
 
 
 def test_why_tells_the_hold(cli: Cli, api: Stub) -> None:

@@ -268,7 +268,7 @@ def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: T
 
 def test_a_job_that_is_no_run_stands_in_the_way_of_one(service: Service, tenant: Tenant) -> None:
     queue.create(tenant.tenant_id, "night", {})
-    with pytest.raises(Conflict, match="no run"):
+    with pytest.raises(Conflict, match="not started by the schedule"):
         schedule.run(tenant.tenant_id, "night")
     tick(FIRST)
     assert runs(service) == []

@@ -54,11 +54,11 @@ def test_decay_decides_where_nothing_protects(aged: Aged) -> None:
 @pytest.mark.parametrize(
     ("columns", "rule", "words"),
     [
-        ({"tags": ["commitment"]}, "never_forget", "a tag or category says never forget"),
-        ({"categories": ["consent"]}, "never_forget", "a tag or category says never forget"),
-        ({"kind": "procedural"}, "never_forget", "kind procedural is never forgotten"),
-        ({"kind": "system"}, "grace", "kind system is left as it is"),
-        ({"created_at": days(-6)}, "grace", "accepted 6 days ago, less than 7"),
+        ({"tags": ["commitment"]}, "never_forget", "a tag or category protects it permanently"),
+        ({"categories": ["consent"]}, "never_forget", "a tag or category protects it permanently"),
+        ({"kind": "procedural"}, "never_forget", "memories of the kind procedural are protected permanently"),
+        ({"kind": "system"}, "grace", "decay doesn't move memories of the kind system"),
+        ({"created_at": days(-6)}, "grace", "accepted 6 days ago, within the grace period of 7 days"),
         ({"kind": "semantic"}, "decay", "is below 0.3"),
         ({"tags": ["holiday"]}, "decay", "is below 0.3"),
     ],

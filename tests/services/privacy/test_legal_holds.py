@@ -97,7 +97,7 @@ def test_a_held_memory_stays_until_the_hold_is_released(aged: Aged) -> None:
     assert legal_holds.get(aged.tenant_id, hold_id)[1] == (0, 0)
     assert nights.swept(aged.tenant_id) == 1
     assert aged.tiers() == ["archived", "archived"]
-    with pytest.raises(Conflict, match="before"):
+    with pytest.raises(Conflict, match="already released"):
         legal_holds.release_hold(aged.tenant_id, hold_id, "another")
 
 

@@ -63,7 +63,7 @@ def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
     with pytest.raises(Conflict, match="denied"):
         request_log.answer_request(vault.tenant_id, made.request_id, "done", None, "key")
     erasure = requests.request(vault.tenant_id, ErasureOptions(Scope(subject="ann")), "key")
-    with pytest.raises(Conflict, match="erasure answers it"):
+    with pytest.raises(Conflict, match="erasure answers this request"):
         request_log.answer_request(vault.tenant_id, erasure.erasure_id, "denied", "x", "key")
     details = str(vault.service.rows("SELECT details::text FROM audit WHERE action = 'request_answered'"))
     assert "denied" in details

@@ -75,14 +75,14 @@ def test_a_tenant_without_a_chain_is_well(service: Service) -> None:
         ("UPDATE audit SET items = items + 1 WHERE seq = 7", 7, "it was altered"),
         ("UPDATE audit SET digest = sha256('x') WHERE seq = 4", 4, "it was altered"),
         ("UPDATE audit SET hash = sha256('x') WHERE seq = 4", 4, "it was altered"),
-        ("UPDATE audit SET previous = sha256('x') WHERE seq = 4", 4, "it doesn't follow"),
+        ("UPDATE audit SET previous = sha256('x') WHERE seq = 4", 4, "its stored previous hash"),
         ("DELETE FROM audit WHERE seq = 4", 4, "it is missing"),
         ("DELETE FROM audit WHERE seq <= 2", 1, "it is missing"),
-        ("DELETE FROM audit WHERE seq = 7", 7, "it is missing, at the end"),
+        ("DELETE FROM audit WHERE seq = 7", 7, "it is missing at the end"),
         ("DELETE FROM audit", 1, "it is missing"),
         ("DELETE FROM audit; DELETE FROM audit_heads", None, ""),  # the chain itself can't reveal this; an anchor can
-        ("UPDATE audit_heads SET seq = 6", 6, "it isn't the one that was written last"),
-        ("DELETE FROM audit_heads", 1, "it wasn't entered"),
+        ("UPDATE audit_heads SET seq = 6", 6, "its hash doesn't match the stored end"),
+        ("DELETE FROM audit_heads", 1, "it lies beyond the stored end"),
     ],
 )
 def test_what_was_tampered_with_is_named(

@@ -228,10 +228,14 @@ def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     early = explanation.explain_tier(aged.tenant_id, given)
     assert (early.change_at, early.change and early.change.rule) == (days(30), "expiry")
     late = explanation.explain_tier(aged.tenant_id, given, days(30.5))
-    assert late.verdict.why == "memories of the category pii are kept for 30 days, and this one is 30.5 days old"
+    assert late.verdict.why == (
+        "the retention period of memories of the category pii is 30 days, and this memory is 30.5 days old"
+    )
     told = explanation.explain_tier(aged.tenant_id, risky, days(91))
     assert (told.verdict.tier, told.verdict.rule) == ("deleted", "expiry")
-    assert told.verdict.why.startswith("privacy risk 0.8379 is above 0.7: memories of the category financial")
+    assert told.verdict.why.startswith(
+        "privacy risk 0.8379 is above 0.7: the retention period of memories of the category financial"
+    )
 
 
 @pytest.mark.acceptance(20)
