@@ -110,7 +110,9 @@ def lost(admin: httpx.Client) -> int:
     return int(admin.get("/v1/admin/queue").json()["lost_requests"])
 
 
-@pytest.mark.parametrize("inside", [0, 7], ids=["at a record", "inside a record"])
+@pytest.mark.parametrize(
+    "inside", [pytest.param(0, id="at a record", marks=pytest.mark.long), pytest.param(7, id="inside a record")]
+)
 def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, inside: int
 ) -> None:
