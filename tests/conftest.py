@@ -59,9 +59,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too."""
+    """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too.
+
+    Mark property tests `drawn`, and let them draw the number of examples of `tests/examples.py`.
+    """
+    if "hypothesis" in sys.modules:
+        from tests import examples  # noqa: PLC0415  # imports hypothesis, which other tests don't need
+
+        examples.set_default()
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("drawn")
         if not LONG_FIXTURES.isdisjoint(fixtures):
             item.add_marker("long")
         if item.get_closest_marker("long") is not None:
