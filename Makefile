@@ -48,8 +48,8 @@ demo: venv ## a guided tour with sample memories
 test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes half the time
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-long: venv ## the longest tests: killing under load, fuzzing, a simulated year, alerts, backups, benchmarks
-	@$(PYTEST) -m long $(ARGS)
+test-long: venv ## the longest tests (killing under load, fuzzing, a simulated year, backups) and more random examples
+	@EBBING_TEST_EXAMPLES=3 $(PYTEST) -m "long or drawn" $(ARGS)
 
 coverage: venv ## all tests, with branch coverage, which takes a third more time
 	@$(PYTEST) --cov --cov-report=term $(ARGS)

@@ -64,6 +64,7 @@ def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
         assert figure["spread"][0] <= figure["spread"][1]
 
 
+@pytest.mark.slow
 def test_help_has_examples_and_names_the_benchmarks() -> None:
     done = bench("--help")
     assert done.returncode == 0
@@ -83,6 +84,7 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
         assert name in done.stdout
 
 
+@pytest.mark.slow
 def test_an_unknown_benchmark_is_named_with_the_known_ones() -> None:
     done = bench("speed")
     assert done.returncode == 2

@@ -61,6 +61,7 @@ def home(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_first_start_makes_postgresql_with_pgvector_and_a_second_keeps_its_rows(
     home: Path, options: ServerOptions
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_first_start_makes_postgresql_with_pgvector_and_a_second_keeps_its_row
     assert "[1,2,3]" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_killed_postgresql_comes_back_on_its_port_with_its_rows(home: Path, options: ServerOptions) -> None:
     server = Postgres(home, free_ports(1)[0], options)
     process = server.start()
@@ -109,6 +111,7 @@ def test_a_killed_postgresql_comes_back_on_its_port_with_its_rows(home: Path, op
         server.stop(process)
 
 
+@pytest.mark.slow
 def test_both_servers_want_a_password(home: Path, hasty: ServerOptions) -> None:
     postgres_port, redis_port = free_ports(2)
     postgres, cache = Postgres(home, postgres_port, hasty), Redis(home, redis_port, hasty)
@@ -134,6 +137,7 @@ def test_both_servers_want_a_password(home: Path, hasty: ServerOptions) -> None:
         assert server.password not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_redis_keeps_what_it_confirmed_and_never_evicts(home: Path, options: ServerOptions) -> None:
     server = Redis(home, free_ports(1)[0], options, appendfsync="always", maxmemory_bytes=32 * 1024 * 1024)
     process = server.start()
@@ -152,6 +156,7 @@ def test_redis_keeps_what_it_confirmed_and_never_evicts(home: Path, options: Ser
     assert (found["appendonly"], found["appendfsync"], found["bind"]) == ("yes", "always", "127.0.0.1")
 
 
+@pytest.mark.slow
 def test_an_ordinary_user_has_everything_in_the_home(folder: Path) -> None:
     home = folder / "home"
     home.mkdir(mode=0o700)
@@ -205,6 +210,7 @@ def test_data_stays_inside_a_home_that_its_user_can_enter(home: Path, options: S
     assert not options.data_root.exists()
 
 
+@pytest.mark.slow
 @root_only
 def test_programs_out_of_reach_are_copied_once(
     folder: Path, options: ServerOptions, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +261,7 @@ def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(home:
         _ = Postgres(home, 1, hasty).url
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_shows_the_end_of_its_log(home: Path, options: ServerOptions) -> None:
     reason = r"redis ended with exit code 1(.|\n)*ddress already in use"
     with (

@@ -88,6 +88,7 @@ def test_an_empty_database_gets_the_newest_schema(empty_url: str) -> None:
     assert revision(empty_url) == migrate.newest_revision()
 
 
+@pytest.mark.slow
 def test_every_step_goes_down_and_up_again_to_the_same(empty_url: str) -> None:
     migrate.upgrade(empty_url)
     before = schema(empty_url)
@@ -169,6 +170,7 @@ def test_a_lock_that_is_held_makes_it_fail_in_time_and_leaves_nothing_half_done(
 UPGRADE = "import sys; from app.store.core.migrate import upgrade; upgrade(sys.argv[1])"
 
 
+@pytest.mark.slow
 def test_two_upgrades_at_once_are_one_after_the_other(empty_url: str) -> None:
     upgrades = [
         subprocess.Popen([sys.executable, "-c", UPGRADE, empty_url], cwd=ROOT, env=os.environ, stderr=subprocess.PIPE)

@@ -170,6 +170,7 @@ def test_it_takes_its_time(fake: FakeProvider) -> None:
     assert time.monotonic() - started >= 0.15
 
 
+@pytest.mark.slow
 def test_it_runs_by_itself() -> None:
     command = [sys.executable, "-m", "tests.provider", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

@@ -114,6 +114,7 @@ def events_of(events: list[ChildEvent], *kinds: EventKind) -> list[tuple[str, st
 WAIT = "import signal; signal.pause()"
 
 
+@pytest.mark.slow
 def test_each_child_is_ready_before_the_next_starts_and_all_stop_in_reverse(
     folder: Path, child: Callable[..., Child]
 ) -> None:
@@ -158,6 +159,7 @@ def test_the_wait_before_a_restart_doubles_up_to_its_limit_and_five_deaths_in_a_
     assert [policy.delay_seconds(deaths) for deaths in range(1, 8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child: Callable[..., Child]) -> None:
     script = """
         import pathlib, signal, sys
@@ -188,6 +190,7 @@ def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child:
     assert [event.message for event in events if event.what == EventKind.DIED] == ["weak ended with exit code 3."] * 3
 
 
+@pytest.mark.slow
 def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
     children = [
         child("fine", WAIT),
@@ -202,6 +205,7 @@ def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
     assert events_of(events, EventKind.STOPPED, EventKind.DOWN) == [("fine", "stopped"), ("", "down")]
 
 
+@pytest.mark.slow
 def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child]) -> None:
     children = [
         child("database", WAIT),
@@ -216,18 +220,21 @@ def test_a_one_shot_that_fails_stops_all_and_says_why(child: Callable[..., Child
     assert events_of(events, EventKind.STARTED) == [("database", "started"), ("migrate", "started")]
 
 
+@pytest.mark.slow
 def test_a_first_start_that_is_never_ready_stops_all(child: Callable[..., Child]) -> None:
     code, events = run([child("api", WAIT, ready=lambda _process: False, ready_timeout_seconds=0.1)])
     assert code == 1
     assert "api isn't ready after 0.1 s" in next(e.message for e in events if e.what == EventKind.FAILED)
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_be_executed_or_prepared_stops_all(folder: Path) -> None:
     code, events = run([Child("ghost", ProgramSpec(["/no/such/program"], {}), folder / "logs" / "ghost.log")])
     assert code == 1
     assert "/no/such/program can't be executed" in next(e.message for e in events if e.what == EventKind.FAILED)
 
 
+@pytest.mark.slow
 def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
     folder: Path, child: Callable[..., Child]
 ) -> None:
@@ -247,6 +254,7 @@ def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
     until_gone(int((folder / "other").read_text()))
 
 
+@pytest.mark.slow
 def test_what_a_dead_child_leaves_behind_is_killed(folder: Path, child: Callable[..., Child]) -> None:
     script = """
         import os, pathlib, signal, sys
@@ -429,6 +437,7 @@ def test_a_killed_supervisor_leaves_no_child_and_its_home_starts_again(start: Ca
     assert not [event for event in again.events() if event[0] == EventKind.DIED]
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills_at_once(child: Callable[..., Child], folder: Path) -> None:
     """The stop timeout is a day; the alarm that repeats the signal fails the test long before."""
     events: list[ChildEvent] = []

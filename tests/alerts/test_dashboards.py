@@ -133,6 +133,7 @@ def test_grafana_finds_them_where_they_are_provided() -> None:
     assert provider["options"]["path"] == "/etc/grafana/dashboards"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool isn't on PATH")
 def test_promtool_reads_the_rules_and_the_expressions_of_dashboards(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")

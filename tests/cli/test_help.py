@@ -63,6 +63,7 @@ def test_each_help_shows_examples(names: tuple[str, ...]) -> None:
     assert f"ebbing {names[0]}" in shown.output
 
 
+@pytest.mark.slow
 def test_help_waits_for_nothing_heavy() -> None:
     program = f"import sys, app.cli; print(*({HEAVY!r} & set(sys.modules)))"
     root = __file__.rpartition("/tests/")[0]

@@ -167,6 +167,7 @@ def test_stores_of_google_and_azure_are_opened_or_say_what_is_missing(monkeypatc
     assert opened(monkeypatch, cold_url="az://container/some").name == "az://container/some"
 
 
+@pytest.mark.slow
 def test_the_api_starts_without_what_cold_storage_needs() -> None:
     heavy = ("obstore", "zstandard", "cryptography.hazmat")
     program = f"import sys, app.main; print([name for name in {heavy} if name in sys.modules])"

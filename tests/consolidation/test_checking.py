@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.consolidation.extractive_summary import extract_summary
@@ -15,6 +15,7 @@ from app.domain.consolidation.prompt import ANSWER_SCHEMA, build_messages
 from app.domain.consolidation.summary_checks import FAULTS, SourceFacts, check_summary, read
 from app.domain.prompts import Unusable, delimiter, handle
 from tests.consolidation.made import MOVE, source, sources
+from tests.examples import draw
 
 MARK = delimiter(b"\xab" * 16)
 GROUP = sources(MOVE)
@@ -130,7 +131,7 @@ def test_days_that_are_told_by_their_distance_may_be_named() -> None:
         check_summary("Ana signed the lease on 1 May.", known)
 
 
-@settings(max_examples=40)
+@draw(13)
 @given(st.one_of(st.text(), st.text().map(lambda text: json.dumps(ANSWER | {"summary": text, "key_points": [text]}))))
 def test_whatever_comes_is_read_or_refused_with_a_reason_of_ours(answer: str) -> None:
     found = fault(answer)

@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.consolidation.extractive_summary import (
@@ -23,6 +23,7 @@ from app.domain.consolidation.sentences import LONG_CHARACTERS, split_sentences
 from app.domain.consolidation.summary_checks import SourceFacts, check_summary
 from app.domain.text.words import split_words
 from tests.consolidation.made import MOVE, source, sources
+from tests.examples import draw
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -47,7 +48,7 @@ GROUPS = st.lists(
 ).map(lambda given: [source(place, *each) for place, each in enumerate(given)])
 
 
-@settings(max_examples=40)
+@draw(13)
 @given(GROUPS, st.sampled_from(FORMS), st.sampled_from(LEVELS))
 def test_nothing_in_a_summary_is_invented(group: list[Source], form: Form, level: Level) -> None:
     made = extract_summary(group, form, level)
@@ -57,7 +58,7 @@ def test_nothing_in_a_summary_is_invented(group: list[Source], form: Form, level
         assert set(split_words(part)) <= set(said)
 
 
-@settings(max_examples=40)
+@draw(13)
 @given(GROUPS, st.sampled_from(FORMS), st.sampled_from(LEVELS))
 def test_it_is_the_same_each_time_in_any_order_and_never_empty(group: list[Source], form: Form, level: Level) -> None:
     made = extract_summary(group, form, level)
@@ -69,7 +70,7 @@ def test_it_is_the_same_each_time_in_any_order_and_never_empty(group: list[Sourc
     assert all("\n" not in point for point in made.key_points)
 
 
-@settings(max_examples=40)
+@draw(13)
 @given(GROUPS, st.sampled_from(["summary", "support", "narrative"]), st.sampled_from(LEVELS))
 def test_it_is_no_longer_than_its_level_allows_but_for_one_sentence(
     group: list[Source], form: Form, level: Level

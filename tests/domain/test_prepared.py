@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,12 +66,14 @@ def prepared_shapes(tree: ast.Module) -> set[str]:
     }
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 
 def test_what_is_read_without_a_decoder_is_prepared() -> None:
-    prepared = set().union(*map(prepared_shapes, TREES.values()))
-    read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
+    prepared = set().union(*map(prepared_shapes, trees().values()))
+    read = {(str(path.relative_to(ROOT)), name) for path, tree in trees().items() for name in read_shapes(tree)}
     assert len(read) > 5
     assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/responses.py", "shape")}
     assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `responses._decoded`"
@@ -79,7 +82,7 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
 def test_decoders_are_made_with_their_modules() -> None:
     late = {
         str(path.relative_to(ROOT))
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path != LATER
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "precompile"

@@ -126,7 +126,9 @@ def test_a_restart_that_loses_nothing_goes_on_by_itself(
     assert lost(admin) == 0
 
 
-@pytest.mark.parametrize("inside", [0, 7], ids=["at a record", "inside a record"])
+@pytest.mark.parametrize(
+    "inside", [pytest.param(0, id="at a record", marks=pytest.mark.long), pytest.param(7, id="inside a record")]
+)
 def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, inside: int
 ) -> None:

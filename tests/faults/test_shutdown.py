@@ -34,7 +34,9 @@ def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant.books.check_backlog_is_nought()
 
 
-@pytest.mark.parametrize("stage", SLICES)
+@pytest.mark.parametrize(
+    "stage", [pytest.param(stage, marks=() if stage == "embed" else pytest.mark.long) for stage in SLICES]
+)
 def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and_another_does_it(
     plant: Plant, callers: Callable[[int], list[Caller]], stage: str
 ) -> None:

@@ -33,9 +33,12 @@ PLACES: Final = {
     "score.before": ("score", LEASE_SECONDS),
     "score.before_finish": ("score", LEASE_SECONDS),
 }
+USUAL: Final = {"drain.before_commit", "embed.before_finish"}  # one of each lease; `make test-long` kills at the others
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=() if place in USUAL else pytest.mark.long) for place in PLACES]
+)
 def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
     plant: Plant, callers: Callable[[int], list[Caller]], rounds: int, place: str
 ) -> None:

@@ -119,6 +119,7 @@ def test_another_look_is_taken_by_itself_with_its_own_time(house: Household, mon
     assert done.verified_at > max(datetime.fromisoformat(each["at"]) for each in done.executed)
 
 
+@pytest.mark.slow
 @pytest.mark.acceptance(13)
 @pytest.mark.parametrize("days", [None, 9])
 def test_backups_are_kept_as_long_as_the_report_and_the_policy_say(api: Api, tmp_path: Path, days: int | None) -> None:

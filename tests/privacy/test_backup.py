@@ -70,6 +70,7 @@ def strengths(service: Service, tenant_id: Any) -> list[tuple[Any, ...]]:
     return [(each.id, each.score, each.strength) for each in found]
 
 
+@pytest.mark.slow
 def test_all_is_as_it_was_on_a_server_that_had_nothing(drill: Drill, empty_server: str) -> None:
     other = drill.service.tenant().tenant_id
     drill.service.send(other, {"text": "another tenant's", "tags": ["commitment"]}, "and small talk")
@@ -114,6 +115,7 @@ def test_what_was_accepted_and_not_stored_is_stored_once_in_the_restored_databas
     assert drill.service.is_idle()
 
 
+@pytest.mark.slow
 def test_redis_moves_with_its_append_only_file(
     database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

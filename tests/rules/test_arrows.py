@@ -15,6 +15,7 @@ from ops.checks.arrows import OnlyContract
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_every_import_follows_an_arrow() -> None:
     linter = Path(sys.executable).parent / "lint-imports"
     done = subprocess.run(

@@ -56,6 +56,7 @@ def celery() -> Application:
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Application)
 
 
+@pytest.mark.slow
 def test_every_queue_has_exactly_one_lane(celery: Application) -> None:
     lanes = Counter(queue for lane in LANES.values() for queue in lane)
     assert set(TASKS.values()) == set(lanes), "a queue without a worker, or a worker without work"
@@ -63,6 +64,7 @@ def test_every_queue_has_exactly_one_lane(celery: Application) -> None:
     assert Counter(celery.queues) == lanes
 
 
+@pytest.mark.slow
 def test_every_task_is_registered_on_its_queue(celery: Application) -> None:
     assert celery.tasks == TASKS
 
@@ -80,9 +82,11 @@ def test_a_safety_net_expires_before_the_next() -> None:
         assert options == {"queue": TASKS[net.task], "expires": net.every_seconds}
 
 
+@pytest.mark.slow
 def test_no_task_can_outlive_the_visibility_timeout(celery: Application) -> None:
     assert 0 < celery.limit < celery.visibility, "a task that runs longer would be delivered again"
 
 
+@pytest.mark.slow
 def test_workers_read_json_alone(celery: Application) -> None:
     assert celery.accepts == ["json"]

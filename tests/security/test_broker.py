@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from app import queues
 from tests.service import Service
 from tests.waiting import until
@@ -49,6 +51,7 @@ def message(content_type: str, body: bytes) -> str:
     )
 
 
+@pytest.mark.slow
 def test_pickle_and_yaml_are_never_loaded_and_the_worker_goes_on(service: Service, tmp_path: Path) -> None:
     trap = tmp_path / "loaded"
     yaml = f"!!python/object/apply:builtins.open [{trap}, w]"
@@ -102,6 +105,7 @@ print({celery.conf[name] for name in ("task_serializer", "result_serializer", "e
 """
 
 
+@pytest.mark.slow
 def test_both_ends_speak_json_alone(service: Service) -> None:
     printed = subprocess.run(
         [sys.executable, "-c", SETTINGS], cwd=ROOT, capture_output=True, text=True, check=True

@@ -53,7 +53,8 @@ def search(
         str | None,
         time_option(
             "--as-of",
-            "Search as of this time: use the strengths of that time, exclude memories accepted later, and reinforce nothing.",
+            "Search as of this time: use the strengths of that time, exclude memories accepted later, "
+            "and reinforce nothing.",
         ),
     ] = None,
     superseded: Annotated[

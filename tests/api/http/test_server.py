@@ -270,6 +270,7 @@ def slow_clients(server: Server) -> Iterator[list[Slow]]:
         yield slow
 
 
+@pytest.mark.long
 def test_two_hundred_slow_clients_hold_up_nobody_else(server: Server) -> None:
     """Other requests are answered while all two hundred are still connected."""
     before = server.resident_bytes()
@@ -282,6 +283,7 @@ def test_two_hundred_slow_clients_hold_up_nobody_else(server: Server) -> None:
     assert server.resident_bytes() - before < 32 * LIMIT
 
 
+@pytest.mark.long
 def test_two_hundred_slow_clients_are_let_go(hasty: Server) -> None:
     started = time.monotonic()
     with slow_clients(hasty) as slow:

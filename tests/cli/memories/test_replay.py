@@ -142,6 +142,7 @@ def test_without_consent_the_api_says_what_to_do(cli: Cli, api: Stub) -> None:
     assert detail in done.err
 
 
+@pytest.mark.slow
 def test_another_process_prints_json(api: Stub, folder: Path) -> None:
     environment = {**os.environ, "EBBING_API_URL": api.url, "EBBING_API_KEY": KEY}
     for words, found in ((["--set", "ranking.role=0.5"], FOUND), (["--fit"], FITTED)):

@@ -127,6 +127,7 @@ signal.pause()
 """
 
 
+@pytest.mark.slow
 def test_a_watching_child_dies_with_its_killed_parent() -> None:
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, text=True) as parent:
@@ -144,6 +145,7 @@ die_with_parent(os.getppid() + 1)
 """
 
 
+@pytest.mark.slow
 def test_a_child_whose_parent_went_before_it_could_watch_ends() -> None:
     root = Path(__file__).resolve().parents[3]
     assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=root, check=False).returncode == 1

@@ -123,6 +123,7 @@ def test_words_remembered_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert small.embed_memories(texts) == pytest.approx(embedder().embed_memories(texts), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_loading_leaves_logging_alone() -> None:
     code = (
         "import logging; from app.clients.embedding.embedder import embedder; embedder();"

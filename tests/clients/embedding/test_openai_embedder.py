@@ -198,6 +198,7 @@ def test_the_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
             embedders.embedder.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_bundled_embedder_does_not_load_the_client() -> None:
     code = "import sys; from app.clients.embedding.embedder import embedder; embedder(); print('openai' in sys.modules)"
     done = subprocess.run(

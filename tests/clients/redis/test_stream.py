@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 import redis
 from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from app.clients.redis.connection import (
@@ -27,6 +26,7 @@ from app.clients.redis.connection import (
 from app.clients.redis.stream import AppendResult, StreamWriter, TenantBatch, backlog, stream_reader
 from app.domain.ingest.ids import generate_base
 from app.errors import BacklogFull, Misconfigured, Unavailable
+from tests.examples import draw
 from tests.service import Service, at_door
 from tests.waiting import until
 
@@ -426,7 +426,7 @@ STEPS = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@draw(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 def test_whatever_happens_nothing_is_lost_and_the_counters_are_exact(
     service: Service, steps: list[tuple[str, int, int]]

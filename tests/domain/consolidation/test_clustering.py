@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from app.domain.consolidation.clustering import ComparedMemories, group_memories
 from app.domain.consolidation.group_types import Group
 from app.domain.consolidation.nearest_neighbours import Nearest
 from app.domain.consolidation.parameters import Consolidation
+from tests.examples import draw
 
 PLAIN = Consolidation(near_in_time=0, same_thread=0, shared_entities=0)
 HOUR = 3600.0
@@ -80,7 +81,7 @@ def crowds(draw: st.DrawFn) -> ComparedMemories:
     return memories(vectors, **drawn)
 
 
-@settings(max_examples=60, deadline=None)
+@draw(20)
 @given(crowds(), st.integers(1, 12), st.randoms(use_true_random=False))
 def test_groups_share_nobody_cross_no_subject_and_know_no_order(
     crowd: ComparedMemories, neighbours: int, random: object

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.memory_decay import LOOK_AHEAD_TICKS
@@ -24,12 +24,12 @@ from tests.domain.dynamics.batches import (
     batch,
     many,
 )
+from tests.examples import draw
 
 SLACK_SECONDS = 2e-6  # rounding error of moments
 THRESHOLDS = st.sampled_from([0.3, 0.15, 0.05]) | st.floats(1e-6, 0.999)
 each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
-examples = settings(deadline=None, max_examples=25)
-few_examples = settings(deadline=None, max_examples=25)
+examples = draw(8)
 
 
 def is_sane(state: State) -> bool:
@@ -111,7 +111,7 @@ def test_due_is_no_more_than_a_millisecond_late(
 
 
 @each
-@few_examples
+@examples
 @given(rows=BATCHES, threshold=THRESHOLDS)
 def test_due_is_when_it_happens(dynamics: Dynamics, rows: list[tuple[float, ...]], threshold: float) -> None:
     state = batch(dynamics, rows)
@@ -124,7 +124,7 @@ def test_due_is_when_it_happens(dynamics: Dynamics, rows: list[tuple[float, ...]
 
 
 @each
-@few_examples
+@examples
 @given(rows=BATCHES, gap=GAPS, late=GAPS, source=st.sampled_from(["direct", "associate", "test"]), boost=st.booleans())
 def test_an_event_never_weakens_and_keeps_the_state_sane(
     dynamics: Dynamics, rows: list[tuple[float, ...]], gap: float, late: float, source: str, boost: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.ops import Floats
@@ -16,6 +16,7 @@ from app.domain.dynamics.state import DAY_SECONDS, Event, Row, State, take
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
 from app.domain.policy.policy import Forgetting, Policy
 from tests.domain.dynamics.batches import ALL, START, YEAR_SECONDS, many
+from tests.examples import draw
 
 POLICIES = {
     name: Policy(forgetting=Forgetting(profile=profile, parameters=parameters))
@@ -92,7 +93,7 @@ def assert_alike(times: Timeline, one: State, other: State, now: float) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-examples = settings(deadline=None, max_examples=40)
+examples = draw(13)
 changes = given(names=st.lists(NAMES, min_size=3, max_size=3), gaps=st.lists(GAPS, min_size=3, max_size=3))
 
 

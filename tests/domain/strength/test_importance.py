@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.spec import Spec
 from app.domain.dynamics.state import DAY_SECONDS, State, new
 from app.domain.strength.importance import PRESETS, Importance, ImportanceWeights, due_at, importance, relevance
 from tests.domain.dynamics.batches import BATCHES, GAPS, START, batch, many
+from tests.examples import draw
 
 DAY = START + DAY_SECONDS
 
@@ -78,7 +79,7 @@ def test_weights_are_divided_by_their_sum() -> None:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@draw(17)
 @given(rows=BATCHES, gap=GAPS, near=st.none() | st.floats(0, 1), preset=st.sampled_from(sorted(PRESETS)))
 def test_importance_lies_between_0_and_1(
     rows: list[tuple[float, ...]], gap: float, near: float | None, preset: str
@@ -90,7 +91,7 @@ def test_importance_lies_between_0_and_1(
         assert ((found >= 0) & (found <= 1 + 1e-12)).all()
 
 
-@settings(deadline=None, max_examples=50)
+@draw(17)
 @given(rows=BATCHES, threshold=st.sampled_from([0.8, 0.7, 0.2]))
 def test_due_is_when_importance_falls_below(rows: list[tuple[float, ...]], threshold: float) -> None:
     state = batch(Spec(), rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.strength.review import (
@@ -46,7 +46,6 @@ def test_halves_are_rounded_up() -> None:
     )
 
 
-@settings(deadline=None)
 @given(interval=st.floats(0, 36_500), importance=st.floats(0, 1))
 def test_a_success_never_brings_the_next_review_nearer(interval: float, importance: float) -> None:
     following = next_interval_days(ReviewParameters(), np.array([interval]), np.array([importance]))[0]
@@ -61,7 +60,6 @@ def test_the_queue_is_by_importance_and_days_overdue() -> None:
     assert review_queue(ReviewParameters(), np.zeros(100), np.arange(100.0)).tolist() == list(range(99, 79, -1))
 
 
-@settings(deadline=None)
 @given(
     rows=st.lists(st.tuples(st.floats(0, 1), st.integers(-10, 40).map(lambda n: n / 4)), max_size=40),
     limit=st.integers(1, 8),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.profiles import rebase
@@ -22,6 +22,7 @@ from app.domain.strength.strength_history import (
     compute_history,
 )
 from tests.domain.dynamics.batches import START
+from tests.examples import draw
 
 PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 HAPPENINGS = ("use", "associate", "test", "salience", "kind", "pace", "restored", "thawed", "policy")
@@ -130,7 +131,7 @@ def at(found: StrengthHistory, moment: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(deadline=None, max_examples=60)
+@draw(20)
 @given(steps=STEPS, last=st.floats(0.01, 60))
 def test_the_past_is_what_it_was_and_now_is_what_it_is(
     profile: str, steps: list[tuple[float, str, float, str]], last: float

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.corrections import english_patterns, may_correct, parse_statement
@@ -17,6 +17,7 @@ from app.domain.recall import bridges
 from app.domain.recall.english import english
 from app.domain.text.markers import Markers, Signs
 from app.domain.text.screening import screen_texts
+from tests.examples import draw
 
 PAIRS = tomllib.loads((Path(__file__).parents[1] / "corrections" / "pairs.toml").read_text("utf8"))
 SENTENCES = [text for pairs in PAIRS.values() for pair in pairs for text in pair]
@@ -98,7 +99,7 @@ def test_no_sentence_that_says_a_change_is_missed(text: str) -> None:
 @example("She isn't Saara\nat all")
 @example("The \u0130mport i\u017f \u017fcrapped.")
 @example("now\u0307 it is at 5")
-@settings(max_examples=200, deadline=None)
+@draw(67)
 def test_no_text_that_says_a_change_is_missed(text: str) -> None:
     check_corrections(text)
 
@@ -118,7 +119,7 @@ def test_no_text_that_says_a_change_is_missed(text: str) -> None:
     ids=lambda pattern: pattern.pattern[:16],
 )
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@draw(8)
 def test_whatever_a_pattern_of_changes_matches_is_read(pattern: re.Pattern[str], data: st.DataObject) -> None:
     matched = data.draw(st.from_regex(pattern).filter(lambda text: len(text) < 200))
     check_corrections(f"{data.draw(AROUND)}{matched} Friday at 5{data.draw(AROUND)}")
@@ -131,7 +132,7 @@ def test_whatever_a_pattern_of_changes_matches_is_read(pattern: re.Pattern[str],
     ids=[0, 1, 2, "days"],
 )
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@draw(13)
 def test_every_text_with_a_reminder_is_named(pattern: re.Pattern[str], data: st.DataObject) -> None:
     text = data.draw(AROUND) + data.draw(st.from_regex(pattern)) + data.draw(AROUND)
     assert among_others(text)[1] or not bridges.read_flags(text)
@@ -139,7 +140,7 @@ def test_every_text_with_a_reminder_is_named(pattern: re.Pattern[str], data: st.
 
 
 @given(st.lists(st.one_of(st.sampled_from(PERSONAL), WRITTEN, SPEECH, AROUND), max_size=6))
-@settings(max_examples=150, deadline=None)
+@draw(50)
 def test_every_text_with_something_personal_is_named_in_any_batch(texts: Sequence[str]) -> None:
     texts = [*texts, "".join(texts)]
     named = screen_texts(texts).personal

@@ -5,12 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.text.excerpt import KEPT_BYTES, abridge
 from app.domain.tiers import cold_segment, encryption
 from app.domain.tiers.cold_segment import DamagedSegment, SealedRecord
+from tests.examples import draw
 
 TENANT, OTHER = UUID(int=1), UUID(int=2)
 KEY, NONCE = bytes(range(32)), bytes(12)
@@ -110,7 +111,7 @@ def test_content_of_no_size_or_too_large_isnt_inflated() -> None:
             encryption.unseal(KEY, encryption.encrypt(KEY, NONCE, packed, b""), b"")
 
 
-@settings(max_examples=300)
+@draw(100)
 @given(st.text(alphabet=st.sampled_from("ab .!?\n。é😀"), max_size=4000))
 def test_an_abridged_text_is_a_beginning_of_it_and_short(text: str) -> None:
     left = abridge(text)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State, ne
 from app.domain.strength.importance import PRESETS, Importance, ImportanceWeights, importance
 from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresholds, decay_tier, next_due_at
 from tests.domain.dynamics.batches import ALL, BATCHES, CLOSED, GAPS, START, YEAR_SECONDS, batch, many
+from tests.examples import draw
 
 STEPS = (0.8, 0.7)
 LONG_AGO = START - 1e9
@@ -110,7 +111,7 @@ def happened(tiers: TierThresholds, state: State, moment: Floats | float, seen: 
 
 
 @each
-@settings(deadline=None, max_examples=40)
+@draw(13)
 @given(
     rows=BATCHES,
     gap=GAPS,

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.memory_decay import PRESETS, MemoryDecay
@@ -22,6 +22,7 @@ from app.domain.tiers.forecast import DAYS_MAX, count_tiers, horizon_seconds, ti
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tier_decision import TierFacts, fresh_facts
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
+from tests.examples import draw
 
 each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 SOME = st.sampled_from([0.0, 0.05, 0.15, 0.3, 0.5, 1.0])
@@ -57,7 +58,7 @@ def days(last: int, first: float = START) -> np.ndarray:
 
 
 @each
-@settings(deadline=None, max_examples=25)
+@draw(8)
 @given(
     rows=BATCHES,
     gaps=st.lists(GAPS, min_size=1, max_size=9),

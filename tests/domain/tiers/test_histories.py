@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.dynamics.profiles import rebase
@@ -17,6 +17,7 @@ from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds, next_du
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, SHARES, batch
 from tests.domain.tiers.test_decay_tier import ROUNDING, SLACK_SECONDS, happened, seen_at
 from tests.domain.tiers.test_decay_tier import STEPS as IMPORTANCE_STEPS
+from tests.examples import draw
 
 TIERS, WEIGHTS = TierThresholds(), Importance()
 HAPPENINGS = ("use", "late use", "associate", "test", "salience", "kind", "pace", "policy", "restore", "nothing")
@@ -61,7 +62,7 @@ def assert_not_late(dynamics: Dynamics, state: State, now: float, gap: float) ->
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(deadline=None, max_examples=40)
+@draw(13)
 @given(rows=BATCHES, steps=STEPS)
 def test_no_next_moment_is_late_after_anything(
     name: str, rows: list[tuple[float, ...]], steps: list[tuple[float, str, float, str]]

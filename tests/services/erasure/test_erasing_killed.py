@@ -99,6 +99,7 @@ def said(number: int) -> dict[str, Any]:
     return {"text": f"{who} has {number} {'gooseberries' if number % 2 else 'pears'}", "subject": who, "thread": "t"}
 
 
+@pytest.mark.slow
 @pytest.mark.acceptance(5)
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_anywhere_it_goes_on(service: Service, workers: Workers, place: str) -> None:

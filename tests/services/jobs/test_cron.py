@@ -111,6 +111,7 @@ def clock_changes(zone: ZoneInfo, after: datetime, count: int) -> list[datetime]
     return changes[:count]
 
 
+@pytest.mark.slow
 def test_each_fixed_time_runs_once_around_every_clock_change_of_every_zone() -> None:
     """Zones that share a change and its offsets behave alike: one of them is tested."""
     distinct = {}

@@ -169,6 +169,7 @@ def test_what_passes_by_itself_is_waited_for(service: Service, tenant: Tenant, m
     assert last(tenant).status == "done"
 
 
+@pytest.mark.slow
 def test_a_night_that_is_killed_anywhere_goes_on_where_it_was(service: Service, tenant: Tenant, seen: Seen) -> None:
     job_id = begun(tenant)
     service.configure(failpoints="job.before_note*4")

@@ -181,6 +181,7 @@ def test_what_happens_during_a_move_is_done_before_it_or_after_it(service: Servi
     assert set(tiers(service, ids)) <= ({"deleted"} if act == "delete" else {"active", "archived"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["archive.before", "archive.before_commit", "archive.after_commit"])
 def test_killed_anywhere_it_is_the_old_state_or_the_new(service: Service, tenant: Tenant, place: str) -> None:
     ids = remember(service, tenant.tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(5)))

@@ -105,6 +105,7 @@ def workers() -> Iterator[Workers]:
         process.wait(PATIENCE_SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", MOVE)
 def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short", subject="ann")
@@ -126,6 +127,7 @@ def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: s
     assert chilled.rows(*ids) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", RESTORE)
 def test_a_restore_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short")
@@ -141,6 +143,7 @@ def test_a_restore_killed_anywhere(chilled: Chilled, workers: Workers, failpoint
     chilled.whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", COMPACTION)
 def test_a_compaction_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "two", "three")

@@ -140,6 +140,7 @@ def test_a_callers_own_vector_comes_back_as_it_was(service: Service) -> None:
     assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
 
 
+@pytest.mark.slow
 def test_killed_before_its_commit_it_stays_in_the_archive_and_can_be_used_again(service: Service) -> None:
     tenant = service.tenant()
     kettle, boat = archived(service, tenant)

@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from app.domain.ingest.ids import memory_uuids
@@ -20,6 +19,7 @@ from app.domain.ingest.roles import ROLES
 from app.store.core import database
 from app.store.core.binary_copy import PIECE_ROWS, Arrival
 from app.store.ingest import envelopes
+from tests.examples import draw
 from tests.service import Service
 
 TENANT = UUID(int=7)
@@ -69,7 +69,7 @@ def store(given: Sequence[MemoryIn], base: bytes = BASE, accepted_ms: int = NOW_
         return envelopes.copy_fresh(tx, TENANT, [Arrival("1760000000000-0", base, accepted_ms, given)])
 
 
-@hypothesis_settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@draw(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(MEMORIES, min_size=1, max_size=6))
 def test_what_is_packed_is_what_is_read_back(service: Service, memories: list[MemoryIn]) -> None:
     for table in TABLES:

@@ -6,7 +6,7 @@ from itertools import product
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -14,13 +14,14 @@ from sqlalchemy.exc import DBAPIError
 from app.store.core import database
 from app.store.memories import links
 from app.store.memories.links import LinkFilter, LinkKey
+from tests.examples import draw
 from tests.service import Service
 
 MEMORIES = [UUID(int=n) for n in range(1, 7)]
 KEYS = st.sampled_from([LinkKey(*each) for each in product(MEMORIES, MEMORIES, "ab") if each[0] != each[1]])
 LINKS = st.dictionaries(KEYS, st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=20)
 SOME = st.sets(st.sampled_from(MEMORIES))
-examples = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = draw(17, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 INSERT = text(
     "INSERT INTO memories (tenant_id, memory_id, seq, text, created_at, deleted_at) "
