@@ -29,7 +29,7 @@ Role = Literal["ebbing_app", "ebbing_drain"]
 _engines: dict[Role, Engine] = {}
 _numbers = count(1)
 _opened = 0
-_BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
+_BIND = "SELECT set_config('ebbing.tenant', %(tenant)s, true)"
 _SIMULATED = "ebbing_simulated_now"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
@@ -47,7 +47,7 @@ Transaction = Connection
 def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
     with pools.begin_transaction(engine("ebbing_app")) as tx:
-        tx.execute(_BIND, {"tenant": str(tenant_id)})
+        tx.exec_driver_sql(_BIND, {"tenant": str(tenant_id)})
         held = _simulated.get()
         if held is not None and held[0] == tenant_id:
             tx.execution_options(**{_SIMULATED: held[1]})
