@@ -8,7 +8,6 @@ using a GIN index for `@@`, and no index finds everything that a comparison find
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -43,7 +42,7 @@ __all__ = ["CANDIDATES", "FoundCandidates", "SearchProbe", "allowed_sql", "find_
 
 CANDIDATES: Final = 200
 CANDIDATES_OF_MANY: Final = 150
-_CANDIDATE: Final = [field.name for field in fields(Candidate)]
+_CANDIDATE: Final = Candidate.__struct_fields__
 _COLUMNS: Final = len(_CANDIDATE)
 _SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
 
