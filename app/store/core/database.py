@@ -184,7 +184,8 @@ def close() -> None:
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
-    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh.
+    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh, except
+    # for statements that choose otherwise (`kept_plans`).
     options = (
         f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
