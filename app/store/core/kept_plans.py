@@ -77,8 +77,9 @@ def _number_parameters(statement: str) -> tuple[bytes, Sequence[str]]:
 
 def _keeps_plan(tx: Connection, text: bytes) -> bool:
     """Return True if the connection has kept this statement's plan, or keeps it from now on."""
-    uses: dict[bytes, int] = tx.connection.info.setdefault(_USES, {})
-    count = uses.get(text, 0)
+    uses: dict[int, int] = tx.connection.info.setdefault(_USES, {})
+    statement = hash(text)  # the texts themselves would take half a MB per connection
+    count = uses.get(statement, 0)
     if count >= USES_BEFORE:
         return True
     kept = {known: number for known, number in uses.items() if number >= USES_BEFORE}
@@ -87,5 +88,5 @@ def _keeps_plan(tx: Connection, text: bytes) -> bool:
     if count == 0 and len(uses) >= _COUNTED_MAX:
         uses.clear()
         uses.update(kept)
-    uses[text] = count + 1
+    uses[statement] = count + 1
     return count + 1 >= USES_BEFORE
