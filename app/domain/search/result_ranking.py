@@ -62,9 +62,9 @@ def list_uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) 
     The margin is the difference between a result's relevance (the best candidate has 1) and the highest relevance of
     all candidates ranked below it, returned or not.
     """
-    by_id = {found.memory_id: found for found in candidates}
-    left = by_id.keys() - {result.id for result in results}
-    after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
+    shown = {result.id.int for result in results}
+    by_id = {found.memory_id: found for found in candidates if found.memory_id.int in shown}
+    after = max((found.relevance for found in candidates if found.memory_id.int not in shown), default=0.0)
     told = []
     for place in range(len(results) - 1, -1, -1):
         found = by_id.get(results[place].id)  # results added by spreading are not candidates
@@ -89,5 +89,5 @@ def _result(
     )
 
 
-_ALIKE: Final = tuple(name for name in Candidate.__slots__ if name in SearchResult.__struct_fields__)
+_ALIKE: Final = tuple(name for name in Candidate.__struct_fields__ if name in SearchResult.__struct_fields__)
 """The fields of a candidate that its result repeats."""

@@ -162,10 +162,10 @@ def _neighbours(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
 
     A turn that is missing or not a candidate has a fit of 0.
     """
-    places = {found.memory_id: place for place, found in enumerate(candidates)}
+    places = {found.memory_id.int: place for place, found in enumerate(candidates)}  # hashing a UUID takes longer
     larger = np.zeros(len(candidates))
     for place, found in enumerate(candidates):
-        before = places.get(found.before_id) if found.before_id is not None else None
+        before = places.get(found.before_id.int) if found.before_id is not None else None
         if before is not None:
             larger[place] = max(larger[place], asked.fit[before])
             larger[before] = max(larger[before], asked.fit[place])

@@ -18,6 +18,8 @@ HEAD_CHARACTERS = 600
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?!s\b)[a-z0-9]+)*")
 """Equivalent of `_WORD` for lower-cased ASCII; it takes two thirds of the time."""
+_SPACED = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))
+"""Table that replaces ASCII signs by spaces: splitting at them takes a third of the time of `_ASCII_WORD`."""
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
 _ASKS_WHEN = re.compile(r"\b(when|how long|(what|which) (year|month|day|date|time))\b", re.IGNORECASE)
 # Grouped by first letter, for lower-cased text; it takes an eighth of the time of a plain alternation.
@@ -69,7 +71,10 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 def split_words(text: str) -> list[str]:
     """Return all words in lower case, in order; numbers are included, emoji and signs are not."""
-    return (_ASCII_WORD if text.isascii() else _WORD).findall(text.lower())
+    lowered = text.lower()
+    if not text.isascii():
+        return _WORD.findall(lowered)
+    return _ASCII_WORD.findall(lowered) if "'" in lowered else lowered.translate(_SPACED).split()
 
 
 def words_as_written(text: str) -> list[str]:

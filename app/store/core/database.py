@@ -31,7 +31,7 @@ R = TypeVar("R")
 _engines: dict[Role, Engine] = {}
 _numbers = count(1)
 _opened = 0
-_BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
+_BIND = "SELECT set_config('ebbing.tenant', %(tenant)s, true)"
 _SIMULATED = "ebbing_simulated_now"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
@@ -49,7 +49,7 @@ Transaction = Connection
 def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
     with pools.begin_transaction(engine("ebbing_app")) as tx:
-        tx.execute(_BIND, {"tenant": str(tenant_id)})
+        tx.exec_driver_sql(_BIND, {"tenant": str(tenant_id)})
         held = _simulated.get()
         if held is not None and held[0] == tenant_id:
             tx.execution_options(**{_SIMULATED: held[1]})
@@ -206,7 +206,8 @@ def close() -> None:
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
-    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh.
+    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh, except
+    # for statements that choose otherwise (`kept_plans`).
     options = (
         f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"

@@ -49,6 +49,11 @@ _LEXEMES: Final = rf"""(
 )"""  # noqa: S608 - built from constants
 
 
+# What remains of `_LEXEMES` for ASCII text.
+_ASCII_LEXEMES: Final = rf"""to_tsvector(CAST(:language AS regconfig), concat_ws(' ', {{text}},
+    CASE WHEN {{text}} ~ '{_JOINED}' THEN regexp_replace({{text}}, '{_JOINT}', ' ', 'g') END))"""
+
+
 def lexemes_sql(text: str) -> str:
     """Return SQL for the lexemes of a text as a tsvector; `:language` is the text search configuration.
 
@@ -56,3 +61,12 @@ def lexemes_sql(text: str) -> str:
         text: SQL for the text, not null.
     """
     return _LEXEMES.format(text=text)
+
+
+def ascii_lexemes_sql(text: str) -> str:
+    """Return SQL for the same lexemes as `lexemes_sql` of an ASCII text, which takes half the time to plan and execute.
+
+    Args:
+        text: SQL for the text, not null; it is repeated.
+    """
+    return _ASCII_LEXEMES.format(text=text)

@@ -11,7 +11,8 @@ see each other, and the counts stay exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -19,7 +20,8 @@ from sqlalchemy import Connection, TextClause, text
 
 from app.domain.search.terms import QueryTerm
 from app.store.core.binary_arrays import Uuids
-from app.store.enrichment.lexemes import lexemes_sql
+from app.store.core.kept_plans import fetch_all
+from app.store.enrichment.lexemes import ascii_lexemes_sql, lexemes_sql
 from app.store.memories.roles import NAME
 from app.store.memories.turns import neighbours_sql, span_sql
 
@@ -166,20 +168,27 @@ _TAKE_OUT = _removal("out", "CASE WHEN marked.memory_id <> ALL (CAST(:out AS uui
 _BESIDE = text(neighbours_sql("2", returned="turn.memory_id <> ALL (CAST(:ids AS uuid[]))"))
 _NEIGHBOURS = text(neighbours_sql("2", counted="memory_id <> ALL (CAST(:ids AS uuid[]))"))
 
-# Spellings are identified by number: one may be long and have thousands of lexemes.
-_TERMS = text(f"""
+
+def _terms_sql(lexemes: Callable[[str], str]) -> str:
+    """Return SQL for the lexemes of a query and its spellings; spellings are numbered, since one may be very long."""
+    statement = f"""
 WITH asked AS (
-  SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes_sql("CAST(:query AS text)")})) AS lexeme
+  SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
   UNION ALL
-  SELECT number, unnest(tsvector_to_array({lexemes_sql("spelling")}))
+  SELECT number, unnest(tsvector_to_array({lexemes("spelling")}))
   FROM unnest(CAST(:spellings AS text[])) WITH ORDINALITY AS each (spelling, number)
   UNION ALL
   SELECT NULL, ''
 )
 SELECT asked.lexeme, coalesce(words.documents, 0), number
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
-WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
-""")  # noqa: S608 - built from constants
+WHERE number IS NOT NULL OR documents IS NOT NULL OR CAST(:every AS boolean)
+"""  # noqa: S608 - built from constants
+    return re.sub(r":(query|spellings|language|tenant|every)\b", r"%(\1)s", statement)
+
+
+_TERMS: Final = _terms_sql(lexemes_sql)
+_ASCII_TERMS: Final = _terms_sql(ascii_lexemes_sql)
 
 _SAID_WORDS = text("""
 SELECT memory_id,
@@ -252,7 +261,8 @@ def count_terms(
     Lexemes of the whole query that occur in no memory are omitted unless `every` is set.
     """
     values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
-    rows = tx.execute(_TERMS, values).all()
+    terms = _ASCII_TERMS if query.isascii() and all(map(str.isascii, spellings)) else _TERMS
+    rows = fetch_all(tx, terms, values)
     found = [
         QueryTerm(lexeme, documents, None if number is None else spellings[number - 1])
         for lexeme, documents, number in rows

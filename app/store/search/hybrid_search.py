@@ -8,7 +8,6 @@ using a GIN index for `@@`, and no index finds everything that a comparison find
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from app.domain.search import modes
 from app.domain.search.candidates import Candidate
 from app.domain.search.request import SearchRequest
 from app.domain.search.weights import Ranking
+from app.store.core import kept_plans
 from app.store.core.binary_arrays import driver_connection
 from app.store.embedding import windows
 from app.store.enrichment import corrections
@@ -29,6 +29,7 @@ from app.store.search.query_parts import (
     SearchProbe,
     allowed_one_sql,
     allowed_sql,
+    filter_conditions,
     quote_lexeme,
     superseded_sql,
     vector_literal,
@@ -41,13 +42,16 @@ __all__ = ["CANDIDATES", "FoundCandidates", "SearchProbe", "allowed_sql", "find_
 
 CANDIDATES: Final = 200
 CANDIDATES_OF_MANY: Final = 150
-_CANDIDATE: Final = [field.name for field in fields(Candidate)]
+_CANDIDATE: Final = Candidate.__struct_fields__
 _COLUMNS: Final = len(_CANDIDATE)
 _SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
 
 # Nested loops, which the planner prefers without statistics of a new tenant, took seconds. Sequential scans are
 # disabled so that a search's duration doesn't depend on other tenants' data.
 _PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
+
+_PLANNED_BY: Final = ("tenant", "space", "limit", "by_words", "by_vector", "elsewhere")
+"""Parameters of the usual search that its plan depends on: a tenant's own indexes apply only to literals."""
 
 
 class FoundCandidates(NamedTuple):
@@ -91,19 +95,19 @@ def find_candidates(
         "words_weight": words_weight,
         "relevance_weight": relevance_weight,
     }
-    found, every = _active(tx, probe, request, ranking, values), "found"
+    is_usual = request.tiers == ("active",) and not filter_conditions(request, values)
+    found, every = _active(tx, probe, request, ranking, values, keeps_plan=is_usual), "found"
     if "archived" in request.tiers:
         found, every = archive_candidates.archive_clauses(found, probe, request, values), "every"
-    rows = (
-        driver_connection(tx)
-        .execute(_statement(found, every, _related(request, values), _previous_turn_sql(ranking)), values, binary=True)
-        .fetchall()
-    )
+    statement = _statement(found, every, _related(request, values), _previous_turn_sql(ranking))
+    if is_usual:
+        statement = kept_plans.inline_values(statement, values, _PLANNED_BY)
+    rows = kept_plans.fetch_all(tx, statement, values, keeps_plan=is_usual)
     if not rows:
         return FoundCandidates([], states.decode_states(b""))
-    held = states.decode_states(b"".join([row[_COLUMNS] for row in rows]))
-    clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
     best = [Candidate(*row[:_COLUMNS]) for row in rows]
+    held = states.decode_states(b"".join([row[_COLUMNS] for row in rows]), [found.memory_id for found in best])
+    clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
     return FoundCandidates(best, held, search_context.reference_time(tx, clock), mark, has_corrections)
 
 
@@ -113,18 +117,26 @@ def _candidates_max(probe: SearchProbe, request: SearchRequest) -> int:
 
 
 def _active(
-    tx: Connection, probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]
+    tx: Connection,
+    probe: SearchProbe,
+    request: SearchRequest,
+    ranking: Ranking,
+    values: dict[str, Any],
+    *,
+    keeps_plan: bool,
 ) -> str:
     """Return WITH clauses that score the active memories, and set the matching planner options."""
+    and_keep = kept_plans.SETTING if keeps_plan else ""
     if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
-        driver_connection(tx).execute(_PLAN)
+        driver_connection(tx).execute(_PLAN + and_keep)
         return archive_candidates.NOBODY
     prunes = indexed_candidates.uses_indexes(probe, request)
     ids = indexed_candidates.list_few(tx, request, values) if prunes else None
     if prunes and ids is None:
-        driver_connection(tx).execute(indexed_candidates.PLAN, indexed_candidates.plan_parameters(probe, request))
+        breadth = indexed_candidates.plan_parameters(probe, request)
+        driver_connection(tx).execute(indexed_candidates.PLAN + and_keep, breadth)
         return indexed_candidates.candidate_clauses(probe, request, ranking, values)
-    driver_connection(tx).execute(_PLAN)
+    driver_connection(tx).execute(_PLAN + and_keep)
     return _compared(probe, request, ranking, values, ids)
 
 

@@ -52,7 +52,7 @@ class SearchProbe:
 
 MEASURED: Final = (
     "own, words, word_room(length(own) - 3) AS room, "
-    "near_worth(length(own) - 3, (length(words) - length(own)) / 4.0) AS near"
+    "near_worth(length(own) - 3, (length(words) - length(own)) / CAST(4 AS float8)) AS near"
 )
 """Columns of `memory_words` that `word_score_sql` reads; three of a memory's own lexemes belong to its date."""
 

@@ -160,11 +160,16 @@ def list_page(
     )
 
 
-def decode_states(records: bytes) -> StoredStates:
-    """Decode the memories of concatenated `RECORD`s, in their order."""
+def decode_states(records: bytes, ids: list[UUID] | None = None) -> StoredStates:
+    """Decode the memories of concatenated `RECORD`s, in their order.
+
+    Args:
+        records: The bytes received.
+        ids: The ids of these memories if the caller has them already, which saves time.
+    """
     rows = _records(records)
     return StoredStates(
-        decode_uuids(rows["id"].tobytes()),
+        decode_uuids(rows["id"].tobytes()) if ids is None else ids,
         _state(rows),
         rows["is_scored"] > 0,
         rows["version"].astype(np.int64),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -115,7 +114,7 @@ def test_the_named_speaker_gets_a_bonus() -> None:
 
 
 def test_a_time_asked_for_and_told_gets_a_bonus() -> None:
-    told = replace(candidate(1, 0.9, 0), text="It starts next Friday")
+    told = msgspec.structs.replace(candidate(1, 0.9, 0), text="It starts next Friday")
     assert ranked("When does it start?", candidate(2, 1, 0), told) == [1, 2]
     assert ranked("Does it start?", candidate(2, 1, 0), told) == [2, 1]
 

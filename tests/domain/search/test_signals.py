@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from app.domain.ingest.roles import Role
 from app.domain.search.candidates import Candidate

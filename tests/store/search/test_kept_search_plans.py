@@ -1,0 +1,98 @@
+"""Plans that a connection keeps for the usual search: few per connection, one tenant each, replaced when outdated."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection, text
+
+from app.domain.search.request import SearchRequest
+from app.store.core import database, kept_plans
+from app.store.search.hybrid_search import find_candidates
+from app.store.search.query_parts import SearchProbe
+from tests.store.bulk_tenants import RANKING, Crowd, crowd
+
+__all__ = ["crowd"]
+
+ENOUGH = kept_plans.USES_BEFORE + 2
+
+# Plans made for one execution and plans kept, of each prepared statement that reads candidates.
+PLANS = text("SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%elsewhere%found%'")
+
+
+def find(tenant: UUID, probe: SearchProbe, request: SearchRequest | None = None) -> set[UUID]:
+    """Search in a transaction of its own, on the only pooled connection; return the candidates."""
+    with database.tenant(tenant) as tx:
+        found = find_candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING)
+        return {candidate.memory_id for candidate in found.candidates}
+
+
+def plans(tenant: UUID) -> list[tuple[int, int]]:
+    with database.tenant(tenant) as tx:
+        return [(custom, generic) for custom, generic in tx.execute(PLANS)]
+
+
+def own_ids(tx: Connection, tenant: UUID) -> set[UUID]:
+    return set(
+        tx.execute(text("SELECT memory_id FROM memories WHERE tenant_id = :tenant"), {"tenant": tenant}).scalars()
+    )
+
+
+def test_repeated_searches_of_a_large_tenant_are_planned_once(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    searches = [find(tenant, crowd.probe("w7", "w8", among=3000)) for _ in range(ENOUGH)]
+    assert all(found == searches[0] for found in searches)
+    assert plans(tenant) == [(0, ENOUGH - kept_plans.USES_BEFORE + 1)]
+
+
+def test_queries_of_any_words_share_the_plan_of_a_large_tenant(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    for words in (("w7",), ("w8", "w9"), ("w1", "w2", "w3"), ("w7", "w5"), ("w4",)):
+        find(tenant, crowd.probe(*words, among=3000, seed=len(words)))
+    assert [custom for custom, _ in plans(tenant)] == [0]
+
+
+def test_a_kept_plan_serves_one_tenant(crowd: Crowd) -> None:
+    tenants = [crowd.large(), crowd.large()]
+    for tenant in tenants * ENOUGH:
+        found = find(tenant, crowd.probe("w7", "w8", among=3000))
+        with database.tenant(tenant) as tx:
+            assert found
+            assert found <= own_ids(tx, tenant)
+    assert len(plans(tenants[0])) == 2
+
+
+def test_a_connection_keeps_few_plans(crowd: Crowd) -> None:
+    tenants = [crowd.tenant(5) for _ in range(kept_plans.KEPT_MAX + 2)]
+    for tenant in tenants * ENOUGH:
+        assert find(tenant, crowd.probe())
+    with database.tenant(tenants[0]) as tx:
+        kept = tx.execute(
+            text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%by_vector%' AND generic_plans > 0")
+        ).scalar_one()
+    assert kept == kept_plans.KEPT_MAX
+
+
+def test_a_plan_is_replaced_when_an_index_is_dropped(crowd: Crowd) -> None:
+    tenant, probe = crowd.large(), crowd.probe("w7", "w8", among=3000)
+    before = [find(tenant, probe) for _ in range(ENOUGH)][-1]
+    crowd.owner.execute(f"DROP INDEX tail_{crowd.space}_{tenant.hex}".encode())
+    assert find(tenant, probe) == before
+
+
+def test_searches_with_filters_are_planned_for_their_values(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    for _ in range(ENOUGH + 5):
+        find(tenant, crowd.probe("w7", among=3000), SearchRequest("x", exclude_thread="none"))
+    assert all(generic == 0 for _, generic in plans(tenant))
+
+
+def test_only_ids_and_numbers_become_literals() -> None:
+    tenant = uuid4()
+    inlined = kept_plans.inline_values(
+        "%(tenant)s %(limit)s %(text)s", {"tenant": tenant, "limit": 5}, ["tenant", "limit"]
+    )
+    assert inlined == f"CAST('{tenant}' AS uuid) 5 %(text)s"
+    with pytest.raises(TypeError):
+        kept_plans.inline_values("%(text)s", {"text": "'"}, ["text"])
