@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
-from app.api.http import openapi, problems
+from app.api.http import openapi, problem_responses
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
 from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
@@ -22,7 +22,7 @@ from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
 from app.clients.redis.connection import connect_async
-from app.clients.redis.identity import verify_connections
+from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import StreamWriter
 from app.dashboard import application
 from app.dashboard.rendering import PREFIX
@@ -108,7 +108,7 @@ def build() -> ASGIApp:
         app.include_router(module.router)
     app.include_router(request_log.keeping)
     app.mount(PREFIX, application.build())
-    problems.install(app)
+    problem_responses.install(app)
     openapi.install(app)
     return serve_ingest(app, StreamWriter(redis), nudger, accepted)
 

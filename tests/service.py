@@ -32,7 +32,7 @@ from app.domain.policy import api_keys
 from app.domain.policy.policy import Policy
 from app.services.embedding import spaces
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.tenants import budget, tenants
 from app.settings import settings
 from app.store.core import database
@@ -70,7 +70,7 @@ PATIENT_CONSTANTS = (
     "app.services.strength.rebase.STEP_SECONDS",
     "app.services.consolidation.summary_refresh.STEP_SECONDS",
     "app.services.embedding.reembed.STEP_SECONDS",
-    "app.services.tiers.permanent_deletion.STEP_SECONDS",
+    "app.services.tiers.decay_deletion.STEP_SECONDS",
     "app.services.evaluation.self_tests.STEP_SECONDS",
     "app.services.privacy.categories.SECONDS_MAX",
     "app.services.security.audit_verification.SECONDS_MAX",
@@ -178,7 +178,7 @@ class Service:
 
     def work(self) -> None:
         """Store, index, embed and score all pending work."""
-        ingest.drain_streams()
+        drain.drain_streams()
         stage_runner.run_index_stage()
         stage_runner.embed()
         stage_runner.run_score_stage()

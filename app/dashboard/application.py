@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from app.api.http.problems import as_ours
+from app.api.http.problem_responses import as_ours
 from app.dashboard import login, rendering
 from app.dashboard.access import LoggedOut
 from app.dashboard.pages import (

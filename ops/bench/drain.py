@@ -12,7 +12,7 @@ from app import queues
 from app.clients.redis import connection, stream
 from app.domain.ingest.envelope import pack
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -99,7 +99,7 @@ def _by_call(place: Place, lot: Lot) -> float:
     """Return the rows per second of the same work without Celery, in this process."""
     _prepare(place, lot)
     started = time.perf_counter()
-    ingest.drain_streams()
+    drain.drain_streams()
     return _checked(place, lot, time.perf_counter() - started)
 
 

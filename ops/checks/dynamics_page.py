@@ -20,7 +20,7 @@ from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.evaluation.self_test_rules import SelfTests
 from app.domain.strength import importance
-from app.domain.strength.forgetting_curve import CurveMemory, compute_curve
+from app.domain.strength.curve_points import CurveMemory, compute_curve
 from app.domain.strength.review import ReviewParameters
 from app.domain.tiers.decay_tier import TierThresholds
 from app.domain.tiers.protection import Protection

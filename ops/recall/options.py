@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from app.domain.search.parameters import Mode
 from app.domain.search.request import RESULTS_MAX
-from app.domain.search.weights import Mode
 from ops.recall.baselines import BASELINES
 from ops.recall.dataset import INVENTED
 from ops.recall.measures import CUTOFFS, DEPTH

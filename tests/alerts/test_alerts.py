@@ -12,7 +12,7 @@ import pytest
 
 from app.clients.redis import stream
 from app.clients.redis.connection import BACKLOG, RING, RING_MEMBERS, stream_key
-from app.clients.redis.identity import verify_connections
+from app.clients.redis.connection_check import verify_connections
 from app.domain.ingest.envelope import pack
 from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy

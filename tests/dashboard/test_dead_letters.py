@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.services.ingest import dead_letters
+from app.services.ingest import dead_letter_replay
 from app.store.ingest.dead_letters import LetterFilter
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
@@ -17,7 +17,7 @@ def spoiled(api: Api, count: int = 1) -> list[str]:
     for _ in range(count):
         api.service.post(api.tenant.tenant_id, b'{"text": "a secret of ann\'s')
     api.service.work()
-    found, _ = dead_letters.list_letters(
+    found, _ = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )
     return [str(one.letter_id) for one in found]
@@ -36,7 +36,7 @@ def test_one_or_all_are_discarded_for_a_reason(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 3)
     assert visitor.act(f"/letters/{letter}/discard", {"reason": "it was a test"}) == "/letters?done=discarded"
-    [(stage, reason, count)] = dead_letters.list_letters(
+    [(stage, reason, count)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     assert count == 2
@@ -51,7 +51,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 2)
     visitor.act(f"/letters/{letter}/replay")
-    _, [(stage, reason, _)] = dead_letters.list_letters(
+    _, [(stage, reason, _)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )
     visitor.act("/letters/replay", {"stage": stage, "which": reason})
@@ -63,7 +63,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
 def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> None:
     spoiled(api)
     api.service.rows("UPDATE dead_letters SET payload = NULL, header = NULL, stage = 'embed', memory_ids = '{}'")
-    [(stage, reason, _)] = dead_letters.list_letters(
+    [(stage, reason, _)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     visitor = visit()

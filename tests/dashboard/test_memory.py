@@ -14,7 +14,7 @@ from app.services.consolidation import merge_log
 from app.services.memories import explanation
 from app.services.security import operator_log
 from app.services.storage import lookup
-from app.services.strength import forgetting_curve
+from app.services.strength import memory_curve
 from app.store.memories.memories import StoredMemory
 from tests.api.caller import Api
 from tests.dashboard.odd import RICH, assert_inert
@@ -73,7 +73,7 @@ def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     stored = lookup.get(tenant_id, UUID(memory_id))
     assert isinstance(stored, StoredMemory)
-    drawn = forgetting_curve.draw_curve(tenant_id, stored)
+    drawn = memory_curve.draw_curve(tenant_id, stored)
     svg = str(draw_curve(drawn))
     [(_, strength)] = [mark for mark in drawn.course.marks if mark[0].kind == "use"]
     bottom, top, inner = 216, 10, 206

@@ -12,7 +12,7 @@ import pytest
 from app import heartbeats, queues, shutdown
 from app.clients.redis import stream
 from app.clients.redis.connection import QUEUE
-from app.clients.redis.identity import verify_connections
+from app.clients.redis.connection_check import verify_connections
 from app.dashboard import rendering
 from app.dashboard.access import Viewer
 from app.dashboard.pages import overview

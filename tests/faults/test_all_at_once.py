@@ -24,8 +24,8 @@ from app.services.tiers import (
     archive,
     cold_restore,
     cold_storage,
+    decay_deletion,
     pca_fitting,
-    permanent_deletion,
     segment_compaction,
     sweep,
 )
@@ -135,7 +135,7 @@ def test_all_at_once(api: Api, rounds: int) -> None:
             "sweep": lambda _: sweep.sweep(own),
             "archive": lambda _: archive.move_slice(own, None, None),
             "cold": lambda _: cold_storage.move_segment(own),
-            "delete": lambda chance: permanent_deletion.delete(own) if chance.random() < 0.1 else None,
+            "delete": lambda chance: decay_deletion.delete(own) if chance.random() < 0.1 else None,
             "thaw": lambda chance: cold_restore.restore(own, chance.sample(ids, 5)),
             "compact": lambda _: (
                 segment_compaction.compact_segments(own),

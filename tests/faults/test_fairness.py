@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain as ingest
 from tests.api.caller import Api
 from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller, load

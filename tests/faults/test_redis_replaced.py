@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.domain.ingest.queue_mark import TAIL_MS
+from app.domain.ingest.redis_identity import TAIL_MS
 from app.embedded import has_ended
 from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller

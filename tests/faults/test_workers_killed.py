@@ -11,7 +11,7 @@ import pytest
 
 from app.queues import DRAIN, EMBED_MEMORIES, INDEX, SCORE_MEMORIES
 from app.services.enrichment import stage_runner
-from app.services.ingest.ingest import KILLED
+from app.services.ingest.drain import KILLED
 from tests.faults.fault_cluster import CLAIM_IDLE_SECONDS, LEASE_SECONDS, WORKERS, Plant
 from tests.faults.load import Caller, load
 from tests.waiting import until

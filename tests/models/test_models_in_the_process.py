@@ -24,7 +24,7 @@ from app.domain.text.prefixes import Prefixes, family_prefixes
 from app.errors import Misconfigured
 from app.services.embedding.embed import embed_memories
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.monitoring import doctor
 from app.services.search.search import search
 from app.settings import IN_PROCESS
@@ -298,7 +298,7 @@ def test_a_claim_holds_no_more_than_a_slow_model_can_do_in_its_time(
 
     monkeypatch.setattr(stage_runner, "embed_memories", watched)
     using.send(using.tenant().tenant_id, *(f"soup {n}" for n in range(130)))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert stage_runner.embed() == 130
     assert sizes == [stage_runner.SLOW_EMBED_ROWS, 30], "the memories of one request are one item, which is split"
 

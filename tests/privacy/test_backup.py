@@ -16,7 +16,7 @@ from psycopg import sql
 from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
 from app.embedded import Postgres, Redis, ServerOptions, free_ports
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.privacy import legal_holds
 from app.services.search import search
 from app.services.security import audit
@@ -103,7 +103,7 @@ def test_all_is_as_it_was_on_a_server_that_had_nothing(drill: Drill, empty_serve
 
 def test_what_was_accepted_and_not_stored_is_stored_once_in_the_restored_database(drill: Drill) -> None:
     drill.service.send(drill.tenant_id, "stored before the dump")
-    ingest.drain_streams()
+    drain.drain_streams()
     drill.service.send(drill.tenant_id, "waits at the dump")
     drill.dump()
     drill.service.send(drill.tenant_id, "accepted after it")
@@ -136,7 +136,7 @@ def test_redis_moves_with_its_append_only_file(
         try:
             service.configure(redis_url=new.url)
             forget()
-            ingest.drain_streams()
+            drain.drain_streams()
             assert service.texts(tenant_id) == ["one", "two", "three"]
         finally:
             forget()

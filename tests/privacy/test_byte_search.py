@@ -12,7 +12,7 @@ from app.clients.redis.connection import RedisError
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import queue
 from app.services.privacy import legal_holds
 from tests.privacy import traces
@@ -142,9 +142,9 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
         raise RedisError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingest, "_store_together", away)
+        patch.setattr(drain, "_store_together", away)
         with pytest.raises(RedisError):
-            ingest.drain_streams()
+            drain.drain_streams()
     assert traces.in_redis(someone.service.redis, WORD), "the entry is still in the stream"
     someone.erase()
     assert someone.left() == {}

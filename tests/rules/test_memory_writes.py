@@ -55,7 +55,7 @@ BOOKKEEPING = {
 
 OTHERS = {
     ("app/services/memories/recount.py", "add"): "corrects the counts by a recount",
-    ("app/services/ingest/ingest.py", "lock_shared"): "the drain has a role and a transaction of its own",
+    ("app/services/ingest/drain.py", "lock_shared"): "the drain has a role and a transaction of its own",
     ("app/services/evaluation/self_tests.py", "lock_shared"): "draws a sample, writes no memory",
     ("app/services/privacy/export_requests.py", "lock_shared"): "reads memories",
     ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",

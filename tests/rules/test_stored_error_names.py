@@ -17,7 +17,7 @@ from app.errors import EbbingError, Invalid, Unreadable, stored_name
 APP = Path(__file__).resolve().parents[2] / "app"
 OUTSIDE = {"api", "cli", "dashboard", "supervisor", "embedded"}
 """Packages whose errors reach no stored row."""
-STORING = ("services/ingest/ingest.py", "services/enrichment/stage_runner.py", "services/jobs/runner.py")
+STORING = ("services/ingest/drain.py", "services/enrichment/stage_runner.py", "services/jobs/runner.py")
 NAMES = {
     "AnswerRefused",
     "BacklogFull",

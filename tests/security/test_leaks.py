@@ -26,7 +26,7 @@ import logging, sys
 from app import logs
 logs.configure("worker")
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.store.ingest import envelopes
 from workers import base
 
@@ -40,14 +40,14 @@ def copy_fresh(tx, tenant_id, given):
     return copy(tx, tenant_id, given)
 
 envelopes.copy_fresh = copy_fresh
-ingest.drain_streams()
+drain.drain_streams()
 stage_runner._index_claim = fail
 for _ in range(4):
     stage_runner.run_index_stage()
 stage_runner.embed()
-from workers.tasks.ingest import drain
-ingest.drain_streams = fail
-drain()
+drain.drain_streams = fail
+from workers.tasks import ingest
+ingest.drain()
 logging.getLogger("some.library").error("failed", exc_info=ValueError(sys.argv[1]))
 try:
     fail()

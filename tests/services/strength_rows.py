@@ -9,14 +9,14 @@ import numpy as np
 
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, State, new
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from tests.service import Service, Tenant
 
 
 def fill(service: Service, tenant: Tenant, dynamics: Dynamics, memories: int, seed: int = 7) -> None:
     """Give a tenant this many memories, anchored in the first version of its policy under this model."""
     ids = service.send(tenant.tenant_id, *(f"memory {number}" for number in range(memories)))
-    ingest.drain_streams()
+    drain.drain_streams()
     state = _states(dynamics, memories, seed)
     columns = [
         [int(kind) for kind in state.kind],

@@ -15,7 +15,7 @@ from app.domain.ingest import uses as touch
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.domain.ingest.uses import OneTouch, Touches, Use
 from app.domain.policy.policy import Forgetting, Policy, Reinforcement
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.uses import reinforcement
 from app.services.uses.reinforcement import TouchEffect
 from tests.service import Service, Tenant
@@ -54,7 +54,7 @@ class Shop:
     def stored(self, *given: str | dict[str, Any], age_days: float = 0) -> list[UUID]:
         """Store memories backdated by this many days, and return their ids."""
         ids = self.service.send(self.tenant_id, *given)
-        ingest.drain_streams()
+        drain.drain_streams()
         self.service.rows(
             "UPDATE memory_state SET created_at = created_at - %s, accessed_at = accessed_at - %s, "
             "anchored_at = anchored_at - %s WHERE memory_id = ANY (%s)",
@@ -79,7 +79,7 @@ class Shop:
     def used(self, *uses: UUID | Use, **more: Any) -> None:
         """Append touches to the stream, and apply them."""
         self.report_uses(*uses, **more)
-        ingest.drain_streams()
+        drain.drain_streams()
 
     def touch(self, memory_id: UUID, **given: Any) -> TouchEffect:
         given = {"context_tags": (), "session": None, "boost": False, "used_at": None} | given

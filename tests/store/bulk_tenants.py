@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from app.domain.jobs import Job
-from app.domain.search.candidates import Candidate
+from app.domain.search.candidate_types import Candidate
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
 from app.domain.search.terms import inverse_document_frequency
-from app.domain.search.weights import Ranking
 from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
-from app.store.search.hybrid_search import SearchProbe, find_candidates
+from app.store.search.candidate_selection import SearchProbe, find_candidates
 
 DIMENSIONS = 8
 LIMIT = 1000

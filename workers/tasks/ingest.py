@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from app import queues
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest.drain import drain_streams
 from workers.base import task
 
 
 @task(queues.DRAIN)
 def drain() -> None:
     """Store the backlog of the streams."""
-    ingest.drain_streams()
+    drain_streams()
 
 
 @task(queues.INDEX)

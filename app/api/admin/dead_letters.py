@@ -15,7 +15,7 @@ from app.api.http.path_ids import LetterId
 from app.api.http.request_body import check_storable, json_body
 from app.domain.ingest.memory import Moment
 from app.errors import NotAllowed
-from app.services.ingest import dead_letters
+from app.services.ingest import dead_letter_replay
 from app.store.ingest.dead_letters import DeadLetter, LetterFilter
 
 router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
@@ -75,7 +75,7 @@ def page(
 ) -> Response:
     """Return pending or discarded dead letters, with counts by reason."""
     check_storable(stage=stage, reason=reason)
-    found, reasons = dead_letters.list_letters(
+    found, reasons = dead_letter_replay.list_letters(
         tenant_id,
         LetterFilter(stage, reason),
         discarded=discarded,
@@ -95,7 +95,7 @@ def replay_many(
     caller: Maintainer, tenant_id: Tenant, wanted: Annotated[ReplayMany, Depends(json_body(ReplayMany))]
 ) -> Response:
     """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
-    done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
+    done = dead_letter_replay.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
     return responses.answer({"replayed": done.letters, "left": done.left, "before": done.before})
 
 
@@ -104,7 +104,7 @@ def discard_many(
     caller: Maintainer, tenant_id: Tenant, wanted: Annotated[DiscardMany, Depends(json_body(DiscardMany))]
 ) -> Response:
     """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
-    done = dead_letters.discard_many(
+    done = dead_letter_replay.discard_many(
         tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before, caller.key_id
     )
     return responses.answer({"discarded": done.letters, "left": done.left, "before": done.before})
@@ -113,13 +113,13 @@ def discard_many(
 @router.get("/{letter_id}", summary="Get a dead letter")
 def get(tenant_id: Tenant, letter_id: LetterId) -> Response:
     """Return the metadata of a dead letter, without its content."""
-    return responses.answer(_render(dead_letters.get(tenant_id, letter_id)))
+    return responses.answer(_render(dead_letter_replay.get(tenant_id, letter_id)))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
 def replay(caller: Maintainer, tenant_id: Tenant, letter_id: LetterId) -> Response:
     """Retry the work and remove the dead letter; work that fails again becomes a new one."""
-    return responses.answer(_render(dead_letters.replay_letter(tenant_id, letter_id, caller.key_id)), 202)
+    return responses.answer(_render(dead_letter_replay.replay_letter(tenant_id, letter_id, caller.key_id)), 202)
 
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
@@ -127,7 +127,9 @@ def discard(
     caller: Maintainer, tenant_id: Tenant, letter_id: LetterId, wanted: Annotated[Discard, Depends(json_body(Discard))]
 ) -> Response:
     """Delete the content immediately. The metadata and the given reason are retained for 90 days."""
-    return responses.answer(_render(dead_letters.discard_letter(tenant_id, letter_id, wanted.reason, caller.key_id)))
+    return responses.answer(
+        _render(dead_letter_replay.discard_letter(tenant_id, letter_id, wanted.reason, caller.key_id))
+    )
 
 
 def _render(letter: DeadLetter) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import metrics
-from app.api.http.problems import respond
+from app.api.http.problem_responses import respond
 from app.api.http.request_body import header
 from app.errors import NotReplayed
 from app.services.erasure import ledger

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.api.http.idempotency import KEY_MAX_CHARACTERS
-from app.api.http.problems import MEDIA_TYPE
+from app.api.http.problem_responses import MEDIA_TYPE
 from app.api.http.request_body import BODIES, RouteBody
 from app.domain.ingest.bodies import LeftOut, Messages, Skipped
 from app.domain.ingest.memory import MemoryIn

@@ -22,7 +22,7 @@ from app.services.embedding import reembed, spaces
 from app.services.evaluation import self_tests
 from app.services.jobs import queue
 from app.services.strength import rebase
-from app.services.tiers import archive, cold_storage, expiry, permanent_deletion, sweep
+from app.services.tiers import archive, cold_storage, decay_deletion, expiry, sweep
 from app.services.tiers.dry_run import PreviewPage
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
@@ -152,7 +152,7 @@ _PREVIEWS: Final[dict[str, Foresee]] = {
     rebase.KIND: partial(sweep.preview_sweep, only_rebase=True),
     archive.KIND: archive.preview_archive,
     cold_storage.KIND: cold_storage.preview_cold,
-    permanent_deletion.KIND: permanent_deletion.preview_deletion,
+    decay_deletion.KIND: decay_deletion.preview_deletion,
     expiry.KIND: expiry.preview_expiry,
 }
 

@@ -20,7 +20,7 @@ from app import failpoints, metrics, tracing
 from app.api.http import responses
 from app.api.http.auth import cache
 from app.api.http.idempotency import Outcome, key_of
-from app.api.http.problems import as_ours, respond
+from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import header, read
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies

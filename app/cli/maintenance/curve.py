@@ -13,7 +13,7 @@ from app.cli.maintenance.plots import Plot
 
 if TYPE_CHECKING:
     from app.domain.dynamics.protocol import Dynamics
-    from app.domain.strength.forgetting_curve import StrengthCurve
+    from app.domain.strength.curve_points import StrengthCurve
 
 router = typer.Typer()
 
@@ -62,7 +62,7 @@ def curve(
         raise typer.BadParameter(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     import numpy as np
 
-    from app.domain.strength.forgetting_curve import CurveMemory, compute_curve
+    from app.domain.strength.curve_points import CurveMemory, compute_curve
     from app.domain.tiers.decay_tier import TierThresholds
 
     models = _models(profile or [ALL], given or [])

@@ -16,8 +16,8 @@ import redis.asyncio
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from app.clients.redis.identity import QUEUE_FIELDS, registered_check
-from app.domain.ingest.queue_mark import Mark
+from app.clients.redis.connection_check import QUEUE_FIELDS, registered_check
+from app.domain.ingest.redis_identity import Mark
 from app.errors import Misconfigured
 from app.settings import settings
 

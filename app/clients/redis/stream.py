@@ -33,7 +33,7 @@ from app.clients.redis.connection import (
     script,
     stream_key,
 )
-from app.clients.redis.identity import QueueReplaced
+from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.memory_guard import MemoryGuard
 from app.clients.redis.script_batcher import BatchedScript
 from app.domain.ingest.envelope import Form, pack, read_count, replay_header, stream_fields

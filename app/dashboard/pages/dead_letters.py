@@ -9,7 +9,7 @@ from app.api.http.path_ids import LetterId
 from app.dashboard import rendering
 from app.dashboard.access import Maintaining, Operating
 from app.dashboard.rendering import redirect_back
-from app.services.ingest import dead_letters
+from app.services.ingest import dead_letter_replay
 from app.store.ingest.dead_letters import LetterFilter
 
 PAGE = 50
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/letters")
 @router.get("")
 def page(viewer: Operating, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
     """List pending or discarded dead letters, newest first."""
-    found, reasons = dead_letters.list_letters(
+    found, reasons = dead_letter_replay.list_letters(
         viewer.tenant_id, LetterFilter(), discarded=discarded, older_than=TIMED.decode(cursor), limit=PAGE
     )
     return rendering.page(
@@ -39,7 +39,7 @@ def replay_many(acting: Maintaining) -> Response:
     """Replay one batch of the dead letters with a stage and reason."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     acting.record("replay_letters")
-    handled = dead_letters.replay_many(acting.tenant_id, stage, why, None, acting.key_id)
+    handled = dead_letter_replay.replay_many(acting.tenant_id, stage, why, None, acting.key_id)
     return redirect_back("/letters", "replayed" if handled.letters else "unreplayable")
 
 
@@ -48,7 +48,7 @@ def discard_many(acting: Maintaining) -> Response:
     """Discard one batch of the dead letters with a stage and reason."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     acting.record("discard_letters")
-    dead_letters.discard_many(acting.tenant_id, stage, why, acting.reason[:200], None, acting.key_id)
+    dead_letter_replay.discard_many(acting.tenant_id, stage, why, acting.reason[:200], None, acting.key_id)
     return redirect_back("/letters", "discarded")
 
 
@@ -56,7 +56,7 @@ def discard_many(acting: Maintaining) -> Response:
 def replay(acting: Maintaining, letter_id: LetterId) -> Response:
     """Replay one dead letter."""
     acting.record("replay_letter", letter_id)
-    dead_letters.replay_letter(acting.tenant_id, letter_id, acting.key_id)
+    dead_letter_replay.replay_letter(acting.tenant_id, letter_id, acting.key_id)
     return redirect_back("/letters", "replayed")
 
 
@@ -64,5 +64,5 @@ def replay(acting: Maintaining, letter_id: LetterId) -> Response:
 def discard(acting: Maintaining, letter_id: LetterId) -> Response:
     """Discard one dead letter."""
     acting.record("discard_letter", letter_id)
-    dead_letters.discard_letter(acting.tenant_id, letter_id, acting.reason[:200], acting.key_id)
+    dead_letter_replay.discard_letter(acting.tenant_id, letter_id, acting.reason[:200], acting.key_id)
     return redirect_back("/letters", "discarded")

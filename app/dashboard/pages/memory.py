@@ -29,8 +29,8 @@ from app.services.memories import explanation, history, live_numbers, manual_res
 from app.services.memories.relations import Relations
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
-from app.services.strength import forgetting_curve
-from app.services.strength.forgetting_curve import DrawnCurve
+from app.services.strength import memory_curve
+from app.services.strength.memory_curve import DrawnCurve
 from app.store.core.paging import page_of
 from app.store.memories.history import HistoryEvent
 from app.store.memories.memories import StoredMemory
@@ -81,7 +81,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
     alive = live_numbers.live_numbers(tenant_id, [found]).get(memory_id)
     if alive is None:
         raise NotFound("this tenant has no such memory")
-    drawn = forgetting_curve.draw_curve(tenant_id, found)
+    drawn = memory_curve.draw_curve(tenant_id, found)
     happened = page_of(drawn.happened[:ENTRIES], ENTRIES, lambda entry: (entry.at, entry.place))
     if older_than is not None:
         happened = history.list_history(tenant_id, memory_id, older_than, ENTRIES)

@@ -17,8 +17,8 @@ from app.api.http.request_body import decode
 from app.dashboard import rendering, svg_graph
 from app.dashboard.access import Action, Reading, Viewer, require_action
 from app.domain.ingest.memory import KINDS
+from app.domain.search.parameters import Mode
 from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
-from app.domain.search.weights import Mode
 from app.errors import FieldError, Invalid
 from app.services.search import search
 from app.services.uses import reviews

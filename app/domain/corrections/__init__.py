@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.corrections.detection import Correction, EarlierStatement, Reason, find_corrections, rarity
+from app.domain.corrections.correction_matching import Correction, EarlierStatement, Reason, find_corrections, rarity
 from app.domain.corrections.english_patterns import CHANGES_MARKERS, ENDS_MARKERS, VALUES_MARKERS
 from app.domain.corrections.statements import ParsedStatement, may_correct, parse_statement
 

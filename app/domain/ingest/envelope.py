@@ -27,7 +27,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; defines the order of acceptance.
         base: First memory's id, 16 bytes; memory `i` has the id `base + i`.
         memories: Number of memories in the body; 0 for touches.
-        form: `json` or `ndjson` for memories, or `touches` (see `ingest.uses.Touches`).
+        form: `json` or `ndjson` for memories, or `touches` (see `drain.uses.Touches`).
         request_id: Id of the request that sent it.
         trace: W3C trace context, or empty.
         body: The request's raw body.

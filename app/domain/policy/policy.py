@@ -19,7 +19,7 @@ from app.domain.policy.night_hours import Night
 from app.domain.policy.stored_policy import STORED, is_stored
 from app.domain.privacy.parameters import Privacy
 from app.domain.recall.parameters import Recall
-from app.domain.search.weights import Ranking
+from app.domain.search.parameters import Ranking
 from app.domain.strength.importance import Importance
 from app.domain.strength.review import ReviewParameters
 from app.domain.tiers.decay_tier import TierThresholds

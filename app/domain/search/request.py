@@ -11,7 +11,7 @@ import msgspec
 
 from app.domain.ingest.memory import EMBEDDING_MAX_DIMENSIONS, Kind, check_direction
 from app.domain.ingest.roles import USUAL, Role
-from app.domain.search.weights import RERANK_MAX, Mode, Ranking
+from app.domain.search.parameters import RERANK_MAX, Mode, Ranking
 from app.errors import FieldError, Invalid
 
 QUERY_MAX_CHARACTERS = 32_768

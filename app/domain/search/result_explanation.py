@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.terms import QueryTerm
 
 BASE_SCORES: Final = ("words", "relevance")

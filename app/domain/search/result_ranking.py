@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.uses import Use
-from app.domain.search import modes, signals
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search import scoring, signals
+from app.domain.search.candidate_types import Candidate, CandidateStrength
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.weights import Ranking
 
 
 def rank_candidates(
@@ -40,7 +40,7 @@ def rank_candidates(
     if not candidates:
         return []
     parts = signals.compute_parts(candidates, request.query, ranking, now, soft_words)
-    blended = modes.blend_scores(candidates, parts, vitals, ranking, priming, parameters)
+    blended = scoring.blend_scores(candidates, parts, vitals, ranking, priming, parameters)
     scores = blended.scores
     order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
     return [

@@ -14,12 +14,12 @@ import numpy as np
 
 from app.domain.dynamics.ops import Floats
 from app.domain.policy.policy import Policy
-from app.domain.search import correction_order, modes
-from app.domain.search.candidates import Candidate, CandidateStrength
-from app.domain.search.modes import BlendedScores
+from app.domain.search import correction_order, scoring
+from app.domain.search.candidate_types import Candidate, CandidateStrength
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, Weights
+from app.domain.search.scoring import BlendedScores
 from app.domain.search.signals import SIGNALS, ScoreParts
-from app.domain.search.weights import Ranking
 
 CANDIDATES_MAX: Final = 50
 """Maximum number of candidates recorded per search, best first."""
@@ -108,7 +108,7 @@ def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector
     """Return the weights of a recorded search under a policy, including the request's own weights."""
     weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
     asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
-    return modes.selection_weights(asked.ranking(policy), has_vector=has_vector)
+    return scoring.selection_weights(asked.ranking(policy), has_vector=has_vector)
 
 
 def is_comparable(recorded: RecordedCandidates, ranking: Ranking) -> bool:
@@ -173,7 +173,7 @@ def _blended(
 ) -> BlendedScores:
     parts = ScoreParts({name: float(getattr(ranking, name)) * recorded.column(name) for name in PARTS})
     found = [] if ranking.mode in correction_order.MODES else _candidates(recorded)
-    return modes.blend_scores(found, parts, vitals, ranking, parameters=policy.known_parameters)
+    return scoring.blend_scores(found, parts, vitals, ranking, parameters=policy.known_parameters)
 
 
 def _candidates(recorded: RecordedCandidates) -> list[Candidate]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.search.candidates import Candidate
-from app.domain.search.weights import Ranking
+from app.domain.search.candidate_types import Candidate
+from app.domain.search.parameters import Ranking
 from app.domain.text.time_expressions import find_time_spans
 from app.domain.text.words import (
     asks_assistant,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
-from app.domain.search.modes import mode_parameters
-from app.domain.search.weights import Mode
+from app.domain.search.parameters import Mode
+from app.domain.search.scoring import mode_parameters
 
 Way = Literal["vector", "entity", "link"]
 """Kind of neighbour: close in meaning, naming the same entity, or linked."""

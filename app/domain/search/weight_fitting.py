@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
+from app.domain.search.parameters import Ranking
 from app.domain.search.policy_comparison import MeanInterval, mean_interval
 from app.domain.search.search_record import PARTS
-from app.domain.search.weights import Ranking
 
 USES_MIN: Final = 50
 """Minimum number of searches with both a used and an unused result for a proposal."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.clients.embedding.static_embedder import word_vectors
 from app.domain.dynamics.ops import Floats
-from app.domain.search.candidates import Candidate
+from app.domain.search.candidate_types import Candidate
 from app.domain.search.passages import PassageFinder
 from app.domain.text.words import first_content_words
 

@@ -12,9 +12,9 @@ from app.domain.consolidation import faithfulness
 from app.domain.evaluation.self_test_rules import Kind, rank_of_first
 from app.domain.policy.policy import Policy
 from app.domain.recall.request import Message, RecallRequest
+from app.domain.search.parameters import Mode
 from app.domain.search.request import SearchRequest, SearchResult
 from app.domain.search.spreading_activation import SpreadingSettings
-from app.domain.search.weights import Mode
 from app.services.evaluation import question_generation
 from app.services.recall.recall import recall_memories
 from app.services.search import search

@@ -1,10 +1,10 @@
 """Notice that Redis lost accepted requests: verify its identity, and follow each accepted request until it is stored.
 
-Redis and PostgreSQL hold the same mark (`app.domain.ingest.queue_mark`); a connection to a Redis without it is refused,
-so that requests get a 503 until an operator decides. Each API process also writes what it accepted to PostgreSQL, about
-once a second. A row is deleted when all of its requests are stored, waiting ones are looked at again, and those that
-are neither are recorded as a gap. Requests that an API process accepted in its last second, if it was killed together
-with Redis, aren't witnessed.
+Redis and PostgreSQL hold the same mark (`app.domain.ingest.redis_identity`); a connection to a Redis without it is
+refused, so that requests get a 503 until an operator decides. Each API process also writes what it accepted to
+PostgreSQL, about once a second. A row is deleted when all of its requests are stored, waiting ones are looked at again,
+and those that are neither are recorded as a gap. Requests that an API process accepted in its last second, if it was
+killed together with Redis, aren't witnessed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from uuid import UUID
 import structlog
 
 from app.clients.redis.connection import QUEUE, RedisError, connect
-from app.clients.redis.identity import QUEUE_FIELDS, QueueReplaced, verify_connections
+from app.clients.redis.connection_check import QUEUE_FIELDS, QueueReplaced, verify_connections
 from app.clients.redis.stream import backlog
 from app.domain.ingest.ids import parse_entry_id
-from app.domain.ingest.queue_mark import Mark, diagnose
+from app.domain.ingest.redis_identity import Mark, diagnose
 from app.services.security import audit
 from app.services.transient_errors import is_transient
 from app.store.core import database

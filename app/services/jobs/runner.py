@@ -26,15 +26,7 @@ from app.services.night import night_run
 from app.services.privacy import export_job, export_requests, legal_holds
 from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
-from app.services.tiers import (
-    archive,
-    cold_restore,
-    cold_storage,
-    expiry,
-    permanent_deletion,
-    segment_compaction,
-    sweep,
-)
+from app.services.tiers import archive, cold_restore, cold_storage, decay_deletion, expiry, segment_compaction, sweep
 from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
@@ -78,7 +70,7 @@ KINDS: dict[str, JobKind] = {
     expiry.KIND: JobKind(expiry.run_job_slice),
     export_requests.KIND: JobKind(export_job.run_job_slice),
     legal_holds.KIND: JobKind(legal_holds.run_job_slice),
-    permanent_deletion.KIND: JobKind(permanent_deletion.run_job_slice),
+    decay_deletion.KIND: JobKind(decay_deletion.run_job_slice),
     self_tests.KIND: JobKind(self_tests.run_job_slice),
     night_run.KIND: JobKind(night_run.run_job_slice),
     consolidation_run.KIND: JobKind(consolidation_run.run_job_slice),

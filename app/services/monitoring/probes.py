@@ -14,7 +14,7 @@ import structlog
 
 from app import heartbeats
 from app.clients.redis.connection import PROBE, RedisError, ResponseError, check_settings, connect
-from app.clients.redis.identity import QueueReplaced
+from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.stream import client
 from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
 from app.errors import Misconfigured

@@ -22,7 +22,7 @@ from app.services.memories import recount
 from app.services.privacy import deadlines, export_requests
 from app.services.security import audit
 from app.services.tenants import quota
-from app.services.tiers import archive, cold_storage, dry_run, expiry, permanent_deletion, segment_compaction, sweep
+from app.services.tiers import archive, cold_storage, decay_deletion, dry_run, expiry, segment_compaction, sweep
 from app.services.tiers.dry_run import PreviewPage
 from app.settings import settings
 
@@ -67,7 +67,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "contradictions": contradictions.run_slice,
     "archive": archive.run_slice,
     "cold": _run_cold_slice,
-    "delete": permanent_deletion.run_slice,
+    "delete": decay_deletion.run_slice,
     "self_tests": self_tests.run_slice_when_due,
     "segments": _run_segments_slice,
     "retention": housekeeping.run_slice,
@@ -91,7 +91,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "contradictions": "asks a model, and moves no memory to another tier",
         "archive": archive.preview_archive,
         "cold": partial(dry_run.preview_moves, cold_storage.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
-        "delete": partial(dry_run.preview_moves, permanent_deletion.WORK, behind=lower),
+        "delete": partial(dry_run.preview_moves, decay_deletion.WORK, behind=lower),
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,

@@ -28,6 +28,7 @@ from app.domain.recall.relevance import (
     weigh_words,
 )
 from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
+from app.domain.recall.threshold import relevance_threshold
 from app.domain.search.correction_order import CorrectionPair
 from app.domain.search.request import RESULTS_MAX, SearchResult
 from app.domain.text import tokens
@@ -127,7 +128,7 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     relevance = _raise_corrections(judged.relevance, found, gathered.corrections)
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
     order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
-    bar = _relevance_threshold(request, policy, form, alone=len(turns) == 1)
+    bar = relevance_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
     firsts = find_distinct([found[place].text for place in order])
     above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and relevance[place] > bar]
     chosen = _rerank_positions(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
@@ -219,20 +220,6 @@ def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: 
         if newer is not None and older is not None:
             raised[newer] = max(raised[newer], raised[older])
     return raised
-
-
-def _relevance_threshold(request: RecallRequest, policy: Policy, form: ConversationFeatures, *, alone: bool) -> float:
-    """Return the relevance that a memory must exceed; some questions have a lower threshold.
-
-    In a conversation of several messages the lower threshold applies to questions about a person by name. For a message
-    sent `alone` it also applies to questions about the user that don't ask for world knowledge.
-    """
-    if request.least is not None:
-        return request.least
-    rules = policy.recall
-    if form.asks_about_person or (alone and form.asks_about_self and not form.worldly):
-        return min(rules.relevance_above, rules.relevance_above_for_questions)
-    return rules.relevance_above
 
 
 def _rerank_positions(

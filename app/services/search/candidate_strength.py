@@ -16,7 +16,7 @@ from app.domain.dynamics.ops import NUMPY, Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, age_at
 from app.domain.dynamics.timeline import Timeline
-from app.domain.search.candidates import CandidateStrength
+from app.domain.search.candidate_types import CandidateStrength
 from app.domain.strength import importance
 from app.domain.strength.importance import Importance
 from app.errors import ProfileMissing

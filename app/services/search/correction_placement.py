@@ -7,11 +7,11 @@ from uuid import UUID
 
 from app.domain.policy.policy import Policy
 from app.domain.search import correction_order
-from app.domain.search.candidates import Candidate
+from app.domain.search.candidate_types import Candidate
 from app.domain.search.correction_order import CorrectionPair
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.weights import Ranking
-from app.services.search.candidate_set import CandidateSet
+from app.services.search.ranking_input import CandidateSet
 from app.store.core import database
 from app.store.enrichment import corrections
 

@@ -14,9 +14,9 @@ from app.clients.redis.connection import RedisError
 from app.domain.dynamics import cmm
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.policy.policy import Policy
-from app.domain.search.candidates import Candidate
-from app.domain.search.modes import mode_parameters
+from app.domain.search.candidate_types import Candidate
 from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.scoring import mode_parameters
 
 log = structlog.get_logger(__name__)
 

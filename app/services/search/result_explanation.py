@@ -10,7 +10,7 @@ from msgspec import structs
 
 from app.domain.search import result_explanation
 from app.domain.search.request import SearchResult
-from app.services.search.candidate_set import CandidateSet
+from app.services.search.ranking_input import CandidateSet
 from app.store.consolidation import merged_memories
 from app.store.core import database
 from app.store.enrichment import word_index

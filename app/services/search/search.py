@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from app.domain.ingest.uses import Use
 from app.domain.policy.policy import Policy
-from app.domain.search import modes, result_ranking, terms
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search import result_ranking, scoring, terms
+from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.correction_order import CorrectionPair
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, SearchResult
 from app.domain.search.spreading_activation import spreading_settings
 from app.domain.search.terms import QueryTerm, WeighedQuery
-from app.domain.search.weights import Ranking
 from app.domain.strength import review
 from app.domain.text.highlight import WINDOW_CHARACTERS, find_highlights, join_excerpt
 from app.domain.text.inflection import irregular_forms
@@ -29,7 +29,7 @@ from app.domain.text.words import content_words
 from app.services.embedding import spaces, tenant_indexes
 from app.services.embedding.soft_words import match_words
 from app.services.search import archive_query, candidate_strength, correction_placement, priming, search_context_cache
-from app.services.search.candidate_set import CandidateSet
+from app.services.search.ranking_input import CandidateSet
 from app.services.search.rerank import rerank_results
 from app.services.search.result_explanation import add_explanations
 from app.services.search.spreading_activation import spread_results
@@ -38,7 +38,7 @@ from app.services.uses import reviews
 from app.store.core import database
 from app.store.embedding.embedding_spaces import Space
 from app.store.enrichment import word_index
-from app.store.search import hybrid_search, search_context
+from app.store.search import candidate_selection, search_context
 from app.store.search.query_parts import ReducedVector
 from app.store.search.search_context import SearchContext
 from app.store.strength.states import StoredStates
@@ -193,7 +193,7 @@ class _ComparedCandidates:
     now: float
     mark: str
     pairs: Sequence[CorrectionPair]
-    probe: hybrid_search.SearchProbe
+    probe: candidate_selection.SearchProbe
     ranking: Ranking
 
 
@@ -239,7 +239,7 @@ def _vectors(
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
     wanted = looked_for.wanted
-    vector = _vector(tenant_id, space, request, idf) if modes.selection_weights(wanted).relevance else None
+    vector = _vector(tenant_id, space, request, idf) if scoring.selection_weights(wanted).relevance else None
     return vector, _archive_vectors(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
 
 
@@ -252,14 +252,14 @@ def _compare_candidates(
     short: tuple[ReducedVector, ...],
 ) -> _ComparedCandidates:
     there = looked_for.around.spaces
-    ranking = modes.selection_weights(
+    ranking = scoring.selection_weights(
         looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any()))
     )
     among = looked_for.active if tenant_indexes.has_graph(there, looked_for.active) else None
-    lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
+    lexemes = looked_for.query.lexemes if scoring.selection(ranking)[0] else {}
     space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
-    probe = hybrid_search.SearchProbe(lexemes, space_id, vector, among, short, has_windows)
-    found = hybrid_search.find_candidates(tx, tenant_id, probe, request, ranking)
+    probe = candidate_selection.SearchProbe(lexemes, space_id, vector, among, short, has_windows)
+    found = candidate_selection.find_candidates(tx, tenant_id, probe, request, ranking)
     pairs = (
         correction_placement.find_pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking)
         if found.has_corrections
@@ -278,7 +278,11 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     parameters = policy.known_parameters
     spreads = spreading_settings(ranking.mode, parameters)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
-    most = hybrid_search.CANDIDATES if share or spreads or gathered.corrections else max(request.limit, ranking.rerank)
+    most = (
+        candidate_selection.CANDIDATES
+        if share or spreads or gathered.corrections
+        else max(request.limit, ranking.rerank)
+    )
     results = result_ranking.rank_candidates(
         gathered.found,
         gathered.vitals,
@@ -331,4 +335,4 @@ def _archive_vectors(
             return None
         return _vector(tenant_id, space, request, idf)
 
-    return archive_query.archive_probes(tenant_id, asked) if modes.selection_weights(wanted).relevance else ()
+    return archive_query.archive_probes(tenant_id, asked) if scoring.selection_weights(wanted).relevance else ()

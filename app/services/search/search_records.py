@@ -28,7 +28,7 @@ from app.domain.search.search_record import (
     request_fields,
     unit_weights,
 )
-from app.services.search.candidate_set import CandidateSet
+from app.services.search.ranking_input import CandidateSet
 from app.store.core import database
 from app.store.search import recorded_searches
 from app.store.search.recorded_searches import RecordedSearch

@@ -17,7 +17,7 @@ from app.domain.policy import policy_diff
 from app.domain.policy.policy import Policy
 from app.domain.policy.policy_diff import FieldChange
 from app.domain.search import policy_comparison, weight_fitting
-from app.domain.search.candidates import CandidateStrength
+from app.domain.search.candidate_types import CandidateStrength
 from app.domain.search.policy_comparison import Comparison, ReplayedSearch
 from app.domain.search.request import SearchRequest
 from app.domain.search.search_record import (
@@ -30,7 +30,7 @@ from app.domain.search.search_record import (
 from app.domain.search.weight_fitting import JudgedSearch, Proposal
 from app.errors import Conflict, FieldError, Invalid
 from app.services.search import candidate_strength
-from app.services.search import search as searching
+from app.services.search.search import gather_candidates, rank_gathered
 from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.search import recorded_searches, search_context
@@ -254,8 +254,8 @@ def _request(search: RecordedSearch, read: _Records) -> SearchRequest | None:
 
 
 def _search_again(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:
-    gathered = searching.gather_candidates(tenant_id, request, policy)
-    results, _ = searching.rank_gathered(tenant_id, gathered, request)
+    gathered = gather_candidates(tenant_id, request, policy)
+    results, _ = rank_gathered(tenant_id, gathered, request)
     return [result.id for result in results]
 
 

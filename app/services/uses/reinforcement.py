@@ -19,7 +19,7 @@ from app.domain.dynamics.mnemex import Mnemex, is_other_domain
 from app.domain.dynamics.timeline import Era
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.domain.ingest.uses import Touches, Use, encode, touch_results
-from app.domain.strength.reinforcement import OrderedUses, ReinforcementResult, UseTimes, apply_uses, effective_uses
+from app.domain.strength.counted_uses import OrderedUses, ReinforcementResult, UseTimes, apply_uses, effective_uses
 from app.errors import BacklogFull, Unavailable
 from app.services.search import search_records
 from app.services.storage import lookup

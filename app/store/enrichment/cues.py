@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 from app.domain.search.request import SearchRequest
 from app.domain.text.words import content_words
 from app.store.core.binary_arrays import driver_connection
-from app.store.enrichment.lexemes import lexemes_sql
+from app.store.enrichment.indexed_words import lexemes_sql
 from app.store.enrichment.reminders import FlagHolders
 from app.store.enrichment.scores import Assessment
 from app.store.search.query_parts import allowed_one_sql, filter_conditions

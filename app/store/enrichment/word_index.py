@@ -21,7 +21,7 @@ from sqlalchemy import Connection, TextClause, text
 from app.domain.search.terms import QueryTerm
 from app.store.core.binary_arrays import Uuids
 from app.store.core.kept_plans import fetch_all
-from app.store.enrichment.lexemes import ascii_lexemes_sql, lexemes_sql
+from app.store.enrichment.indexed_words import ascii_lexemes_sql, lexemes_sql
 from app.store.memories.roles import NAME
 from app.store.memories.turns import neighbours_sql, span_sql
 

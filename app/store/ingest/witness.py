@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, text
 
 from app.domain.ingest.ids import parse_entry_id
-from app.domain.ingest.queue_mark import Expected, Mark
+from app.domain.ingest.redis_identity import Expected, Mark
 from app.store.core.binary_arrays import Integers, Uuids, driver_connection
 
 ROWS_MOST: Final = 100

@@ -11,8 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from app.domain.search import prefilter
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.domain.search.weights import Ranking
 from app.store.core.binary_arrays import driver_connection
 from app.store.embedding import windows
 from app.store.search.query_parts import (

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.store.core import database
 from app.store.ingest import dead_letters
 from tests.api.caller import Api, fields
@@ -25,7 +25,7 @@ def poison(api: Api, tenant: Tenant | None = None) -> str:
     """Create a dead letter from an entry that isn't JSON, and return its id."""
     tenant_id = (tenant or api.tenant).tenant_id
     api.service.post(tenant_id, f"no JSON: {SECRET}".encode())
-    ingest.drain_streams()
+    drain.drain_streams()
     return str(api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1"))
 
 
@@ -74,7 +74,7 @@ def test_a_replay_is_answered_with_what_was_replayed(api: Api) -> None:
     assert answer.status_code == 202
     assert answer.json()["id"] == letter_id
     assert api.post(f"{PATH}/{letter_id}/replay").status_code == 404
-    ingest.drain_streams()
+    drain.drain_streams()
     [again] = listed(api)
     assert again != letter_id
 
@@ -85,7 +85,7 @@ def test_all_of_a_reason_are_replayed(api: Api) -> None:
     kept = set_aside(api, "index", "A")
     done = api.post(f"{PATH}/replay", json={"reason": "Unreadable", "stage": "drain"}).json()
     assert (done["replayed"], done["left"]) == (3, 0)
-    ingest.drain_streams()
+    drain.drain_streams()
     again = api.post(f"{PATH}/replay", json={"reason": "Unreadable", "before": done["before"]}).json()
     assert (again["replayed"], again["before"]) == (0, done["before"])
     assert len(listed(api)) == 4
@@ -178,5 +178,5 @@ def test_another_tenants_letters_need_the_scope_admin(api: Api) -> None:
     ):
         assert api.post(path, **given, **named).status_code == 403
     assert api.post(f"{PATH}/{letter_id}/replay", key=api.admin.key, **named).status_code == 202
-    ingest.drain_streams()
+    drain.drain_streams()
     assert len(api.get(PATH, key=other.key).json()["dead_letters"]) == 1

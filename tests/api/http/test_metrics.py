@@ -17,7 +17,7 @@ from app import metrics, queues
 from app.clients.redis import stream
 from app.clients.redis.connection import POOLS
 from app.domain.policy.api_keys import SCOPES
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.monitoring import fleet_gauges, pool_usage
 from app.settings import settings
 from app.store.core import database, pools
@@ -78,7 +78,7 @@ def test_a_short_token_is_refused_and_an_empty_one_is_none(service: Service) -> 
 
 def test_the_time_from_accepted_to_stored_is_told_by_memory(api: Api) -> None:
     api.remember("one", "two", work=False)
-    until(ingest.drain_streams, "the memories are drained")
+    until(drain.drain_streams, "the memories are drained")
     found = families(api)
     assert found["ebbing_event_store_seconds_count"] == {(): 2}
     assert found["ebbing_event_store_seconds_bucket"]["+Inf",] == 2

@@ -21,7 +21,7 @@ from app.domain.privacy.requests import NewRequest
 from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import queue, runner, schedule
 from app.services.privacy import export_requests, legal_holds, request_log
 from app.services.tenants import budget, tenants
@@ -195,7 +195,7 @@ def a_schedule(_: Api) -> str:
 
 def a_letter(api: Api) -> UUID:
     api.service.post(api.tenant.tenant_id, b"no JSON")
-    ingest.drain_streams()
+    drain.drain_streams()
     letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
     return letter_id
 

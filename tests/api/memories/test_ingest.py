@@ -13,7 +13,7 @@ import pytest
 
 from app.clients.embedding.embedder import embedder
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from tests.api.caller import Api, fields
 from tests.service import Service
 
@@ -240,7 +240,7 @@ def test_a_full_backlog_of_one_tenant_is_429(service: Service) -> None:
         assert int(answer.headers["retry-after"]) > 0
         fields(answer)
         assert api.post("/v1/memories", json={"text": "x"}, key=service.tenant().key).status_code == 202
-        ingest.drain_streams()
+        drain.drain_streams()
         assert api.post("/v1/memories", json={"text": "x"}).status_code == 202
 
 
@@ -282,7 +282,7 @@ def test_a_memory_is_pending_then_stored_indexed_embedded(api: Api) -> None:
         return answer
 
     pending = shown()
-    ingest.drain_streams()
+    drain.drain_streams()
     stored = shown()
     stage_runner.run_index_stage()
     indexed = shown()

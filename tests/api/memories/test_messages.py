@@ -14,7 +14,7 @@ from app.domain.privacy.legal_hold import Scope
 from app.errors import Invalid
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.ingest import dead_letters, ingest
+from app.services.ingest import dead_letter_replay, drain
 from tests.api.caller import Api, fields
 from tests.api.memories.test_ingest import worker
 from tests.service import Service
@@ -62,7 +62,7 @@ def test_each_message_with_text_is_stored_under_its_id(api: Api) -> None:
         assert {(each["thread"], each["subject"], each["status"]) for each in memories} == {
             ("support-1", "ann", status)
         }
-        ingest.drain_streams()
+        drain.drain_streams()
     assert len({UUID(memory_id) for memory_id in ids}) == 4
     assert api.service.texts(api.tenant.tenant_id) == [text for text, _, _ in STORED]
 
@@ -198,14 +198,14 @@ def test_messages_that_could_not_be_stored_are_replayed_under_their_ids(api: Api
     refuse(api.service, "Done.")
     ids = api.post("/v1/memories", json=CHAT).json()["ids"]
     try:
-        ingest.drain_streams()
+        drain.drain_streams()
     finally:
         api.service.rows("ALTER TABLE memories DROP CONSTRAINT trouble")
     assert api.service.texts(api.tenant.tenant_id) == []
     [(letter_id, memories)] = api.service.rows("SELECT letter_id, memories FROM dead_letters")
     assert memories == 4
-    dead_letters.replay_letter(api.tenant.tenant_id, letter_id)
-    ingest.drain_streams()
+    dead_letter_replay.replay_letter(api.tenant.tenant_id, letter_id)
+    drain.drain_streams()
     assert said(shown(api, ids)) == STORED
 
 
@@ -224,13 +224,13 @@ def test_a_worker_of_the_version_before_sets_messages_aside_for_a_replay(
         return found if isinstance(found, list) else [found]
 
     with monkeypatch.context() as older:
-        older.setattr("app.services.ingest.ingest.decode", decode)
-        ingest.drain_streams()
+        older.setattr("app.services.ingest.drain.decode", decode)
+        drain.drain_streams()
     assert api.service.letters(api.tenant.tenant_id) == [("drain", "Invalid", 1)]
     assert api.service.texts(api.tenant.tenant_id) == []
     [[letter_id]] = api.service.rows("SELECT letter_id FROM dead_letters")
-    dead_letters.replay_letter(api.tenant.tenant_id, letter_id)
-    ingest.drain_streams()
+    dead_letter_replay.replay_letter(api.tenant.tenant_id, letter_id)
+    drain.drain_streams()
     assert said(shown(api, ids)) == STORED
 
 

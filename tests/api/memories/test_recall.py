@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from tests.api.caller import Api, fields
 
 QUESTION = "Is Orla allergic to walnuts?"
@@ -24,7 +24,7 @@ def test_recalling_reinforces_nothing_observing_does_once(api: Api) -> None:
     api.service.rows("UPDATE memory_state SET anchored_at = anchored_at - interval '9 days'")
 
     def strength() -> float:
-        ingest.drain_streams()
+        drain.drain_streams()
         told: float = api.get(f"/v1/memories/{memory_id}").json()["strength"]
         return told
 
@@ -48,7 +48,7 @@ def test_the_ids_of_an_empty_answer_may_be_observed_too(api: Api) -> None:
     api.remember("Orla is allergic to walnuts")
     observed = api.post("/v1/observations", json={"ids": bring(api, messages=["ok"])["ids"]})
     assert observed.status_code == 202
-    ingest.drain_streams()
+    drain.drain_streams()
     assert api.service.rows("SELECT * FROM dead_letters") == []
     assert api.service.backlog()["entries"] == 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.policy.policy import Policy, Reinforcement
 from app.metrics import DROPPED_TOUCHES
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from tests.api.caller import Api, fields
 from tests.service import Service
 from tests.waiting import until
@@ -20,7 +20,7 @@ NUDGE = "ebbing:{s0}:nudge:ingest.drain"
 
 def counts(api: Api, *ids: str) -> list[int]:
     """Drain the queue and return each memory's access count."""
-    ingest.drain_streams()
+    drain.drain_streams()
     return [api.get(f"/v1/memories/{memory_id}").json()["access_count"] for memory_id in ids]
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.search.candidates import Candidate
+from app.domain.search.candidate_types import Candidate
 from app.domain.search.result_explanation import map_spellings, rank_by_score
 from app.domain.search.terms import QueryTerm
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.policy.policy import Policy
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.candidate_types import Candidate, CandidateStrength
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, Weights
 from app.domain.search.result_ranking import list_uses, rank_candidates
 from app.domain.search.signals import SIGNALS
 from app.domain.search.terms import TERMS_MAX, QueryTerm, inverse_document_frequency, weigh_query
-from app.domain.search.weights import Ranking
 from app.domain.text.embedding_input import MemoryText, normalise_rows
 from app.domain.text.inflection import other_forms
 from app.domain.text.words import (

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.domain.ingest.roles import Role
-from app.domain.search.candidates import Candidate
+from app.domain.search.candidate_types import Candidate
+from app.domain.search.parameters import Ranking
 from app.domain.search.signals import NEAR_DAYS, SIGNALS, compute_parts
-from app.domain.search.weights import Ranking
 from app.domain.text.words import asks_assistant, contains_question, is_in_first_person
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)

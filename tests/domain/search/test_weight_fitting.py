@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from app.domain.search import weight_fitting
+from app.domain.search.parameters import Ranking
 from app.domain.search.policy_comparison import ReplayedSearch, compare_policies, mean_interval
 from app.domain.search.search_record import PARTS
 from app.domain.search.weight_fitting import JudgedSearch, fit_weights, propose_weights
-from app.domain.search.weights import Ranking
 
 RESULTS = 10
 PRESENT = np.array([getattr(Ranking(), name) for name in PARTS])

@@ -16,7 +16,7 @@ from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services.consolidation import supersession
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import housekeeping
 from app.services.memories import live_numbers, memories
 from app.services.privacy import legal_holds
@@ -273,7 +273,7 @@ def test_a_chain_closes_over_what_is_deleted_in_its_middle(facts: TenantFacts, *
 def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(facts: TenantFacts, seed: int) -> None:
     chance = random.Random(seed)
     ids = facts.service.send(facts.tenant_id, *(f"memory {place}" for place in range(9)))
-    ingest.drain_streams()
+    drain.drain_streams()
     edges = {(ids[n], ids[m]) for n in range(9) for m in range(n) if chance.random() < 0.3}
     gone = set(chance.sample(ids, 5))
     wanted = {(newer, older) for newer in ids for older in ids if led(edges, gone, newer, older)}
@@ -344,7 +344,7 @@ def test_a_person_may_say_it_too(facts: TenantFacts, service: Service) -> None:
     [waiting] = service.send(facts.tenant_id, "in the queue")
     with pytest.raises(Unavailable):
         supersession.make_supersession(facts.tenant_id, str(waiting), str(rome), "key")
-    ingest.drain_streams()
+    drain.drain_streams()
     other = service.tenant()
     with pytest.raises(NotFound):
         supersession.make_supersession(other.tenant_id, str(oslo), str(rome), "key")

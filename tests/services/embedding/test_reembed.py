@@ -14,7 +14,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.errors import Conflict
 from app.services.embedding import reembed, spaces
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.tenants import budget
 from app.services.transient_errors import OverBudget, is_transient
@@ -370,7 +370,7 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
     movers.use("openai")
     move = Move.read(tenant_id)
     [late] = movers.service.send(tenant_id, "late")
-    ingest.drain_streams()
+    drain.drain_streams()
     compute = spaces.memory_vectors
     moved: list[str] = []
 

@@ -17,7 +17,7 @@ from app.errors import Misconfigured
 from app.services.embedding import embed, reembed, spaces
 from app.services.embedding.spaces import OtherSpaces, SearchedSpace
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.monitoring import doctor, stats
 from app.services.tenants import budget
 from app.store.core import database
@@ -93,7 +93,7 @@ def test_a_space_that_appears_while_memories_are_embedded_is_served_too(
 ) -> None:
     movers.remember(tenant_id, "before")
     [late] = movers.service.send(tenant_id, "late")
-    ingest.drain_streams()
+    drain.drain_streams()
     compute = spaces.memory_vectors
     computed: list[str] = []
 
@@ -186,7 +186,7 @@ def test_a_provider_that_is_ill_is_waited_for(movers: Movers, tenant_id: UUID) -
     """A provider's failure sets no memory aside, however long it lasts."""
     movers.use("openai")
     movers.service.send(tenant_id, "a red car")
-    ingest.drain_streams()
+    drain.drain_streams()
     for mode in ("unauthorised", "no_model", "quota", "server_error"):
         movers.fake.control.set(mode=mode)
         for _ in range(4):
@@ -205,7 +205,7 @@ def test_settings_that_cannot_be_set_no_memory_aside(
     monkeypatch.setitem(sys.modules, "fastembed", None)
     movers.use("fastembed")
     movers.service.send(tenant_id, "a red car")
-    ingest.drain_streams()
+    drain.drain_streams()
     with pytest.raises(Misconfigured, match=r"ebbing\[fastembed\]"):
         stage_runner.embed()
     assert waiting(movers) == [(tenant_id, True)]
@@ -316,7 +316,7 @@ def test_calls_before_one_that_fails_are_paid_for_too(
     movers.use("openai", embed_batch_memories=1)
     movers.fake.control.set(mode="server_error", poison="boat")
     movers.service.send(tenant_id, "a red car", "a boat")
-    ingest.drain_streams()
+    drain.drain_streams()
     with pytest.raises(ProviderFailed):
         stage_runner.embed()
     assert account.spent == [(tenant_id, "embed", "embed-small", 1, 2)]
@@ -333,7 +333,7 @@ def test_without_a_budget_a_tenant_waits_and_the_others_do_not(
     for tenant in (tenant_id, other, tenant_id):
         movers.service.send(tenant, "a blue car")
     while movers.service.backlog()["entries"]:
-        ingest.drain_streams()
+        drain.drain_streams()
     stage_runner.run_index_stage()
     with capture_logs() as logged:
         assert stage_runner.embed() == 1
@@ -395,7 +395,7 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
     movers.fake.control.set(mode="server_error")
     assert spaces.vector_size(other) is None, "unknown while the provider fails"
     [kept] = movers.service.send(other, {"text": "a red car", "embedding": [1.0] * 64})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert movers.service.texts(other) == ["a red car"], "storing doesn't wait for a model"
     movers.fake.control.set()
     movers.use("openai")
@@ -406,7 +406,7 @@ def test_the_size_of_a_vector_is_the_tenants(movers: Movers, tenant_id: UUID) ->
 def test_scoring_loads_no_embedder(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     movers.remember(tenant_id, "a red car")
     movers.service.send(tenant_id, "a blue car")
-    ingest.drain_streams()
+    drain.drain_streams()
     forget()
     monkeypatch.setattr(StaticEmbedder, "__init__", None)
     assert stage_runner.run_score_stage() == 1

@@ -11,7 +11,7 @@ import pytest
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.salience import Judgement, ScoringEvidence, judge
 from app.services.enrichment import score_by_rules, stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.storage import lookup
 from app.store.memories.memories import StoredMemory
@@ -113,7 +113,7 @@ def test_what_was_said_before_is_less_new(service: Service, tenant: Tenant) -> N
 
 def test_it_works_before_words_and_vectors_are_there_and_when_run_twice(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, DECISION)
-    ingest.drain_streams()
+    drain.drain_streams()
     assert score_by_rules.score_memories(tenant.tenant_id, [memory_id]) == 1
     assert score_by_rules.score_memories(tenant.tenant_id, [memory_id]) == 1
     assert service.one("SELECT count(*) FROM scores WHERE memory_id = %s", memory_id) == 1
@@ -135,7 +135,7 @@ def test_every_time_the_rules_have_scored_the_tenant_wants_a_rating(service: Ser
 
 def test_one_that_was_queued_twice_is_scored_once(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, DECISION)
-    ingest.drain_streams()
+    drain.drain_streams()
     assert score_by_rules.score_memories(tenant.tenant_id, [memory_id, memory_id]) == 1
 
 
@@ -160,7 +160,7 @@ def test_a_kind_is_guessed_only_where_none_was_given(service: Service, tenant: T
 
 def test_waiting_for_a_score_keeps_nobody_from_being_searchable(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, DECISION)
-    ingest.drain_streams()
+    drain.drain_streams()
     stage_runner.run_index_stage()
     stage_runner.embed()
     assert stored(tenant, memory_id).salience is None

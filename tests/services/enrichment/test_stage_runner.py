@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.store.core import database
 from app.store.enrichment import work_queue
 from tests.service import Service, Tenant
@@ -63,7 +63,7 @@ def release(service: Service) -> None:
 
 def test_what_is_done_waits_no_more_and_the_other_stages_still_do(service: Service, tenant: Tenant, stage: str) -> None:
     service.send(tenant.tenant_id, "one", "two")
-    ingest.drain_streams()
+    drain.drain_streams()
     assert STAGES[stage]() == 2
     assert waiting(service, stage) == 0
     assert [waiting(service, other) for other in STAGES if other != stage] == [2, 2]
@@ -76,7 +76,7 @@ def test_tenants_take_turns(service: Service, stage: str, monkeypatch: pytest.Mo
     for _ in range(3):
         for tenant in tenants:
             service.send(tenant.tenant_id, "x")
-            ingest.drain_streams()
+            drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     STAGES[stage]()
     served = [tenant_id for tenant_id, _ in fake.given]
@@ -90,7 +90,7 @@ def test_a_batch_has_a_limit_but_for_its_first_item(
     service.configure(index_rows=5, embed_rows=5, score_rows=5)
     for size in (2, 2, 2, 7, 1):
         service.send(tenant.tenant_id, *["x"] * size)
-        ingest.drain_streams()
+        drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     STAGES[stage]()
     assert [len(memory_ids) for _, memory_ids in fake.given] == [4, 2, 7, 1]
@@ -100,7 +100,7 @@ def test_the_one_that_fails_is_cornered_and_set_aside_and_its_neighbours_are_don
     service: Service, tenant: Tenant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = service.send(tenant.tenant_id, *(f"{n}" for n in range(16)))
-    ingest.drain_streams()
+    drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     fake.cursed = {ids[11]}
     done = sum(STAGES[stage]() for _ in range(12))
@@ -117,7 +117,7 @@ def test_a_failure_leaves_other_items_of_its_tenant_alone(
     service.configure(index_rows=1, embed_rows=1, score_rows=1)
     requests = [service.send(tenant.tenant_id, f"{n}")[0] for n in range(3)]
     for _ in requests:
-        ingest.drain_streams()
+        drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     fake.cursed = {requests[0]}
     for _ in range(6):
@@ -130,7 +130,7 @@ def test_while_a_store_is_away_no_try_counts(
     service: Service, tenant: Tenant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = service.send(tenant.tenant_id, "patient")
-    ingest.drain_streams()
+    drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     fake.cursed = set(ids)
     fake.error = OperationalError("SELECT", {}, psycopg.OperationalError("the connection is closed"))
@@ -153,7 +153,7 @@ def test_one_that_kills_its_worker_is_cornered_too(
     service: Service, tenant: Tenant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = service.send(tenant.tenant_id, *(f"{n}" for n in range(4)))
-    ingest.drain_streams()
+    drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     fake.cursed, fake.error = {ids[2]}, Killed()
     deaths = 0
@@ -171,7 +171,7 @@ def test_one_that_kills_its_worker_is_cornered_too(
 
 def test_a_claim_is_ones_own_until_its_lease_ends(service: Service, tenant: Tenant, stage: str) -> None:
     service.send(tenant.tenant_id, "one")
-    ingest.drain_streams()
+    drain.drain_streams()
 
     def claim(lease: float) -> work_queue.WorkClaim | None:
         with database.shared() as tx:
@@ -197,7 +197,7 @@ def test_a_slice_ends_in_time_and_asks_for_another(
 ) -> None:
     for _ in range(3):
         service.send(service.tenant().tenant_id, "x")
-    ingest.drain_streams()
+    drain.drain_streams()
     nudges: list[str] = []
     monkeypatch.setattr("app.queues.enqueue", lambda task, *_, **__: nudges.append(task.rpartition(".")[2]))
     service.redis.flushdb()
@@ -213,7 +213,7 @@ def test_the_other_stage_goes_on_while_one_fails(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = service.send(tenant.tenant_id, "a needle in the hay")
-    ingest.drain_streams()
+    drain.drain_streams()
     fake = Fake(monkeypatch, "embed")
     fake.cursed = set(ids)
     for _ in range(4):
@@ -227,7 +227,7 @@ def test_a_batch_that_takes_too_long_is_halved(
     service: Service, tenant: Tenant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = service.send(tenant.tenant_id, *(f"{n}" for n in range(4)))
-    ingest.drain_streams()
+    drain.drain_streams()
     fake = Fake(monkeypatch, stage)
     fake.cursed = {ids[2]}
     service.configure(statement_timeout_seconds=0.2)
@@ -245,7 +245,7 @@ def test_batches_are_embedded_side_by_side(service: Service, tenant: Tenant, mon
     service.configure(embed_rows=1)
     for n in range(6):
         service.send(tenant.tenant_id, f"memory {n}")
-        ingest.drain_streams()
+        drain.drain_streams()
     both = threading.Barrier(2)
 
     def meet(_: UUID, memory_ids: Sequence[UUID]) -> int:
@@ -264,7 +264,7 @@ def test_what_was_tried_before_is_embedded_alone(
     service.configure(embed_rows=1)
     for text_of_one in ("tried", "tried", "new", "new"):
         service.send(tenant.tenant_id, text_of_one)
-        ingest.drain_streams()
+        drain.drain_streams()
     tried = {
         memory_id
         for [ids] in service.rows(

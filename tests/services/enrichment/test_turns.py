@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from tests.service import Service
 
 
@@ -29,7 +29,7 @@ def test_slices_that_end_early_still_serve_every_tenant_in_its_turn(
     for tenant_id in tenant_ids:
         for number in range(3):
             service.send(tenant_id, f"memory {number}")
-            ingest.drain_streams()
+            drain.drain_streams()
     service.send(tenant_ids[0], "waits to be stored: a slice ends after a batch")
 
     for _ in tenant_ids:
@@ -45,7 +45,7 @@ def test_while_requests_wait_to_be_stored_a_slice_of_indexing_still_serves_many_
     tenant_ids = [service.tenant().tenant_id for _ in range(4)]
     for tenant_id in tenant_ids:
         service.send(tenant_id, "to be indexed")
-        ingest.drain_streams()
+        drain.drain_streams()
     service.send(tenant_ids[0], "waits to be stored")
     clock = Clock(step_seconds=stage_runner.SHARED_LANE_SECONDS / 2.5)
     monkeypatch.setattr(stage_runner, "time", clock)

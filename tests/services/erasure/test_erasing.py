@@ -17,7 +17,7 @@ from app.domain.tiers import pca
 from app.services.erasure import execution, requests, steps
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.erasure.steps import STEPS
-from app.services.ingest import dead_letters
+from app.services.ingest import dead_letter_replay
 from app.services.privacy import legal_holds
 from app.services.tiers import pca_fitting, segment_compaction
 from app.store.core import database
@@ -71,7 +71,7 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     assert removed(house.tenant_id, erasure_id)["letters"] == 1
     assert b"otters" not in bytes(service.one("SELECT payload FROM dead_letters"))
-    dead_letters.replay_letter(house.tenant_id, letter_id)
+    dead_letter_replay.replay_letter(house.tenant_id, letter_id)
     service.work()
     assert service.rows("SELECT memory_id, text FROM memories WHERE text LIKE '%%hums%%'") == [(bob, "Bob hums")]
     assert service.one("SELECT count(*) FROM memories WHERE thread = %s", placeholder_thread(erasure_id)) == 0

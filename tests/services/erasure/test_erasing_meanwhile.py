@@ -15,7 +15,7 @@ from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE
 from app.services.erasure.steps import STEPS
-from app.services.ingest import dead_letters, ingest
+from app.services.ingest import dead_letter_replay, drain
 from app.services.privacy import legal_holds
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasing import erase
@@ -48,14 +48,14 @@ class Meanwhile:
             raise RedisError
 
         with self.monkeypatch.context() as patch:
-            patch.setattr(ingest, "_store_together", away)
+            patch.setattr(drain, "_store_together", away)
             with pytest.raises(RedisError):
-                ingest.drain_streams()
+                drain.drain_streams()
 
     def come(self) -> None:
         """Replay the dead letter, deliver an old request again, and store new data of Ann's."""
         if self.service.rows("SELECT FROM dead_letters"):
-            dead_letters.replay_letter(self.tenant_id, self.letter_id)
+            dead_letter_replay.replay_letter(self.tenant_id, self.letter_id)
         header = replay_header(b"1j" + generate_base(self.old_ms, uuid4().bytes[:8]) + b"r ", f"{self.old_ms}-0")
         body = b'[{"text":"Ann as of old","subject":"ann"},{"text":"a heron"}]'
         self.service.push(self.tenant_id, {b"n": b"2", b"h": header, b"e": body})

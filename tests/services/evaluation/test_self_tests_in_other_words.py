@@ -9,7 +9,7 @@ from app.domain.evaluation.self_test_rules import SelfTests, is_recall_empty
 from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
-from app.domain.search.weights import Ranking
+from app.domain.search.parameters import Ranking
 from app.services.evaluation import question_generation, self_tests
 from app.services.monitoring import fleet_gauges, status
 from app.services.uses import reviews

@@ -9,8 +9,8 @@ import pytest
 
 from app.clients.redis import stream
 from app.clients.redis.connection import QUEUE, connect
-from app.clients.redis.identity import QueueReplaced, verify_connections
-from app.services.ingest import ingest, witness
+from app.clients.redis.connection_check import QueueReplaced, verify_connections
+from app.services.ingest import drain, witness
 from app.services.ingest.witness import Witness
 from tests.service import Service
 from tests.services.ingest.test_witness import accept
@@ -46,7 +46,7 @@ def beats(service: Service) -> tuple[int, int]:
 
 def check_stored(service: Service, memories: int) -> None:
     """Store what waits, and check that nothing was lost."""
-    ingest.drain_streams()
+    drain.drain_streams()
     assert service.one("SELECT count(*) FROM memories") == memories
     assert (witness.find_gaps(), witness.find_gaps(), witness.count_lost()) == (0, 0, 0)
 
@@ -106,7 +106,7 @@ def test_a_restore_of_both_stores_goes_on_by_the_operators_command(guarded: Serv
     reconnect()
     tenant = guarded.tenant()
     accept(guarded, Witness(), tenant.tenant_id)
-    ingest.drain_streams()
+    drain.drain_streams()
     if redis == "emptied":
         guarded.redis.flushdb()
     elif redis == "older copy":
@@ -142,6 +142,6 @@ def test_an_upgrade_marks_the_redis_of_the_previous_version_with_its_waiting_ent
 
     witness.guard_connections()
     reconnect()
-    ingest.drain_streams()
+    drain.drain_streams()
     assert guarded.texts(tenant.tenant_id) == ["accepted before the upgrade"]
     assert guarded.one("SELECT count(*) FROM queue_identity WHERE claimed_at IS NOT NULL") == 1

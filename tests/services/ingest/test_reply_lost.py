@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from app.domain.ingest.uses import Use, encode, touch_results
 from app.domain.policy.policy import Policy, Reinforcement
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.store.core import database
 from tests.service import Service
 
@@ -77,13 +77,13 @@ def proxy(service: Service) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("commit", [1, 2, 3, 4])
 @pytest.mark.parametrize(
-    "stage", [ingest.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
+    "stage", [drain.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
 )
 def test_what_was_committed_unheard_is_done_once(
     service: Service, proxy: Proxy, stage: Callable[[], int], commit: int
 ) -> None:
     tenant_id = service.tenant(Policy(reinforcement=Reinforcement(refractory_seconds=0))).tenant_id
-    stages = [ingest.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
+    stages = [drain.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
     ids = service.send(tenant_id, "we meet on Friday", {"text": "Ann is on leave", "external_id": "a"})
     used = encode(touch_results([Use(memory_id) for memory_id in ids], tenant_id, None))
     service.post(tenant_id, used, memories=0, form="touches")

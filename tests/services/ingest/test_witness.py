@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from app.clients.redis.connection import BACKLOG, QUEUE, connect, stream_key
-from app.clients.redis.identity import QueueReplaced, verify_connections
+from app.clients.redis.connection_check import QueueReplaced, verify_connections
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.errors import Unavailable
-from app.services.ingest import ingest, witness
+from app.services.ingest import drain, witness
 from app.services.ingest.witness import Witness
 from tests.service import Service
 
@@ -79,7 +79,7 @@ def test_an_emptied_redis_is_refused_until_an_operator_accepts_it(guarded: Servi
     witness.accept_queue(tenant.tenant_id, "key")
     assert witness.diagnose_queue() is None
     guarded.send(tenant.tenant_id, "Ann likes tea")
-    ingest.drain_streams()
+    drain.drain_streams()
     assert guarded.texts(tenant.tenant_id) == ["Ann likes tea"]
 
 
@@ -119,7 +119,7 @@ def test_a_redis_is_accepted_by_its_mark_while_postgresql_is_away(
 def test_requests_that_vanish_are_counted_by_tenant_and_stored_or_waiting_ones_are_not(guarded: Service) -> None:
     ann, bob, accepted = guarded.tenant(), guarded.tenant(), Witness()
     accept(guarded, accepted, ann.tenant_id, 5)
-    ingest.drain_streams()  # all of these are stored
+    drain.drain_streams()  # all of these are stored
     kept = accept(guarded, accepted, bob.tenant_id, 3)
     lose(guarded, bob.tenant_id, *kept[1:])  # the tail is cut; the first one waits
     assert (witness.find_gaps(), witness.count_lost()) == (0, 0), "one look isn't enough"
@@ -131,7 +131,7 @@ def test_requests_that_vanish_are_counted_by_tenant_and_stored_or_waiting_ones_a
     assert gap.first_at.timestamp() * 1000 == pytest.approx(int(kept[1].partition("-")[0]), abs=1)
     assert gap.first_at <= gap.last_at
 
-    ingest.drain_streams()
+    drain.drain_streams()
     assert witness.find_gaps() == 0
     assert guarded.one("SELECT count(*) FROM accepted_requests") == 0, "what is accounted for isn't witnessed any more"
 
@@ -157,7 +157,7 @@ def test_dead_letters_and_requests_of_deleted_tenants_are_not_lost(guarded: Serv
     accepted.remember(UUID(int=7), bytes(16), 1, done.entry_id)
     accepted.write()
     while guarded.redis.exists(stream_key(tenant.tenant_id)) and guarded.redis.xlen(stream_key(tenant.tenant_id)):
-        ingest.drain_streams()
+        drain.drain_streams()
     assert [letter[0] for letter in guarded.letters(tenant.tenant_id)] == ["drain"]
     assert [witness.find_gaps() for _ in range(3)] == [0, 0, 0]
     assert guarded.one("SELECT count(*) FROM accepted_requests") == 0

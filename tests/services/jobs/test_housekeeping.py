@@ -8,7 +8,7 @@ import time
 import pytest
 
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import housekeeping
 from tests.service import Service, Tenant
 from tests.services.nights import purged
@@ -25,7 +25,7 @@ def enter(service: Service, tenant: Tenant, age_seconds: float) -> None:
     """Store an envelope that was accepted this long ago."""
     base = generate_base(int((time.time() - age_seconds) * 1000), os.urandom(RANDOM_BYTES))
     service.post(tenant.tenant_id, b'{"text":"x"}', base=base)
-    ingest.drain_streams()
+    drain.drain_streams()
 
 
 def ledger(service: Service, tenant: Tenant) -> int:

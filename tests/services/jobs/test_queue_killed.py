@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.jobs import Job, Step
-from app.services.ingest import dead_letters, ingest
+from app.services.ingest import dead_letter_replay, drain
 from app.services.jobs import queue, runner, schedule
 from tests.service import Service
 from tests.services.job_kinds import set_kind
@@ -21,13 +21,13 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKER = """
 import sys
 from uuid import UUID
-from app.services.ingest import dead_letters
+from app.services.ingest import dead_letter_replay
 from app.services.jobs import runner
 from tests.services.jobs.test_queue_killed import count_to_three
 
 runner.KINDS["test"] = runner.JobKind(count_to_three)
 what, *ids = sys.argv[1:]
-{"job": runner.run_slice, "replay": dead_letters.replay_letter}[what](*map(UUID, ids))
+{"job": runner.run_slice, "replay": dead_letter_replay.replay_letter}[what](*map(UUID, ids))
 """
 
 
@@ -70,12 +70,12 @@ def test_a_replay_that_is_killed_before_its_letter_is_deleted_stores_once(
     with monkeypatch.context() as patched:
         patched.setattr("app.store.ingest.envelopes.copy_fresh", lambda *_: 1 / 0)
         service.send(tenant.tenant_id, "x")
-        ingest.drain_streams()
+        drain.drain_streams()
     letter_id = service.one("SELECT letter_id FROM dead_letters")
     run_until_killed(service, "replay.before_delete", "replay", tenant.tenant_id, letter_id)
-    assert ingest.drain_streams() == 1
-    dead_letters.replay_letter(tenant.tenant_id, letter_id)
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 1
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter_id)
+    assert drain.drain_streams() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert service.letters(tenant.tenant_id) == []
     assert service.is_idle()

@@ -13,7 +13,7 @@ from app.services.jobs import queue
 from app.services.memories import manual_restore, recount
 from app.services.privacy import legal_holds
 from app.services.storage import lookup
-from app.services.tiers import cold_restore, permanent_deletion
+from app.services.tiers import cold_restore, decay_deletion
 from app.store.memories.tenant_counts import TierCounts
 from tests.services import nights
 from tests.services.aged import days
@@ -62,7 +62,7 @@ def test_what_is_deleted_for_good_leaves_neither_record_nor_key(chilled: Chilled
     )
     nights.swept(chilled.tenant_id)
     recount.recount_tenant(chilled.tenant_id)
-    assert permanent_deletion.delete(chilled.tenant_id, days(400))[1] == {"deleted": 1}
+    assert decay_deletion.delete(chilled.tenant_id, days(400))[1] == {"deleted": 1}
     assert chilled.service.rows("SELECT memory_id FROM memories") == [(kept,)]
     assert chilled.keys()[1] == 1
     assert chilled.segments() == [("written", 2, 1)]

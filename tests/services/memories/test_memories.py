@@ -13,7 +13,7 @@ from app.clients.embedding.static_embedder import StaticEmbedder
 from app.domain.ingest.memory import MemoryPatch, decode_patch
 from app.domain.search.request import SearchRequest
 from app.errors import NotFound, Unavailable
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.search.search import search
 from app.services.storage import lookup
@@ -44,7 +44,7 @@ def test_a_memory_is_pending_stored_indexed_embedded(service: Service, tenant: T
     waiting = lookup.get(tenant.tenant_id, second)
     assert isinstance(waiting, Pending)
     assert waiting.given.text == "two"
-    ingest.drain_streams()
+    drain.drain_streams()
     assert (stored(tenant, first).indexed, stored(tenant, first).embedded) == (False, False)
     service.work()
     assert (stored(tenant, first).indexed, stored(tenant, first).embedded) == (True, True)
@@ -56,7 +56,7 @@ def test_an_id_past_the_batch_is_nobodys(service: Service, tenant: Tenant) -> No
     for _ in ("pending", "stored"):
         with pytest.raises(NotFound):
             lookup.get(tenant.tenant_id, neighbour)
-        ingest.drain_streams()
+        drain.drain_streams()
 
 
 def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -> None:
@@ -68,7 +68,7 @@ def test_another_tenants_memory_is_not_there(service: Service, tenant: Tenant) -
                 call(other.tenant_id, memory_id)
         with pytest.raises(NotFound):
             memories.edit_memory(other.tenant_id, memory_id, MemoryPatch(text="x"))
-        ingest.drain_streams()
+        drain.drain_streams()
     assert listed(other) == []
     assert stored(tenant, memory_id).text == "mine"
 
@@ -86,7 +86,7 @@ def test_a_pending_memory_cant_be_changed_yet(service: Service, tenant: Tenant) 
     assert raised.value.retry_after_seconds
     with pytest.raises(Unavailable):
         memories.delete(tenant.tenant_id, memory_id)
-    ingest.drain_streams()
+    drain.drain_streams()
     assert stored(tenant, memory_id).text == "one"
 
 
@@ -172,7 +172,7 @@ def test_an_edit_that_overtakes_enrichment_isnt_overwritten(
 ) -> None:
     """The text changes after the embedder has read it: the vector of the old text isn't stored for the new one."""
     [memory_id] = service.send(tenant.tenant_id, "first words")
-    ingest.drain_streams()
+    drain.drain_streams()
     embed = StaticEmbedder.embed_memories
     interrupted: list[str] = []
 
@@ -213,7 +213,7 @@ def test_a_deleted_memory_is_gone_from_every_look(service: Service, tenant: Tena
 
 def test_what_is_deleted_before_it_is_enriched_stays_gone(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, "unicorn")
-    ingest.drain_streams()
+    drain.drain_streams()
     memories.delete(tenant.tenant_id, memory_id)
     service.work()
     assert search(tenant.tenant_id, SearchRequest("unicorn")) == []
@@ -227,7 +227,7 @@ def test_the_list_is_from_newest_to_oldest_and_filtered(service: Service, tenant
         {"text": "c", "subject": "bob", "thread": "t", "tags": ["y"], "occurred_at": NOON.isoformat()},
     ]
     service.send(tenant.tenant_id, *rows)
-    ingest.drain_streams()
+    drain.drain_streams()
     assert listed(tenant) == ["c", "b", "a"]
     assert listed(tenant, subject="ann") == ["b", "a"]
     assert listed(tenant, thread="t") == ["c", "a"]
@@ -246,7 +246,7 @@ def test_pages_are_complete_and_without_doubles_while_more_comes_in(service: Ser
     first = {f"{n}" for n in range(25)}
     for n in range(0, 25, 5):
         service.send(tenant.tenant_id, *(f"{m}" for m in range(n, n + 5)))
-    ingest.drain_streams()
+    drain.drain_streams()
     seen: list[str] = []
     older_than: UUID | None = None
     for turn in range(100):
@@ -256,7 +256,7 @@ def test_pages_are_complete_and_without_doubles_while_more_comes_in(service: Ser
         seen += [row.text for row in page]
         older_than = page[-1].memory_id
         service.send(tenant.tenant_id, f"late {turn}")
-        ingest.drain_streams()
+        drain.drain_streams()
     assert set(seen) == first
     assert len(seen) == 25
 
@@ -269,7 +269,7 @@ def test_searchable_means_stored_and_through_every_stage(service: Service, tenan
         return memories.are_searchable(tenant.tenant_id, base, ids)
 
     assert not searchable()
-    ingest.drain_streams()
+    drain.drain_streams()
     assert not searchable()
     service.work()
     assert searchable()

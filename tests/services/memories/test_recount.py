@@ -10,7 +10,7 @@ import pytest
 from app import metrics
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Policy
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories, recount
 from app.services.monitoring import stats
 from app.services.storage.memory_write import memory_write
@@ -72,7 +72,7 @@ def test_what_is_stored_twice_is_counted_once(service: Service) -> None:
     base = bytes(6) + b"0123456789"
     for _ in range(2):
         service.post(tenant_id, b'[{"text":"x"},{"text":"y"}]', memories=2, base=base)
-        ingest.drain_streams()
+        drain.drain_streams()
     assert stored_counts(tenant_id) == TierCounts(active=2, text_bytes=2)
 
 
@@ -146,7 +146,7 @@ def test_a_recount_amid_writers_corrects_nothing(service: Service) -> None:
 def test_a_quota_is_told_and_nothing_is_refused(service: Service, quota_bytes: int | None, state: str) -> None:
     tenant_id = service.tenant(Policy(quota_bytes=quota_bytes)).tenant_id
     service.send(tenant_id, "x" * 350)
-    ingest.drain_streams()
+    drain.drain_streams()
     room = quota.warn_near_quota(tenant_id)
     assert (room.text_bytes, room.vector_bytes, room.state) == (350, 0, state)
     assert stats.tenant_stats(tenant_id).room == room

@@ -12,7 +12,7 @@ from app import metrics
 from app.clients.redis import stream
 from app.clients.redis.connection import LANE_SAMPLES
 from app.queues import LANES
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.monitoring import lane_rates, stats
 from app.services.monitoring.stats import Lane
 from app.store.enrichment import work_queue
@@ -139,7 +139,7 @@ def test_what_is_stored_while_it_is_counted_is_counted(service: Service, monkeyp
 
     def and_then_store(tx: Connection, tenant_id: UUID | None = None) -> dict[str, StageBacklog]:
         found = waiting(tx, tenant_id)
-        ingest.drain_streams()
+        drain.drain_streams()
         return found
 
     monkeypatch.setattr("app.store.enrichment.work_queue.read_backlog", and_then_store)

@@ -7,7 +7,7 @@ import pytest
 from app import heartbeats, queues
 from app.clients.redis import stream
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.monitoring import probes, stats
 from app.store.core import database, migrate
 from tests.service import Service
@@ -101,7 +101,7 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     assert seen.memories == {"active": 0, "archived": 0, "cold": 0}
     assert seen.lanes["ingest"].depth == 3
     assert seen.lanes["ingest"].oldest_age_seconds >= 0
-    ingest.drain_streams()
+    drain.drain_streams()
     seen = stats.tenant_stats(tenant.tenant_id)
     assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3, "rate": 0}
     assert seen.memories["active"] == 3
@@ -113,6 +113,6 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     assert set(seen.pending.values()) == {0}
     assert {lane.depth for lane in seen.lanes.values()} == {0}
     service.post(tenant.tenant_id, b"no JSON")
-    ingest.drain_streams()
+    drain.drain_streams()
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
     assert stats.tenant_stats(other.tenant_id).dead_letters == 0

@@ -17,7 +17,7 @@ from app import tracing
 from app.clients.redis.connection import stream_key
 from app.domain.ingest.envelope import decode_envelope
 from app.errors import Misconfigured
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.settings import settings
 from tests.api.caller import Api
 from tests.service import Service
@@ -75,7 +75,7 @@ def test_a_request_is_followed_from_the_caller_to_who_stores_it(api: Api, collec
     assert asked.parent is not None
     assert (ids(asked)[0], f"{asked.parent.span_id:016x}") == (TRACE, CALLER)
     assert in_stream(api) == [f"00-{TRACE}-{ids(asked)[1]}-01"]
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     stored = collected.one("store")
     [link] = stored.links
     assert (f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}") == ids(asked)
@@ -100,7 +100,7 @@ def test_off_the_callers_context_goes_through_as_it_is(api: Api) -> None:
     api.post("/v1/memories", json={"text": "x"}, headers={"traceparent": GIVEN})
     api.post("/v1/memories", json={"text": "x"}, headers={"traceparent": "nonsense"})
     assert in_stream(api) == [GIVEN, ""]
-    assert ingest.drain_streams() == 2
+    assert drain.drain_streams() == 2
 
 
 def test_requests_from_before_traces_and_what_is_no_envelope_are_stored_all_the_same(
@@ -109,7 +109,7 @@ def test_requests_from_before_traces_and_what_is_no_envelope_are_stored_all_the_
     tenant_id = api.tenant.tenant_id
     api.service.send(tenant_id, "one")
     api.service.push(tenant_id, {b"n": b"1", b"h": b"not a header", b"e": b"{}"})
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert collected.one("store").links == ()
 
 
@@ -117,7 +117,7 @@ def test_links_are_bounded(api: Api, collected: Collected, monkeypatch: pytest.M
     monkeypatch.setattr(tracing, "LINKS_MAX", 2)
     for _ in range(4):
         api.post("/v1/memories", json={"text": "x"})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert len(collected.one("store").links) == 2
 
 
@@ -130,7 +130,7 @@ def test_a_failure_is_told_by_its_type(api: Api, collected: Collected, monkeypat
         "app.store.ingest.dead_letters.add", lambda *_, **__: (_ for _ in ()).throw(ValueError("canary-4711"))
     )
     with pytest.raises(ValueError, match="canary"):
-        ingest.drain_streams()
+        drain.drain_streams()
     assert collected.one("store").status.description == "ValueError"
 
 

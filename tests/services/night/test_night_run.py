@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.domain.jobs import Step
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import backpressure, queue, runner, schedule
 from app.services.monitoring import stats
 from app.services.night import night_run, steps
@@ -257,7 +257,7 @@ def test_it_stops_after_its_slice_when_ingest_falls_behind(
         if len(seen) == 2:
             service.send(tenant.tenant_id, "x")
             if stage == "indexed":
-                ingest.drain_streams()
+                drain.drain_streams()
         return Step(1, {}, finished=True)
 
     define(monkeypatch, seen, do)

@@ -16,7 +16,7 @@ from app.domain.recall import gate, worth
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.recall.recall import RecalledContext, recall_memories
 from app.services.uses import reviews
 from tests.service import Service, Tenant
@@ -46,7 +46,7 @@ class Mind:
         """Store these entries of the diary without indexing or embedding them."""
         sent = self.service.send(self.tenant.tenant_id, *(DIARY[key] for key in keys))
         self.ids |= dict(zip(keys, sent, strict=True))
-        ingest.drain_streams()
+        drain.drain_streams()
 
     def recall(self, *messages: str, policy: Policy | None = None, **more: Any) -> RecalledContext:
         return recall_memories(self.tenant.tenant_id, RecallRequest(list(messages), **more), policy)

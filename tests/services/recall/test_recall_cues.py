@@ -16,7 +16,7 @@ from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
 from app.services.enrichment import score_by_model, stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.privacy import anonymisation
 from app.services.recall import recall
@@ -185,7 +185,7 @@ def by_hand(rated: Rated, memory_id: UUID) -> None:
 
 def by_external_id(rated: Rated, _: UUID) -> None:
     rated.service.send(rated.tenant.tenant_id, {"text": BOAT, "external_id": "x"})
-    ingest.drain_streams()
+    drain.drain_streams()
 
 
 def with_own_salience(rated: Rated, memory_id: UUID) -> None:

@@ -13,7 +13,7 @@ from app.domain.recall.bridges import read_flags
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.recall import recall
 from app.services.recall.recall import recall_memories
@@ -61,7 +61,7 @@ def test_they_are_set_once_a_memory_is_indexed_also_where_the_caller_scored_it(
     service: Service, tenant: Tenant
 ) -> None:
     ids = service.send(tenant.tenant_id, ALLERGY, DAYS, BOAT, {"text": PILLS, "salience": 0.9})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert flags(service, *ids) == [None] * 4
     stage_runner.run_index_stage()
     allergy, days, boat, pills = flags(service, *ids)

@@ -14,7 +14,7 @@ from app.clients.llm.responses import Spent, unnoted
 from app.domain.policy.policy import Policy
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
-from app.domain.search.weights import Ranking
+from app.domain.search.parameters import Ranking
 from app.services.recall.recall import recall_memories
 from tests.service import Service, Tenant
 

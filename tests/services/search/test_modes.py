@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from app.domain.policy.policy import Forgetting, Policy
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.weights import Ranking
 from app.services.embedding import spaces
 from app.services.search.search import find_memories, search
 from tests.service import Service, Tenant

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.search.weights import Ranking
+from app.domain.search.parameters import Ranking
 from app.errors import Invalid
 from app.services.memories import memories
 from tests.services.stored_memories import NOON, Shelf, standing_on

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.responses import Spent, Usage, unnoted
 from app.domain.policy.policy import Policy
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.domain.search.weights import Ranking
 from app.errors import Misconfigured
 from app.services.monitoring import doctor
 from app.services.search import rerank

@@ -15,7 +15,7 @@ from app.domain.privacy.legal_hold import Scope
 from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
 from app.domain.text.embedding_input import format_passage
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.privacy import anonymisation, legal_holds
 from app.services.recall import recall
@@ -79,7 +79,7 @@ def find_speakers(tenant: Tenant, said: dict[UUID, str], **given: Any) -> set[st
 @pytest.mark.parametrize("more", [{}, {"external_id": "k"}], ids=["by COPY", "with an external id"])
 def test_a_role_is_stored_as_given(service: Service, tenant: Tenant, role: Role | None, more: dict[str, str]) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "x", "speaker": "Ann", "role": role, **more})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert (stored(tenant, memory_id).role, stored(tenant, memory_id).speaker) == (role, "Ann")
 
 
@@ -89,9 +89,9 @@ def test_an_update_of_the_role_alone_is_a_new_version_of_the_memory(service: Ser
     [memory_id] = service.send(tenant.tenant_id, given | {"role": "user"})
     service.work()
     service.send(tenant.tenant_id, given | {"role": "user"})
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 0
     service.send(tenant.tenant_id, given | {"role": "assistant"})
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert (stored(tenant, memory_id).role, service.one(version, memory_id)) == ("assistant", 2)
     memories.edit_memory(tenant.tenant_id, memory_id, MemoryPatch(role=None))
     assert (stored(tenant, memory_id).role, service.one(version, memory_id)) == (None, 3)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from app.domain.policy.policy import Policy
+from app.domain.search.parameters import Ranking
 from app.domain.search.signals import SIGNALS
-from app.domain.search.weights import Ranking
 from tests.services.stored_memories import NOON, Shelf, shelf
 
 __all__ = ["shelf"]

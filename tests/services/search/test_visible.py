@@ -13,7 +13,7 @@ from app.clients.embedding.static_embedder import StaticEmbedder
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
 from app.services.embedding.embed import embed_memories as embed
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.search.search import search
 from app.store.core import database
@@ -92,7 +92,7 @@ def again(**fields: Any) -> Change:
 
     def send(service: Service, tenant: Tenant, _: dict[str, UUID]) -> None:
         service.send(tenant.tenant_id, talk(c=fields)["c"])
-        ingest.drain_streams()
+        drain.drain_streams()
 
     return send
 

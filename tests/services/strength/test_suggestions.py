@@ -12,7 +12,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.salience import judge
 from app.services.enrichment import score_by_model, score_by_rules, stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.storage import lookup
 from tests.service import Service, Tenant
@@ -159,7 +159,7 @@ def test_a_text_that_changes_meanwhile_is_not_weighed_by_the_old_one(
 ) -> None:
     kept = Kept(service, MNEMEX)
     [memory_id] = service.send(kept.tenant.tenant_id, SECRET)
-    ingest.drain_streams()
+    drain.drain_streams()
 
     def judge_late(batch: Any) -> Any:
         memories.edit_memory(kept.tenant.tenant_id, memory_id, MemoryPatch(text=PLAIN))

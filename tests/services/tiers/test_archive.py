@@ -13,7 +13,7 @@ import pytest
 
 from app.domain.search.request import SearchRequest
 from app.services.enrichment import index
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.search.search import find_memories, search
 from app.services.storage import lookup
@@ -117,7 +117,7 @@ def test_a_hit_is_listed_and_not_used(service: Service, tenant: Tenant) -> None:
 
 def test_a_memory_without_words_and_vector_is_archived_all_the_same(service: Service, tenant: Tenant) -> None:
     ids = service.send(tenant.tenant_id, KETTLE)
-    ingest.drain_streams()
+    drain.drain_streams()
     fade(service, ids)
     archive_all(tenant.tenant_id)
     assert service.rows("SELECT vector, own IS NULL FROM archived_memories") == [(None, False)]

@@ -13,7 +13,7 @@ from app.domain.ingest.uses import Touches, Use
 from app.domain.jobs import Job
 from app.domain.strength.links import NewLink
 from app.errors import Conflict, Misconfigured
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.jobs import queue, runner
 from app.services.memories import links, memories
 from app.services.monitoring import doctor
@@ -286,7 +286,7 @@ def test_what_is_sent_again_by_its_own_id_comes_back_as_it_was_sent(chilled: Chi
     chilled.service.rows("UPDATE memories SET external_id = text, subject = NULL WHERE memory_id = %s", ids[0])
     chilled.cool()
     chilled.service.send(chilled.tenant_id, {"text": "one, again", "external_id": "one", "metadata": {"new": 1}})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert chilled.rows(ids[0]) == [("one, again", [], {"new": 1})]
     assert chilled.tiers(*ids) == ["active", "cold"]
     assert chilled.keys() == (1, 1)

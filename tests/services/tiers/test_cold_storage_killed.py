@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.ciphers import aead
 from app.services.consolidation import consolidation_run, merge_undo, summary_refresh
 from app.services.storage.memory_write import memory_write
 from app.services.tiers import (
-    archive, cold_restore, cold_storage, permanent_deletion, reactivation, segment_compaction
+    archive, cold_restore, cold_storage, decay_deletion, reactivation, segment_compaction
 )
 
 def work(what, tenant, *ids):
@@ -44,7 +44,7 @@ def work(what, tenant, *ids):
     elif what == "restore":
         cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
     elif what == "delete":
-        permanent_deletion.delete(UUID(tenant), limit=3)
+        decay_deletion.delete(UUID(tenant), limit=3)
     elif what == "archive":
         archive.move_slice(UUID(tenant), None, None)
     elif what == "use":

@@ -13,7 +13,7 @@ import pytest
 from app.domain.dynamics.profiles import PROFILES
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.storage.memory_write import memory_write
 from app.services.tiers import reactivation
@@ -118,7 +118,7 @@ def test_a_memory_that_is_sent_again_comes_back_where_it_says_something_else(ser
     fade(service, ids)
     archive_all(tenant.tenant_id)
     service.send(tenant.tenant_id, {"text": KETTLE, "external_id": "k"})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert tiers(service, ids) == ["archived"]
     remember(service, tenant.tenant_id, {"text": "A blue kettle", "external_id": "k"})
     assert tiers(service, ids) == ["active"]

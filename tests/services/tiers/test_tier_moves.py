@@ -22,7 +22,7 @@ from app.services.consolidation import approval, consolidation_run, merge_undo
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import manual_restore, memories
-from app.services.tiers import cold_restore, expiry, permanent_deletion, tier_report
+from app.services.tiers import cold_restore, decay_deletion, expiry, tier_report
 from app.store.core import database
 from app.store.tiers import tier_moves
 from tests.service import Service
@@ -99,7 +99,7 @@ def test_the_way_into_cold_storage_and_back_is_counted(chilled: Chilled) -> None
 def test_what_is_deleted_for_good_and_what_expires_is_counted(aged: Aged) -> None:
     aged.remember(-400, -400, tier="cold", salience=0.0)
     nights.swept(aged.tenant_id)
-    permanent_deletion.delete(aged.tenant_id)
+    decay_deletion.delete(aged.tenant_id)
     assert counted(aged.tenant_id) == {("deleted", "decay"): 2}
     said, risky = aged.remember(-40, -40)
     aged.service.rows("UPDATE memories SET categories = '{pii}' WHERE memory_id = %s", said)

@@ -18,7 +18,7 @@ from app.domain.dynamics.profiles import PROFILES
 from app.domain.ingest import uses
 from app.domain.ingest.ids import generate_base
 from app.domain.ingest.uses import Use
-from app.services.ingest import dead_letters, ingest
+from app.services.ingest import dead_letter_replay, drain
 from app.services.memories import memories
 from app.services.monitoring import stats
 from app.services.tenants import tenants
@@ -59,7 +59,7 @@ def test_an_envelope_that_comes_again_changes_nothing(service: Service) -> None:
     [memory_id] = shop.stored("x", age_days=3)
     base = shop.report_uses(memory_id)
     shop.report_uses(memory_id, base=base)
-    ingest.drain_streams()
+    drain.drain_streams()
     before = shop.row(memory_id)
     shop.used(memory_id, base=base)
     assert shop.row(memory_id) == before
@@ -86,10 +86,10 @@ def test_a_crash_between_commit_and_settling_counts_no_use_twice(
     with monkeypatch.context() as patched:
         patched.setattr("app.failpoints.trigger", reach)
         with pytest.raises(Killed):
-            ingest.drain_streams()
+            drain.drain_streams()
     held = cast("list[bytes]", service.redis.zrange(HELD, 0, -1))
     service.redis.zadd(HELD, dict.fromkeys(held, 0))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert shop.counts(memory_id) == [2]
     assert service.is_idle()
 
@@ -100,7 +100,7 @@ def test_a_memory_is_touched_in_the_same_turn_as_it_is_stored(shop: Shop) -> Non
         [memory_id] = shop.service.send(shop.tenant_id, given)
         shop.report_uses(memory_id)
         ids.append(memory_id)
-    ingest.drain_streams()
+    drain.drain_streams()
     assert shop.counts(*ids) == [1, 1]
 
 
@@ -154,8 +154,8 @@ def test_however_requests_come_in_turns_the_outcome_is_the_same(service: Service
         for n, at in enumerate(moments):
             shop.report_uses(Use(memory_id, at), session=f"{n % 5}", context_tags=("b",), boost=n % 7 == 0)
             if turns > 1 and n % (len(moments) // turns) == 0:
-                ingest.drain_streams()
-        ingest.drain_streams()
+                drain.drain_streams()
+        drain.drain_streams()
         kept.append(shop.row(memory_id))
         assert {kind for kind, _, _ in shop.history(memory_id)} == {"use"}
     assert kept[0].count == len(moments)
@@ -340,13 +340,15 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
         shop.report_uses(other)
         [stored_with_it] = shop.service.send(shop.tenant_id, "stored all the same")
         assert stats.tenant_stats(shop.tenant_id).pending["ingest"] == 1
-        ingest.drain_streams()
+        drain.drain_streams()
     assert shop.counts(cursed, other, stored_with_it) == [0, 1, 0]
-    [letter] = dead_letters.list_letters(shop.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=9)[0]
+    [letter] = dead_letter_replay.list_letters(
+        shop.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=9
+    )[0]
     assert (letter.stage, letter.reason, letter.attempts, letter.memories) == ("drain", "DataError", 3, 0)
     assert letter.replayable
-    dead_letters.replay_letter(shop.tenant_id, letter.letter_id)
-    ingest.drain_streams()
+    dead_letter_replay.replay_letter(shop.tenant_id, letter.letter_id)
+    drain.drain_streams()
     assert shop.counts(cursed, other) == [1, 1]
     assert abs(shop.row(cursed).accessed_at - told) < 30
     assert shop.service.letters(shop.tenant_id) == []
@@ -364,8 +366,8 @@ def test_while_the_database_is_away_nothing_is_lost(shop: Shop, monkeypatch: pyt
         patched.setattr(history, "add", away)
         for _ in range(5):
             with pytest.raises(OperationalError):
-                ingest.drain_streams()
-    ingest.drain_streams()
+                drain.drain_streams()
+    drain.drain_streams()
     assert shop.counts(memory_id) == [1]
     assert shop.service.letters(shop.tenant_id) == []
 

@@ -13,7 +13,7 @@ from app.domain.text.windows import WINDOW_SHARE
 from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
-from app.store.search.hybrid_search import SearchProbe
+from app.store.search.candidate_selection import SearchProbe
 from tests.store.bulk_tenants import DIMENSIONS, Crowd, candidates_of, crowd
 
 __all__ = ["crowd"]

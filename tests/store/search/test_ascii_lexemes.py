@@ -7,7 +7,7 @@ import re
 import psycopg
 import pytest
 
-from app.store.enrichment.lexemes import ascii_lexemes_sql, lexemes_sql
+from app.store.enrichment.indexed_words import ascii_lexemes_sql, lexemes_sql
 
 TEXTS = (
     "",

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.search.request import SearchRequest
 from app.store.core import database, kept_plans
-from app.store.search.hybrid_search import find_candidates
+from app.store.search.candidate_selection import find_candidates
 from app.store.search.query_parts import SearchProbe
 from tests.store.bulk_tenants import RANKING, Crowd, crowd
 

@@ -10,7 +10,7 @@ import pytest
 from app.domain.dynamics.memory_decay import MemoryDecay, MemoryDecayParameters
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, Event, new
-from app.domain.strength.forgetting_curve import CurveMemory, compute_curve
+from app.domain.strength.curve_points import CurveMemory, compute_curve
 from tests.domain.dynamics.batches import ALL, START
 
 DAYS = [0.0, 1.0, 5.0, 10.0, 20.0]

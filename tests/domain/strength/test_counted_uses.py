@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.state import Row, State, new
-from app.domain.strength.reinforcement import OrderedUses, UseTimes, apply_uses, effective_uses
+from app.domain.strength.counted_uses import OrderedUses, UseTimes, apply_uses, effective_uses
 
 NOW = 1_760_000_000.0
 DAY = 86_400.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from app.domain.dynamics.ops import Floats
 from app.domain.policy.policy import Policy
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.correction_order import CorrectionPair
+from app.domain.search.parameters import Ranking
 from app.domain.search.terms import QueryTerm, WeighedQuery
-from app.domain.search.weights import Ranking
-from app.store.search.hybrid_search import SearchProbe
+from app.store.search.candidate_selection import SearchProbe
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, OperationalError
 from app.clients.redis.connection import HELD, stream_key
 from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
 from app.domain.ingest.ids import generate_base
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.transient_errors import is_transient
 from app.store.ingest import envelopes
 from tests.service import Service, Tenant
@@ -32,7 +32,7 @@ def tenant(service: Service) -> Tenant:
 
 def stored(service: Service, tenant: Tenant) -> list[str]:
     """Drain the stream, assert that it is empty, and return the stored texts."""
-    ingest.drain_streams()
+    drain.drain_streams()
     assert service.backlog()["entries"] == 0
     return service.texts(tenant.tenant_id)
 
@@ -61,7 +61,7 @@ def test_what_was_accepted_is_stored_as_it_was_given(service: Service, tenant: T
         "multiplier": 1.5,
     }
     [memory_id, other_id] = service.send(tenant.tenant_id, given, "bare")
-    assert ingest.drain_streams() == 2
+    assert drain.drain_streams() == 2
     columns = (
         "text, subject, thread, speaker, memories.kind, occurred_at, tags, categories, entities, metadata, salience, "
         "salience_source, multiplier, tier, external_id, text_version, deleted_at"
@@ -93,7 +93,7 @@ def test_lines_are_stored_like_an_array(service: Service, tenant: Tenant) -> Non
 
 def test_stored_memories_wait_for_every_stage(service: Service, tenant: Tenant) -> None:
     service.send(tenant.tenant_id, *(f"{n}" for n in range(1500)))
-    ingest.drain_streams()
+    drain.drain_streams()
     found = service.rows(
         "SELECT stage, sum(cardinality(memory_ids))::int FROM tenant_work GROUP BY stage ORDER BY stage"
     )
@@ -108,7 +108,7 @@ def test_no_memory_is_created_later_than_the_databases_now(service: Service, ten
         header = b"1j" + generate_base(n, bytes(8))
         body = msgspec.json.encode(memory)
         service.redis.xadd(stream_key(tenant.tenant_id), {"n": 1, "h": header, "e": body}, id=f"{tomorrow}-{n}")
-    assert ingest.drain_streams() == 3
+    assert drain.drain_streams() == 3
     moments = service.rows("SELECT created_at, now() FROM memories")
     assert len(moments) == 3
     for created_at, now in moments:
@@ -122,7 +122,7 @@ def test_many_turns_of_many_tenants_end_in_one_drain(service: Service) -> None:
     for n in range(10):
         for tenant in tenants:
             service.send(tenant.tenant_id, f"{n}")
-    assert ingest.drain_streams() == 30
+    assert drain.drain_streams() == 30
     for tenant in tenants:
         assert service.texts(tenant.tenant_id) == [f"{n}" for n in range(10)]
 
@@ -132,9 +132,9 @@ def test_a_slice_ends_in_time_and_asks_for_another(service: Service, tenant: Ten
     for n in range(3):
         service.send(tenant.tenant_id, f"{n}")
     service.redis.delete("ebbing:{s0}:celery:ingest")
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert service.redis.llen("ebbing:{s0}:celery:ingest")
-    until(lambda: not ingest.drain_streams(), "the stream is empty")
+    until(lambda: not drain.drain_streams(), "the stream is empty")
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
 
 
@@ -154,9 +154,9 @@ def test_an_envelope_that_comes_again_is_stored_once(
     replay(service, tenant, body, body)
     if not in_one_turn:
         service.configure(drain_entries=1)
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     replay(service, tenant, body)
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert service.letters(tenant.tenant_id) == []
     assert service.one("SELECT count(*) FROM tenant_work") == 3
@@ -176,7 +176,7 @@ def die_before_settling(service: Service, monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as patched:
         patched.setattr("app.failpoints.trigger", reach)
         with pytest.raises(Killed):
-            ingest.drain_streams()
+            drain.drain_streams()
     lapse(service)
 
 
@@ -188,7 +188,7 @@ def test_a_crash_between_commit_and_settling_stores_nothing_twice(
     service.post(tenant.tenant_id, b"no JSON")
     die_before_settling(service, monkeypatch)
     assert service.backlog()["entries"] == 4
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 0
     assert service.backlog()["entries"] == 0
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
     assert len(service.letters(tenant.tenant_id)) == 1
@@ -234,7 +234,7 @@ def test_poison_is_set_aside_with_its_reason_and_its_neighbours_are_stored(
     service.send(tenant.tenant_id, "after")
     other = service.tenant()
     service.send(other.tenant_id, "elsewhere")
-    assert ingest.drain_streams() == 3
+    assert drain.drain_streams() == 3
     assert service.texts(tenant.tenant_id) == ["before", "after"]
     assert service.texts(other.tenant_id) == ["elsewhere"]
     [(stage, said, attempts)] = service.letters(tenant.tenant_id)
@@ -245,7 +245,7 @@ def test_poison_is_set_aside_with_its_reason_and_its_neighbours_are_stored(
     assert entry_id
     assert service.backlog()["entries"] == 0
     assert service.redis.exists(HELD) == 0
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 0
     assert len(service.letters(tenant.tenant_id)) == 1
 
 
@@ -256,7 +256,7 @@ def test_poison_beside_a_failure_is_one_dead_letter(
     service.send(tenant.tenant_id, "curse")
     service.send(tenant.tenant_id, "good")
     curse(monkeypatch, "curse")
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert sorted(service.letters(tenant.tenant_id)) == [("drain", "DataError", 3), ("drain", "Unreadable", 1)]
     assert service.texts(tenant.tenant_id) == ["good"]
 
@@ -295,7 +295,7 @@ def test_the_number_of_tries_is_a_setting(service: Service, tenant: Tenant, monk
     service.configure(deliveries_max=5)
     service.send(tenant.tenant_id, "curse")
     assert len(curse(monkeypatch, "curse")) == 0
-    ingest.drain_streams()
+    drain.drain_streams()
     assert service.letters(tenant.tenant_id) == [("drain", "DataError", 5)]
 
 
@@ -307,14 +307,14 @@ def test_an_entry_that_kills_its_worker_is_a_dead_letter_after_three_deliveries(
             raise Killed
         return read_as_ever(entry)
 
-    read_as_ever = ingest._read
-    monkeypatch.setattr(ingest, "_read", read)
+    read_as_ever = drain._read
+    monkeypatch.setattr(drain, "_read", read)
     for text in ("one", "killer", "two"):
         service.send(tenant.tenant_id, text)
     deaths = 0
     while True:
         try:
-            ingest.drain_streams()
+            drain.drain_streams()
         except Killed:
             deaths += 1
             assert deaths <= 3
@@ -323,7 +323,7 @@ def test_an_entry_that_kills_its_worker_is_a_dead_letter_after_three_deliveries(
             break
     assert deaths == 3
     assert service.texts(tenant.tenant_id) == ["one", "two"]
-    assert service.letters(tenant.tenant_id) == [("drain", ingest.KILLED, 3)]
+    assert service.letters(tenant.tenant_id) == [("drain", drain.KILLED, 3)]
     assert service.backlog()["entries"] == 0
 
 
@@ -339,7 +339,7 @@ def test_while_the_database_is_away_no_try_counts(
         curse(patched, "patient", away())
         for _ in range(10):
             with pytest.raises(OperationalError):
-                ingest.drain_streams()
+                drain.drain_streams()
     assert service.backlog()["entries"] == 1
     assert service.redis.exists(HELD) == 0
     assert stored(service, tenant) == ["patient"]
@@ -356,7 +356,7 @@ def test_a_suspect_isnt_counted_while_the_database_is_away(
         curse(patched, "patient", away())
         for _ in range(10):
             with pytest.raises(OperationalError):
-                ingest.drain_streams()
+                drain.drain_streams()
     assert stored(service, tenant) == ["patient"]
     assert service.letters(tenant.tenant_id) == []
 
@@ -370,7 +370,7 @@ def test_one_tenants_failure_leaves_the_others_turn(
     curse(monkeypatch, "patient", away())
     for _ in range(2):
         with pytest.raises(OperationalError):
-            ingest.drain_streams()
+            drain.drain_streams()
     assert service.texts(other.tenant_id) == ["fine"]
 
 
@@ -388,5 +388,5 @@ def test_suspects_after_a_death_are_stored_and_the_tenant_goes_on(service: Servi
     assert isinstance(stream_reader().claim(first=True), TenantBatch)
     service.send(tenant.tenant_id, "came later")
     lapse(service)
-    assert ingest.drain_streams() == 2
+    assert drain.drain_streams() == 2
     assert service.texts(tenant.tenant_id) == ["in hand", "came later"]

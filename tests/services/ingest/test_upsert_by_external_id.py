@@ -14,7 +14,7 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.search.request import SearchRequest
 from app.errors import NotFound
 from app.services.enrichment import stage_runner
-from app.services.ingest import ingest
+from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.search.search import search
 from app.services.storage import lookup
@@ -60,7 +60,7 @@ def direction(**places: float) -> list[float]:
 def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one", subject="ann", tags=["a"], salience=0.5))
     [second] = service.send(tenant.tenant_id, keyed("two", speaker="Bob", multiplier=2))
-    assert ingest.drain_streams() >= 1
+    assert drain.drain_streams() >= 1
     found = stored(tenant, first)
     assert (found.text, found.subject, found.speaker, found.tags) == ("two", None, "Bob", ())
     assert (found.salience, found.salience_source, found.multiplier) == (0.5, "caller", 2.0)
@@ -73,10 +73,10 @@ def test_an_update_keeps_the_multiplier_that_it_leaves_out(service: Service, ten
     """A caller that sends its records again each night doesn't undo the increase by uses in other domains."""
     [memory_id] = service.send(tenant.tenant_id, keyed("one", multiplier=1.5))
     if not together:
-        ingest.drain_streams()
+        drain.drain_streams()
     service.send(tenant.tenant_id, keyed("one"))
     service.send(tenant.tenant_id, keyed("two"))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert stored(tenant, memory_id).multiplier == 1.5
 
 
@@ -84,7 +84,7 @@ def test_an_update_that_leaves_salience_or_multiplier_out_keeps_them(service: Se
     [first] = service.send(tenant.tenant_id, keyed("one", salience=0.5, multiplier=2))
     for update in (["two"], ["three", "four"]):
         service.send(tenant.tenant_id, *map(keyed, update))
-        ingest.drain_streams()
+        drain.drain_streams()
     found = stored(tenant, first)
     assert (found.text, found.salience, found.multiplier) == ("four", 0.5, 2)
 
@@ -92,7 +92,7 @@ def test_an_update_that_leaves_salience_or_multiplier_out_keeps_them(service: Se
 def test_a_number_too_small_for_its_column_is_nought(service: Service, tenant: Tenant) -> None:
     tiny: dict[str, Any] = {"salience": 5e-324, "multiplier": 1e-45}
     ids = service.send(tenant.tenant_id, keyed("one", **tiny), {"text": "two"} | tiny)
-    assert ingest.drain_streams() == 2
+    assert drain.drain_streams() == 2
     edited = memories.edit_memory(tenant.tenant_id, ids[1], MemoryPatch(salience=1e-60, multiplier=1e-60))
     for found in (stored(tenant, ids[0]), edited):
         assert (found.salience, found.salience_source, found.multiplier) == (0, "caller", 0)
@@ -103,7 +103,7 @@ def test_an_update_in_another_turn_is_a_new_version(service: Service, tenant: Te
     service.work()
     assert stored(tenant, first).embedded
     [second] = service.send(tenant.tenant_id, keyed("two"))
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     found = stored(tenant, second)
     assert (found.memory_id, found.text, found.indexed, found.embedded) == (first, "two", True, False)
     assert found.updated_at is not None
@@ -121,7 +121,7 @@ def test_the_same_content_again_changes_nothing(service: Service, tenant: Tenant
     service.work()
     before = stored(tenant, first)
     [again] = service.send(tenant.tenant_id, memory | {"metadata": {"a": [2], "b": 1}})
-    assert ingest.drain_streams() == 0
+    assert drain.drain_streams() == 0
     assert stored(tenant, first) == stored(tenant, again) == before
     assert waiting(service) == {}
     assert service.one("SELECT text_version FROM memories") == 1
@@ -129,7 +129,7 @@ def test_the_same_content_again_changes_nothing(service: Service, tenant: Tenant
 
 def test_one_external_id_twice_in_a_batch_leaves_the_last(service: Service, tenant: Tenant) -> None:
     ids = service.send(tenant.tenant_id, keyed("one"), "plain", keyed("two"), keyed("other", "o"), keyed("three"))
-    assert ingest.drain_streams() == 3
+    assert drain.drain_streams() == 3
     assert sorted(service.texts(tenant.tenant_id)) == ["other", "plain", "three"]
     for memory_id in (ids[0], ids[2], ids[4]):
         assert stored(tenant, memory_id).text == "three"
@@ -137,26 +137,26 @@ def test_one_external_id_twice_in_a_batch_leaves_the_last(service: Service, tena
 
 def test_several_requests_of_one_turn_count_in_the_order_of_acceptance(service: Service, tenant: Tenant) -> None:
     ids = [service.send(tenant.tenant_id, keyed(text))[0] for text in ("one", "two", "three")]
-    ingest.drain_streams()
+    drain.drain_streams()
     assert service.texts(tenant.tenant_id) == ["three"]
     assert {stored(tenant, memory_id).text for memory_id in ids} == {"three"}
 
 
 def test_a_batch_of_known_and_new_ids_is_stored_as_a_whole(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("old", "a"))
-    ingest.drain_streams()
+    drain.drain_streams()
     ids = service.send(tenant.tenant_id, keyed("new", "a"), keyed("fresh", "b"), "plain")
-    assert ingest.drain_streams() == 3
+    assert drain.drain_streams() == 3
     assert [stored(tenant, memory_id).text for memory_id in ids] == ["new", "fresh", "plain"]
     assert stored(tenant, ids[0]).memory_id == first
 
 
 def test_after_a_delete_the_external_id_is_free_again(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one"))
-    ingest.drain_streams()
+    drain.drain_streams()
     memories.delete(tenant.tenant_id, first)
     [second] = service.send(tenant.tenant_id, keyed("one"))
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert stored(tenant, second).memory_id == second
     with pytest.raises(NotFound):
         lookup.get(tenant.tenant_id, first)
@@ -165,7 +165,7 @@ def test_after_a_delete_the_external_id_is_free_again(service: Service, tenant: 
 def test_an_alias_of_a_deleted_memory_names_nothing(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one"))
     [alias] = service.send(tenant.tenant_id, keyed("two"))
-    ingest.drain_streams()
+    drain.drain_streams()
     memories.delete(tenant.tenant_id, alias)
     for memory_id in (first, alias):
         with pytest.raises(NotFound):
@@ -176,9 +176,9 @@ def test_an_alias_of_a_deleted_memory_names_nothing(service: Service, tenant: Te
 
 def test_an_alias_is_as_good_as_the_id(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one"))
-    ingest.drain_streams()
+    drain.drain_streams()
     [alias] = service.send(tenant.tenant_id, keyed("two"))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert memories.edit_memory(tenant.tenant_id, alias, MemoryPatch(text="three")).memory_id == first
     assert stored(tenant, first).text == "three"
     assert memories.are_searchable(tenant.tenant_id, alias.bytes, [alias]) is False
@@ -190,13 +190,13 @@ def test_an_external_id_belongs_to_its_tenant(service: Service, tenant: Tenant) 
     other = service.tenant()
     [mine] = service.send(tenant.tenant_id, keyed("mine"))
     [theirs] = service.send(other.tenant_id, keyed("theirs"))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert (stored(tenant, mine).text, stored(other, theirs).text) == ("mine", "theirs")
 
 
 def test_the_callers_vector_is_taken_as_a_direction(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "cat", "embedding": direction(p0=30.0, p1=-40.0)})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert waiting(service) == {"index": 1, "score": 1}
     assert stored(tenant, memory_id).embedded
     assert vector(service, memory_id)[:3] == pytest.approx([0.6, -0.8, 0.0], abs=1e-3)
@@ -205,7 +205,7 @@ def test_the_callers_vector_is_taken_as_a_direction(service: Service, tenant: Te
 @pytest.mark.parametrize("length", [1e-11, 1e150, 1e300])
 def test_a_vector_of_any_length_keeps_its_direction(service: Service, tenant: Tenant, length: float) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "cat", "embedding": direction(p0=3 * length, p1=4 * length)})
-    ingest.drain_streams()
+    drain.drain_streams()
     assert service.letters(tenant.tenant_id) == []
     assert vector(service, memory_id)[:3] == pytest.approx([0.6, 0.8, 0.0], abs=1e-3)
 
@@ -226,11 +226,11 @@ def test_an_update_may_bring_a_vector_and_the_next_may_not(service: Service, ten
     [memory_id] = service.send(tenant.tenant_id, keyed("one"))
     service.work()
     service.send(tenant.tenant_id, keyed("two", embedding=direction(p5=2)))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert vector(service, memory_id)[5] == pytest.approx(1, abs=1e-3)
     service.work()
     service.send(tenant.tenant_id, keyed("three"))
-    ingest.drain_streams()
+    drain.drain_streams()
     assert not stored(tenant, memory_id).embedded
     service.work()
     assert vector(service, memory_id)[5] != pytest.approx(1, abs=1e-2)

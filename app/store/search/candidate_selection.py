@@ -14,10 +14,10 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.ingest.memory import COLUMNS
-from app.domain.search import modes
-from app.domain.search.candidates import Candidate
+from app.domain.search import scoring
+from app.domain.search.candidate_types import Candidate
+from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.domain.search.weights import Ranking
 from app.store.core import kept_plans
 from app.store.core.binary_arrays import driver_connection
 from app.store.embedding import windows
@@ -80,15 +80,16 @@ def find_candidates(
     ranking: Ranking,
     limit: int | None = None,
 ) -> FoundCandidates:
-    """Return memories that pass the request's filters, ranked by `modes.selection`: words·W + relevance·R, best first.
+    """Return the memories that pass the request's filters, best first.
 
-    The number is limited by `limit`, or by `CANDIDATES`; for large tenants and short result lists by
-    `CANDIDATES_OF_MANY`. A memory without a vector is found by its words, one without indexed words by its vector,
-    deleted ones never. Both scores are divided by the best memory's score, so they range from 0 to 1.
+    They are ranked by `scoring.selection`: words·W + relevance·R. Their number is limited by `limit`, or by
+    `CANDIDATES`; for large tenants and short result lists by `CANDIDATES_OF_MANY`. A memory without a vector is found
+    by its words, one without indexed words by its vector, deleted ones never. Both scores are divided by the best
+    memory's score, so they range from 0 to 1.
     """
     if not probe.lexemes and not probe.has_vector and not probe.archived:
         return FoundCandidates([], states.decode_states(b""))
-    words_weight, relevance_weight = modes.selection(ranking)
+    words_weight, relevance_weight = scoring.selection(ranking)
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "limit": limit or _candidates_max(probe, request),

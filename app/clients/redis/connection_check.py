@@ -2,8 +2,8 @@
 
 Redis holds a mark: the installation's epoch, and the time of the last witnessed acceptance (`beat`). A Redis that was
 emptied has no mark, another installation's has another epoch, and an older copy has an older beat. The rules are in
-`app.domain.ingest.queue_mark`; the process registers the check with `verify_connections`, because the expected mark is
-in PostgreSQL. Without a registered check, connections aren't verified.
+`app.domain.ingest.redis_identity`; the process registers the check with `verify_connections`, because the expected mark
+is in PostgreSQL. Without a registered check, connections aren't verified.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import redis
 
-from app.domain.ingest.queue_mark import Mark
+from app.domain.ingest.redis_identity import Mark
 
 QUEUE_FIELDS: Final = ("epoch", "beat")
 

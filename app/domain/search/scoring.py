@@ -12,9 +12,9 @@ from app.domain.dynamics import cmm, memory_decay
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
 from app.domain.dynamics.ops import Floats
-from app.domain.search.candidates import Candidate, CandidateStrength
+from app.domain.search.candidate_types import Candidate, CandidateStrength
+from app.domain.search.parameters import Ranking
 from app.domain.search.signals import ScoreParts
-from app.domain.search.weights import Ranking
 
 P = TypeVar("P")
 

@@ -14,7 +14,7 @@ from app.domain.policy.policy import Policy
 from app.domain.strength.strength_history import StrengthHistory
 from app.services.memories import live_numbers, manual_restore
 from app.services.storage import lookup
-from app.services.strength import forgetting_curve
+from app.services.strength import memory_curve
 from app.services.tiers import sweep
 from app.services.uses import reinforcement, reviews
 from app.store.core import database
@@ -48,7 +48,7 @@ class Life:
         )
 
     def drawn(self) -> StrengthHistory:
-        return forgetting_curve.draw_curve(self._aged.tenant_id, self.stored).course
+        return memory_curve.draw_curve(self._aged.tenant_id, self.stored).course
 
     @property
     def stored(self) -> StoredMemory:

@@ -15,12 +15,11 @@ from app.clients.redis.connection import BACKLOG, RING, stream_key
 from app.domain.ingest.ids import first_seq
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
 from app.services.enrichment import stage_runner
-from app.services.ingest import dead_letters, ingest
+from app.services.ingest import dead_letter_replay, drain
 from app.services.monitoring import stats
 from app.store.core import database
 from app.store.enrichment import rating_queue, work_queue
-from app.store.ingest import dead_letters as rows
-from app.store.ingest import envelopes
+from app.store.ingest import dead_letters, envelopes
 from app.store.ingest.dead_letters import DeadLetter, LetterFilter
 from tests.service import Service, Tenant
 from tests.services.nights import purged
@@ -49,7 +48,7 @@ def curse(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def letters(tenant: Tenant, *, discarded: bool = False, limit: int = 100) -> list[DeadLetter]:
-    return dead_letters.list_letters(tenant.tenant_id, ALL, discarded=discarded, older_than=None, limit=limit)[0]
+    return dead_letter_replay.list_letters(tenant.tenant_id, ALL, discarded=discarded, older_than=None, limit=limit)[0]
 
 
 def set_aside(service: Service, tenant: Tenant, curse: list[str], *texts: str) -> list[DeadLetter]:
@@ -57,14 +56,14 @@ def set_aside(service: Service, tenant: Tenant, curse: list[str], *texts: str) -
     curse += texts
     for text in texts:
         service.send(tenant.tenant_id, text)
-    ingest.drain_streams()
+    drain.drain_streams()
     curse.clear()
     return letters(tenant)
 
 
 def set_aside_at(service: Service, tenant: Tenant, stage: str, memory_ids: list[UUID], reason: str = "X") -> UUID:
     with database.tenant(tenant.tenant_id) as tx:
-        return rows.add(tx, tenant.tenant_id, stage=stage, reason=reason, attempts=3, memory_ids=memory_ids)
+        return dead_letters.add(tx, tenant.tenant_id, stage=stage, reason=reason, attempts=3, memory_ids=memory_ids)
 
 
 # --- Letters of the drain ---
@@ -74,12 +73,12 @@ def test_a_replay_is_stored_in_its_first_place(service: Service, tenant: Tenant,
     service.send(tenant.tenant_id, "before")
     [letter] = set_aside(service, tenant, curse, "curse")
     service.send(tenant.tenant_id, "after")
-    ingest.drain_streams()
+    drain.drain_streams()
     assert (letter.stage, letter.reason, letter.attempts, letter.memories) == ("drain", "DataError", 3, 1)
     assert (letter.payload_bytes, letter.replayable) == (len(b'[{"text":"curse"}]'), True)
-    assert dead_letters.replay_letter(tenant.tenant_id, letter.letter_id) == letter
+    assert dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id) == letter
     assert letters(tenant) == []
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert service.texts(tenant.tenant_id) == ["before", "curse", "after"]
     assert letter.entry_id is not None
     seq, created_ms = service.rows(
@@ -99,8 +98,8 @@ def test_an_entry_that_fails_again_and_again_keeps_its_first_place(
     found = first
     for _ in range(2):
         curse.append("curse")
-        dead_letters.replay_letter(tenant.tenant_id, found.letter_id)
-        ingest.drain_streams()
+        dead_letter_replay.replay_letter(tenant.tenant_id, found.letter_id)
+        drain.drain_streams()
         [again] = letters(tenant)
         assert again.letter_id != found.letter_id, (
             "the new letter has an id of its own, so deleting the replayed one keeps it"
@@ -108,8 +107,8 @@ def test_an_entry_that_fails_again_and_again_keeps_its_first_place(
         assert again.entry_id == first.entry_id
         found = again
     curse.clear()
-    dead_letters.replay_letter(tenant.tenant_id, found.letter_id)
-    assert ingest.drain_streams() == 1
+    dead_letter_replay.replay_letter(tenant.tenant_id, found.letter_id)
+    assert drain.drain_streams() == 1
     assert service.one("SELECT seq FROM memories") == first_seq(first.entry_id or "")
 
 
@@ -123,13 +122,13 @@ def test_an_entry_that_fails_again_before_its_first_letter_is_deleted_is_kept(
         assert name == "replay.before_delete"
         monkeypatch.undo()
         monkeypatch.setattr("app.store.ingest.envelopes.copy_fresh", refuse)
-        ingest.drain_streams()
+        drain.drain_streams()
 
     def refuse(*_: object) -> int:
         raise DataError("COPY", {}, psycopg.errors.DataException("refused"))
 
     monkeypatch.setattr("app.failpoints.trigger", drain_at_once)
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     [again] = letters(tenant)
     assert again.letter_id != letter.letter_id
 
@@ -145,7 +144,7 @@ def test_a_crash_between_append_and_delete_stores_once(
         for place in ("app.store.ingest.envelopes.copy_fresh", "app.store.ingest.envelopes.insert_fresh"):
             patched.setattr(place, refuse)
         service.send(tenant.tenant_id, memory)
-        ingest.drain_streams()
+        drain.drain_streams()
     [letter] = letters(tenant)
 
     def die(_: str) -> None:
@@ -154,11 +153,11 @@ def test_a_crash_between_append_and_delete_stores_once(
     with monkeypatch.context() as patched:
         patched.setattr("app.failpoints.trigger", die)
         with pytest.raises(SystemExit):
-            dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+            dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     assert letters(tenant) == [letter]
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     assert service.redis.xlen(stream_key(tenant.tenant_id)) == 2
-    assert ingest.drain_streams() == 1
+    assert drain.drain_streams() == 1
     assert service.texts(tenant.tenant_id) == ["x"]
     assert letters(tenant) == []
     assert service.is_idle()
@@ -171,12 +170,12 @@ def test_an_entry_that_was_stored_after_all_is_not_stored_again_however_late(
     """The workers died after the commit; the ledger row outlives the purge while the letter exists."""
     old = stream.StreamEntry("1000000000000-0", b"1", b"1j" + bytes(16) + b"r ", msgspec.json.encode([memory]))
     service.push(tenant.tenant_id, {b"n": old.number, b"h": old.header, b"e": old.body})
-    assert ingest.drain_streams() == 1
-    ingest._set_aside(tenant.tenant_id, old, ingest.KILLED, 3)
+    assert drain.drain_streams() == 1
+    drain._set_aside(tenant.tenant_id, old, drain.KILLED, 3)
     assert purged(tenant.tenant_id)["ledger"] == 0
     [letter] = letters(tenant)
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
-    assert ingest.drain_streams() == 0
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
+    assert drain.drain_streams() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert letters(tenant) == []
     assert purged(tenant.tenant_id)["ledger"] == 1
@@ -184,7 +183,7 @@ def test_an_entry_that_was_stored_after_all_is_not_stored_again_however_late(
 
 def test_a_replay_is_counted_like_a_request(service: Service, tenant: Tenant, curse: list[str]) -> None:
     [letter] = set_aside(service, tenant, curse, "curse")
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     held = service.backlog()
     assert (held["entries"], held["memories"], held["bytes"]) == (1, 1, letter.payload_bytes)
     assert (held[f"{tenant.tenant_id}:bytes"], held[f"{tenant.tenant_id}:memories"]) == (letter.payload_bytes, 1)
@@ -199,14 +198,14 @@ def test_the_doors_limits_hold_for_a_replay(service: Service, tenant: Tenant, cu
     service.send(tenant.tenant_id, "waits")
     service.configure(tenant_backlog_entries=1)
     for act in (
-        lambda: dead_letters.replay_letter(tenant.tenant_id, letter.letter_id),
-        lambda: dead_letters.replay_many(tenant.tenant_id, None, "DataError"),
+        lambda: dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id),
+        lambda: dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError"),
     ):
         with pytest.raises(BacklogFull):
             act()
     service.configure(tenant_backlog_entries=100, backlog_entries=1)
     with pytest.raises(Unavailable):
-        dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+        dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     assert letters(tenant) == [letter]
     assert service.backlog()["entries"] == 1
 
@@ -217,7 +216,7 @@ def test_a_replay_waits_while_redis_is_full(
     [letter] = set_aside(service, tenant, curse, "curse")
     monkeypatch.setattr("redis.Redis.info", lambda *_: {"maxmemory": 100, "used_memory": 81})
     with pytest.raises(Unavailable, match="memory is full"):
-        dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+        dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     assert letters(tenant) == [letter]
 
 
@@ -227,18 +226,18 @@ def test_letters_of_the_version_before_say_what_to_do(service: Service, tenant: 
     [found] = letters(tenant)
     assert not found.replayable
     with pytest.raises(Conflict, match="older version"):
-        dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
-    done = dead_letters.replay_many(tenant.tenant_id, None, "DataError")
+        dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
+    done = dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError")
     assert (done.letters, done.left) == (0, 0)
-    dead_letters.discard_letter(tenant.tenant_id, letter.letter_id, "sent again")
+    dead_letter_replay.discard_letter(tenant.tenant_id, letter.letter_id, "sent again")
 
 
 def test_what_never_was_an_envelope_fails_again(service: Service, tenant: Tenant) -> None:
     service.push(tenant.tenant_id, {b"n": b"x", b"h": b"nonsense", b"e": b"y"})
-    ingest.drain_streams()
+    drain.drain_streams()
     [letter] = letters(tenant)
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
-    ingest.drain_streams()
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
+    drain.drain_streams()
     [again] = letters(tenant)
     assert again.letter_id != letter.letter_id
     assert service.redis.hget(BACKLOG, "entries") == b"0"
@@ -252,7 +251,7 @@ def test_a_stored_memory_waits_for_its_stage_again(service: Service, tenant: Ten
     [memory_id] = service.send(tenant.tenant_id, "x")
     service.work()
     letter_id = set_aside_at(service, tenant, stage, [memory_id])
-    assert dead_letters.replay_letter(tenant.tenant_id, letter_id).stage == stage
+    assert dead_letter_replay.replay_letter(tenant.tenant_id, letter_id).stage == stage
     assert service.rows("SELECT stage, tenant_id, memory_ids, attempts FROM tenant_work") == [
         (stage, tenant.tenant_id, [memory_id], 0)
     ]
@@ -265,7 +264,7 @@ def test_a_memory_that_could_not_be_indexed_is_found_after_its_replay(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [memory_id] = service.send(tenant.tenant_id, "a zebra")
-    ingest.drain_streams()
+    drain.drain_streams()
 
     def refuse(*_: object) -> int:
         raise ValueError
@@ -277,7 +276,7 @@ def test_a_memory_that_could_not_be_indexed_is_found_after_its_replay(
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
     [letter] = letters(tenant)
     assert (letter.memories, letter.memory_ids, letter.payload_bytes) == (1, [memory_id], 0)
-    dead_letters.replay_letter(tenant.tenant_id, letter.letter_id)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
     stage_runner.run_index_stage()
     assert service.one("SELECT count(*) FROM memory_words") == 1
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 0
@@ -290,7 +289,7 @@ def test_a_memory_that_a_model_refused_is_asked_about_again(service: Service, te
     service.rows("UPDATE scores SET scorer = 'llm' WHERE memory_id = %s", ids[1])
     letter_id = set_aside_at(service, tenant, rating_queue.STAGE, ids[:2])
     for _ in range(2):
-        dead_letters.replay_letter(tenant.tenant_id, letter_id)
+        dead_letter_replay.replay_letter(tenant.tenant_id, letter_id)
         letter_id = set_aside_at(service, tenant, rating_queue.STAGE, ids[:2])
     found = dict(service.rows("SELECT memory_id, asks FROM scores WHERE refused_by IS NULL"))
     assert found == {ids[0]: 0}
@@ -313,15 +312,15 @@ def test_all_of_a_reason_are_replayed_in_bounded_calls(
         set_aside_at(
             service, tenant, (work_queue.INDEX, work_queue.EMBED, work_queue.INDEX)[n], [uuid4()], reason="DataError"
         )
-    monkeypatch.setattr(dead_letters, "ENTRIES_A_CALL", 2)
-    monkeypatch.setattr(dead_letters, "LETTERS_A_CALL", 2)
-    first = dead_letters.replay_many(tenant.tenant_id, None, "DataError")
+    monkeypatch.setattr(dead_letter_replay, "ENTRIES_A_CALL", 2)
+    monkeypatch.setattr(dead_letter_replay, "LETTERS_A_CALL", 2)
+    first = dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError")
     assert (first.letters, first.left) == (4, 4)
-    second = dead_letters.replay_many(tenant.tenant_id, None, "DataError", first.before)
+    second = dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError", first.before)
     assert (second.letters, second.left) == (3, 1)
-    third = dead_letters.replay_many(tenant.tenant_id, "drain", "DataError", first.before)
+    third = dead_letter_replay.replay_many(tenant.tenant_id, "drain", "DataError", first.before)
     assert (third.letters, third.left) == (1, 0)
-    assert ingest.drain_streams() == 5
+    assert drain.drain_streams() == 5
     assert service.texts(tenant.tenant_id) == texts
     assert [letter.letter_id for letter in letters(tenant)] == [other]
     assert service.redis.hget("ebbing:{s0}:counters", "dead_letters_replayed") == b"8"
@@ -330,10 +329,10 @@ def test_all_of_a_reason_are_replayed_in_bounded_calls(
 def test_what_fails_again_meanwhile_does_not_come_round(service: Service, tenant: Tenant, curse: list[str]) -> None:
     set_aside(service, tenant, curse, "a", "b")
     curse += ["a", "b"]
-    first = dead_letters.replay_many(tenant.tenant_id, "drain", "DataError")
-    ingest.drain_streams()
+    first = dead_letter_replay.replay_many(tenant.tenant_id, "drain", "DataError")
+    drain.drain_streams()
     assert len(letters(tenant)) == 2
-    again = dead_letters.replay_many(tenant.tenant_id, "drain", "DataError", first.before)
+    again = dead_letter_replay.replay_many(tenant.tenant_id, "drain", "DataError", first.before)
     assert (first.letters, again.letters, again.left) == (2, 0, 0)
 
 
@@ -341,9 +340,9 @@ def test_a_call_reads_no_more_than_so_many_bytes(
     service: Service, tenant: Tenant, curse: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_aside(service, tenant, curse, *"abc")
-    monkeypatch.setattr(dead_letters, "BYTES_A_CALL", 1)
+    monkeypatch.setattr(dead_letter_replay, "BYTES_A_CALL", 1)
     for left in (2, 1, 0):
-        done = dead_letters.replay_many(tenant.tenant_id, None, "DataError")
+        done = dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError")
         assert (done.letters, done.left) == (1, left)
 
 
@@ -352,12 +351,12 @@ def test_what_the_door_took_is_told_when_it_closes_in_between(
 ) -> None:
     set_aside(service, tenant, curse, *"abc")
     service.configure(tenant_backlog_entries=2)
-    done = dead_letters.replay_many(tenant.tenant_id, None, "DataError")
+    done = dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError")
     assert (done.letters, done.left) == (2, 1)
     with pytest.raises(BacklogFull):
-        dead_letters.replay_many(tenant.tenant_id, None, "DataError")
-    assert ingest.drain_streams() == 2
-    assert dead_letters.replay_many(tenant.tenant_id, None, "DataError").left == 0
+        dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError")
+    assert drain.drain_streams() == 2
+    assert dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError").left == 0
 
 
 # --- Discard ---
@@ -367,19 +366,19 @@ def test_a_discarded_letter_is_empty_at_once_and_keeps_why(service: Service, ten
     [letter] = set_aside(service, tenant, curse, "secret")
     named = set_aside_at(service, tenant, work_queue.INDEX, [uuid4()])
     for letter_id in (letter.letter_id, named):
-        found = dead_letters.discard_letter(tenant.tenant_id, letter_id, "not needed")
+        found = dead_letter_replay.discard_letter(tenant.tenant_id, letter_id, "not needed")
         assert found.discarded_at is not None
         assert (found.discard_reason, found.payload_bytes, found.memory_ids) == ("not needed", 0, [])
         assert not found.replayable
         with pytest.raises(Conflict, match="discarded already"):
-            dead_letters.discard_letter(tenant.tenant_id, letter_id, "again")
+            dead_letter_replay.discard_letter(tenant.tenant_id, letter_id, "again")
         with pytest.raises(Conflict, match="discarded"):
-            dead_letters.replay_letter(tenant.tenant_id, letter_id)
+            dead_letter_replay.replay_letter(tenant.tenant_id, letter_id)
     assert service.rows("SELECT DISTINCT payload, header, memory_ids FROM dead_letters") == [(None, None, [])]
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 0
     assert letters(tenant) == []
     assert len(letters(tenant, discarded=True)) == 2
-    assert dead_letters.replay_many(tenant.tenant_id, None, "DataError").letters == 0
+    assert dead_letter_replay.replay_many(tenant.tenant_id, None, "DataError").letters == 0
 
 
 def test_all_of_a_reason_are_discarded_in_bounded_calls(
@@ -387,10 +386,10 @@ def test_all_of_a_reason_are_discarded_in_bounded_calls(
 ) -> None:
     for stage in (work_queue.INDEX, work_queue.INDEX, work_queue.EMBED, work_queue.INDEX):
         set_aside_at(service, tenant, stage, [uuid4()])
-    monkeypatch.setattr(dead_letters, "LETTERS_A_CALL", 2)
-    first = dead_letters.discard_many(tenant.tenant_id, work_queue.INDEX, "X", "old")
+    monkeypatch.setattr(dead_letter_replay, "LETTERS_A_CALL", 2)
+    first = dead_letter_replay.discard_many(tenant.tenant_id, work_queue.INDEX, "X", "old")
     assert (first.letters, first.left) == (2, 1)
-    second = dead_letters.discard_many(tenant.tenant_id, work_queue.INDEX, "X", "old", first.before)
+    second = dead_letter_replay.discard_many(tenant.tenant_id, work_queue.INDEX, "X", "old", first.before)
     assert (second.letters, second.left) == (1, 0)
     assert [letter.stage for letter in letters(tenant)] == [work_queue.EMBED]
 
@@ -398,7 +397,7 @@ def test_all_of_a_reason_are_discarded_in_bounded_calls(
 def test_discarded_letters_are_deleted_after_a_while(service: Service, tenant: Tenant, curse: list[str]) -> None:
     made = [set_aside_at(service, tenant, work_queue.INDEX, [uuid4()]) for _ in range(3)]
     for letter_id in made[:2]:
-        dead_letters.discard_letter(tenant.tenant_id, letter_id, "old")
+        dead_letter_replay.discard_letter(tenant.tenant_id, letter_id, "old")
     service.rows("UPDATE dead_letters SET created_at = now() - interval '1 year'")
     service.rows("UPDATE dead_letters SET discarded_at = now() - interval '91 days' WHERE letter_id = %s", made[0])
     assert purged(tenant.tenant_id)["letters"] == 1
@@ -409,11 +408,11 @@ def test_another_tenants_letters_are_nobodys(service: Service, tenant: Tenant, c
     [letter] = set_aside(service, tenant, curse, "curse")
     other = service.tenant().tenant_id
     with pytest.raises(NotFound):
-        dead_letters.get(other, letter.letter_id)
+        dead_letter_replay.get(other, letter.letter_id)
     with pytest.raises(NotFound):
-        dead_letters.replay_letter(other, letter.letter_id)
+        dead_letter_replay.replay_letter(other, letter.letter_id)
     with pytest.raises(NotFound):
-        dead_letters.discard_letter(other, letter.letter_id, "x")
-    assert dead_letters.replay_many(other, None, "DataError").letters == 0
-    assert dead_letters.discard_many(other, None, "DataError", "x").letters == 0
+        dead_letter_replay.discard_letter(other, letter.letter_id, "x")
+    assert dead_letter_replay.replay_many(other, None, "DataError").letters == 0
+    assert dead_letter_replay.discard_many(other, None, "DataError", "x").letters == 0
     assert letters(tenant) == [letter]

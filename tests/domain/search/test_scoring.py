@@ -16,12 +16,12 @@ from msgspec import structs
 
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
-from app.domain.search.candidates import Candidate, CandidateStrength
-from app.domain.search.modes import selection_weights
+from app.domain.search.candidate_types import Candidate, CandidateStrength
+from app.domain.search.parameters import Mode, Ranking
 from app.domain.search.request import SearchRequest, SearchResult
 from app.domain.search.result_ranking import list_uses, rank_candidates
+from app.domain.search.scoring import selection_weights
 from app.domain.search.spreading_activation import Neighbour, ReachedMemory, spread_scores, spreading_settings
-from app.domain.search.weights import Mode, Ranking
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 MODES = get_args(Mode)

@@ -12,7 +12,7 @@ from app.domain.search.request import SearchRequest
 from app.services.embedding import tenant_indexes
 from app.store.core import database
 from app.store.search import indexed_candidates
-from app.store.search.hybrid_search import CANDIDATES_OF_MANY, find_candidates
+from app.store.search.candidate_selection import CANDIDATES_OF_MANY, find_candidates
 from app.store.search.neighbours import find_neighbours
 from app.store.search.query_parts import SearchProbe
 from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, candidates_of, crowd

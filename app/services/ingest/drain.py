@@ -18,7 +18,7 @@ from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position
 from app.errors import Invalid, Unreadable, stored_name
-from app.services.ingest import upsert
+from app.services.ingest import upsert_by_external_id
 from app.services.transient_errors import is_transient
 from app.services.uses import reinforcement
 from app.services.uses.reinforcement import EnvelopeTouches
@@ -145,7 +145,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
         if isinstance(read, EnvelopeTouches):
             touched.append(read)
         else:
-            (careful if upsert.needs_upsert(read) else plain).append(read)
+            (careful if upsert_by_external_id.needs_upsert(read) else plain).append(read)
     stored = 0
     failpoints.trigger("drain.before_store")
     if plain:
@@ -153,13 +153,13 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
             requests.lock_shared(tx, tenant_id)
             coming = requests.coming(tx, tenant_id)
             clear: list[Arrival] = []
-            for each in plain:  # stored by `upsert`, which hides or drops memories that match an erasure
+            for each in plain:  # stored by `upsert_by_external_id`, which hides or drops memories that match an erasure
                 (careful if coming.may_match(each.memories, each.accepted_ms) else clear).append(each)
             if clear:
                 stored += envelopes.copy_fresh(tx, tenant_id, clear)
             failpoints.trigger("drain.before_commit")
     if careful:
-        stored += upsert.upsert_memories(tenant_id, careful)
+        stored += upsert_by_external_id.upsert_memories(tenant_id, careful)
     if touched:  # last, since the uses may refer to memories of the same turn
         reinforcement.reinforce_used(tenant_id, touched)
     # After all that may have to be retried, so that it happens once. Reading the entry again can't help: whatever the

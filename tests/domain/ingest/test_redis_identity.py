@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ingest.queue_mark import TAIL_MS, Expected, Mark, diagnose
+from app.domain.ingest.redis_identity import TAIL_MS, Expected, Mark, diagnose
 
 OURS = Expected(Mark("a", 1_000_000), is_claimed=True)
 

@@ -16,7 +16,7 @@ from app.services.enrichment import stage_runner
 from app.services.jobs import queue
 from app.services.privacy import legal_holds
 from app.services.storage import lookup
-from app.services.tiers import permanent_deletion
+from app.services.tiers import decay_deletion
 from app.store.core import database
 from app.store.tiers import row_deletion
 from tests.service import Service
@@ -205,15 +205,15 @@ def left(aged: Aged) -> list[UUID]:
 
 
 def run(aged: Aged) -> Step:
-    job_id = queue.create(aged.tenant_id, permanent_deletion.KIND, {})
-    step = permanent_deletion.run_job_slice(Job(job_id, aged.tenant_id, permanent_deletion.KIND, {}, {}, None, 0))
+    job_id = queue.create(aged.tenant_id, decay_deletion.KIND, {})
+    step = decay_deletion.run_job_slice(Job(job_id, aged.tenant_id, decay_deletion.KIND, {}, {}, None, 0))
     assert step.finished
     return step
 
 
 def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Aged) -> None:
     faded, young, used, weighty = cold(aged, *(-100, -89, -100, -100), access_count=[0, 0, 2, 0], salience=[0, 0, 0, 1])
-    told = permanent_deletion.preview_deletion(aged.tenant_id, None, None, 10)
+    told = decay_deletion.preview_deletion(aged.tenant_id, None, None, 10)
     assert [(move.memory_id, move.before, move.after, move.rule) for move in told.moves] == [
         (faded, "cold", "deleted", "decay")
     ]
@@ -239,9 +239,7 @@ def test_only_what_is_in_cold_storage_goes(aged: Aged) -> None:
 def test_a_hold_that_comes_before_the_night_keeps_it(aged: Aged) -> None:
     held, gone = cold(aged, -100, -100, salience=0.0)
     hold_id = legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "court", "k").hold_id
-    assert [move.memory_id for move in permanent_deletion.preview_deletion(aged.tenant_id, None, None, 10).moves] == [
-        gone
-    ]
+    assert [move.memory_id for move in decay_deletion.preview_deletion(aged.tenant_id, None, None, 10).moves] == [gone]
     run(aged)
     assert left(aged) == [held]
     legal_holds.release_hold(aged.tenant_id, hold_id, "k")
@@ -255,10 +253,10 @@ def test_a_hold_that_comes_before_the_night_keeps_it(aged: Aged) -> None:
 def test_a_dry_run_of_a_day_to_come_equals_what_that_day_does(aged: Aged) -> None:
     cold(aged, *np.linspace(-95, -80, 7), salience=0.0)
     told = []
-    page = permanent_deletion.preview_deletion(aged.tenant_id, days(4), None, 2)
+    page = decay_deletion.preview_deletion(aged.tenant_id, days(4), None, 2)
     while page.following is not None:
         told += [move.memory_id for move in page.moves]
-        page = permanent_deletion.preview_deletion(aged.tenant_id, days(4), page.following, 2)
+        page = decay_deletion.preview_deletion(aged.tenant_id, days(4), page.following, 2)
     told += [move.memory_id for move in page.moves]
     before = left(aged)
     aged.now = days(4)
@@ -277,8 +275,8 @@ def test_a_slice_is_all_or_nothing(aged: Aged, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patched:
         patched.setattr(failpoints, "trigger", fail)
         with pytest.raises(RuntimeError):
-            permanent_deletion.delete(aged.tenant_id)
+            decay_deletion.delete(aged.tenant_id)
     assert left(aged) == ids
-    assert permanent_deletion.delete(aged.tenant_id)[0] == 2
+    assert decay_deletion.delete(aged.tenant_id)[0] == 2
     with pytest.raises(ValueError, match="501"), database.tenant(aged.tenant_id) as tx:
         row_deletion.remove(tx, aged.tenant_id, [uuid4()] * 501)
