@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ops" / "runbook.md").read_text()
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"
 # Modules that write dead letters; add any other module whose reasons must be covered.
-WRITERS = {"dead_letters.py", "ingest.py", "reembed.py", "score_by_model.py", "stage_runner.py"}
+WRITERS = {"dead_letters.py", "drain.py", "reembed.py", "score_by_model.py", "stage_runner.py"}
 
 
 def headings(part: str) -> list[str]:

@@ -38,7 +38,7 @@ from app.store.tiers import protections
 SLICE_ROWS: Final = contradiction_prompt.QUESTIONS_MAX
 """Usually one model call per slice, so that its findings are saved if the next call fails."""
 BACK: Final = timedelta(days=7)
-"""How far back to look for new memories on the first run, and at most after an interruption."""
+"""Maximum age of the new memories that a run examines, on the first run and after an interruption."""
 MARGIN: Final = timedelta(minutes=1)
 """Allowed difference between the clocks of ids and of acceptance times."""
 

@@ -49,7 +49,7 @@ __all__ = [
 Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test", "contradict"]
 
 FRESH_SECONDS: Final = 1.0
-"""How long a process relies on cached figures; its own spending is added immediately."""
+"""Maximum age of cached figures; a process adds its own spending immediately."""
 TENANTS_MAX: Final = 10_000
 """Maximum number of tenants whose spending a process caches."""
 NOTED_TOKENS_MAX: Final = 10**12

@@ -217,7 +217,7 @@ def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Age
     assert [(move.memory_id, move.before, move.after, move.rule) for move in told.moves] == [
         (faded, "cold", "deleted", "decay")
     ]
-    assert "over 90" in told.moves[0].why
+    assert "more than 90 days" in told.moves[0].why
     assert (told.counts, told.following) == ({"looked_at": 4, "deleted": 1}, None)
     assert left(aged) == [faded, young, used, weighty], "nothing is written"
     assert run(aged).counts == {"deleted": 1}
