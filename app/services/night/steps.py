@@ -85,7 +85,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     lower = (archive.WORK, cold_storage.WORK) if key else (archive.WORK,)
     return {
         "sweep": sweep.preview_sweep,
-        "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
+        "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
         "expire": expiry.preview_expiry,
         "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
         "contradictions": "asks a model, and moves no memory to another tier",
