@@ -40,6 +40,7 @@ GAPS_MAX_BYTES: Final = 64 << 10
 """Largest gap between records of a segment that are fetched in one range."""
 NOT_COLD: Final = "not in cold storage"
 KEY_GONE: Final = "its key was destroyed"
+MOVING: Final = "its segment is being rewritten: try again"
 _LOOKS: Final = 3
 
 log = structlog.get_logger(__name__)
@@ -118,20 +119,20 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> R
         with database.tenant(tenant_id) as tx:
             places = cold_segments.list_locations(tx, tenant_id, left)
             opened = encryption_keys.open_record_keys(tx, tenant_id, [place.entry.key_id for place in places.values()])
-        bodies, failed = fetch_contents(tenant_id, places, opened)
+        bodies, unavailable = fetch_contents(tenant_id, places, opened)
         failpoints.trigger("restore.after_fetch")
         restored |= set(_write_back(tenant_id, bodies, places, rule))
         with database.tenant(tenant_id) as tx:
             still = cold_segments.list_locations(tx, tenant_id, [each for each in left if each not in restored])
         left = [each for each, place in still.items() if place != places.get(each)]
+        failed |= {each: why for each, why in unavailable.items() if each not in left}
         if not left:
             break
-    found = {*restored, *failed, *left}
-    failed |= {each: NOT_COLD for each in memory_ids if each not in found}
     for memory_id, why in failed.items():
-        if why != NOT_COLD:
-            log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
-    metrics.count("cold_damaged", sum(why != NOT_COLD for why in failed.values()))
+        log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
+    metrics.count("cold_damaged", len(failed))
+    failed |= dict.fromkeys(left, MOVING)
+    failed |= {each: NOT_COLD for each in memory_ids if each not in restored and each not in failed}
     metrics.count("cold_restored", len(restored))
     if restored:
         for task in (queues.INDEX, queues.EMBED_MEMORIES):
