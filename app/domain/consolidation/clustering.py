@@ -165,6 +165,7 @@ def _distances(part: _Part, rows: Places, columns: Places | slice, rules: Consol
 
 
 def _groups(part: _Part, rules: Consolidation, method: Literal["linkage", "hdbscan"]) -> Iterator[Places]:
+    """Yield the indices of each group's members."""
     edges = _edges(part, rules)
     levels = [rules.distance_below, *(level for level in FALLING if level < rules.distance_below)]
     if method == "hdbscan":

@@ -150,6 +150,7 @@ def read(answer: str, questions: Sequence[ContradictionQuestion], mark: str) -> 
 
 
 def _pairs(item: _PairItem, position: int, question: ContradictionQuestion, mark: str) -> Iterator[SupersessionPair]:
+    """Yield the pairs of one item of the answer, after checking that the item matches the question."""
     if item.position != position:
         raise Unusable("wrong position")
     earlier = {prompts.handle(each.memory_id, mark): each.memory_id for each in question.earlier}

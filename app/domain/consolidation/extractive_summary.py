@@ -69,7 +69,7 @@ class _Sentence:
         worth: Value of each item that it contributes, by the item's name, before `weight`.
         own: Names of the items that are facts.
         weight: Factor on all values.
-        tells_change: Whether the sentence states a change.
+        tells_change: The sentence states a change.
     """
 
     line: SourceLine
@@ -83,8 +83,8 @@ def extract_summary(sources: Sequence[Source], form: Form, level: Level) -> Summ
     """Return a summary made of the sources' sentences.
 
     Its length is limited to the level's share of the sources' characters, but at least `FLOOR_CHARACTERS`; if no
-    sentence fits, the summary is one longer sentence. For `duplicates` it is the fullest source in full, followed by
-    sentences of the other sources with facts that it lacks, whatever their length.
+    sentence fits, the summary is one longer sentence. For `duplicates` it is the most valuable source in
+    full, followed by sentences of other sources that add facts or words, whatever their length.
 
     Args:
         sources: One or more, in any order.

@@ -159,6 +159,7 @@ def _month(name: str) -> int:
 
 
 def _numbers(text: str) -> Iterator[str]:
+    """Yield a text's numbers in digits, including spelt numbers above one."""
     for match in _NUMBER.finditer(text):
         written = match[0].removesuffix(match["thousand"] or "")
         yield f"{_plain(written)}000" if match["thousand"] else _plain(written)
@@ -169,6 +170,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def _plain(written: str) -> str:
+    """Return a written number without separators of thousands and trailing zeros."""
     if _THOUSANDS.fullmatch(written):
         return re.sub(r"\D", "", written)
     whole, sign, rest = written.partition("." if "." in written else ",")

@@ -1,4 +1,4 @@
-"""Measure how many of the agreed key points a summary still states, comparing names, numbers and words without a model.
+"""Measure the share of its key points that a summary still states, by comparing names, numbers and words.
 
 Words match if their first five characters are equal, which covers inflections and derived words but not synonyms.
 """

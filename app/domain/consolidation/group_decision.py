@@ -106,6 +106,7 @@ def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict
 
 
 def _by_cohesion(rules: Consolidation, members: Members, cohesion: float, level: Level) -> GroupVerdict:
+    """Merge the group from a cohesion of `merged_from` on, and propose its merge from `asked_from` on."""
     all_members = np.ones(members.importance.shape, np.bool_)
     for least, waits in ((rules.merged_from, False), (rules.asked_from, True)):
         if cohesion >= least:

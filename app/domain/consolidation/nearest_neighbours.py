@@ -26,7 +26,7 @@ class Nearest:
         self._ids: Ids = np.zeros((len(vectors), most), "S16")
 
     def compare(self, rows: NDArray[np.intp], ids: Ids, vectors: NDArray[np.float32]) -> None:
-        """Update the matches of these rows with a block of m other memories; shapes (m,) and (m, dimensions)."""
+        """Update the matches of these rows with a block of m memories: `ids` (m,) and `vectors` (m, dimensions)."""
         most = self._most
         cosines = self._vectors[rows] @ vectors.T
         better = np.flatnonzero(cosines > self._cosines[rows, -1:])  # far faster than `nonzero` on two axes

@@ -229,6 +229,7 @@ def check_summary(text: str, known: SourceFacts) -> None:
 
 
 def _check_span(span: str, sources: Sequence[Source]) -> None:
+    """Refuse a time span that isn't one or two dates within the days of the sources."""
     days = [day(source.said_at) for source in sources]
     match = _SPAN.fullmatch(span.strip())
     try:

@@ -134,6 +134,7 @@ def judge_pairs(
 
 
 def _against(one: SupersessionEnd, other: SupersessionEnd, newer: Mapping[UUID, set[UUID]]) -> Reason | None:
+    """Return why `one` can't supersede `other`, or None; `newer` maps memories to their superseders."""
     if one.subject != other.subject:
         return "subject"
     seen, frontier = {one.memory_id}, [one.memory_id]

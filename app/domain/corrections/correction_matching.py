@@ -19,15 +19,19 @@ Reason = Literal["value", "ended", "renamed"]
 RARE_DOCUMENTS_MIN: Final = 500
 """Minimum number of memories assumed for a tenant; otherwise no word of a small tenant would be rare."""
 SCORE_MIN: Final = 1.15
+"""Minimum score of a correction with the reason `value`, unless `ALONE_MIN` applies."""
 BESIDE: Final = 0.5
 """Weight of a word shared by the contexts, relative to a word that names the slot."""
 BESIDE_MAX: Final = 0.6
+"""Maximum that words shared by the contexts add to a score."""
 ALONE_MIN: Final = 0.6
 """Total rarity of the shared words that suffices if they cover the whole object of the change."""
 SAME_VALUE: Final = 0.6
-"""Bonus for a day or time of the old statement that the new one declares over or replaces."""
+"""Bonus if the new statement declares a value of the old one over, or replaces it."""
 ENDED_MIN: Final = 1.2
+"""Minimum score of a correction with the reason `ended`."""
 RENAMED_MIN: Final = 0.7
+"""Minimum score of a correction with the reason `renamed`."""
 
 
 class EarlierStatement(NamedTuple):
@@ -75,6 +79,7 @@ def find_corrections(
 
 
 def _best(new: ParsedStatement, earlier: EarlierStatement, rarities: Mapping[str, float]) -> Correction | None:
+    """Return the best correction of an earlier statement, or None if there is none."""
     corrections: list[Correction] = []
     for place, clause in enumerate(new.clauses):
         if clause.is_open or not (clause.changes or clause.ended or clause.ended_values):

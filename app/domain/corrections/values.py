@@ -102,6 +102,7 @@ def find_values(text: str) -> list[Value]:
 
 
 def _read(kind: Kind, match: re.Match[str]) -> Iterator[Value]:
+    """Yield the value of a match, unless it is a number before a word that isn't a unit."""
     groups = {name: group.lower() for name, group in match.groupdict().items() if group}
     unit = ""
     amount: tuple[int, int] | int | str

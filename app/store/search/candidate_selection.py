@@ -41,7 +41,9 @@ from app.store.strength.states import StoredStates
 __all__ = ["CANDIDATES", "FoundCandidates", "SearchProbe", "allowed_sql", "find_candidates"]
 
 CANDIDATES: Final = 200
+"""Maximum number of candidates by default."""
 CANDIDATES_OF_MANY: Final = 150
+"""Maximum number of candidates for large tenants and short result lists."""
 _CANDIDATE: Final = Candidate.__struct_fields__
 _COLUMNS: Final = len(_CANDIDATE)
 _SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
@@ -171,6 +173,7 @@ def _compared(
 def _words(
     probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
 ) -> str:
+    """Return SQL for the word scores of memories that contain any of the query's lexemes."""
     values["any_lexeme"] = " | ".join(map(quote_lexeme, probe.lexemes))
     score = word_score_sql(probe.lexemes, ranking.context, values)
     matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"

@@ -135,6 +135,7 @@ def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any]) -> s
 
 
 def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the SELECT of the memories nearest by vector, or by their best window, best first."""
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)

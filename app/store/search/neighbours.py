@@ -27,7 +27,7 @@ def find_neighbours(
     probe: SearchProbe,
     request: SearchRequest,
 ) -> list[Neighbour]:
-    """Return the nearest neighbours of these memories by each way, restricted by the request's filters.
+    """Return the nearest neighbours of these memories of each kind, restricted by the request's filters.
 
     Neighbours by entity are ranked by the number of shared entities, weighted by rarity; neighbours by link are ranked
     by the link's weight. Neighbours by vector are found by comparing all vectors or, if the search uses the tenant's

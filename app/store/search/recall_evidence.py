@@ -62,7 +62,7 @@ def read_evidence(
     Args:
         lexemes: Words to look for in the memories.
         cues: Cue stems to look for.
-        probe: The search's query; cosines are those to its vector.
+        probe: The search's query; cosines are relative to its vector.
     """
     values = {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes), "cues": list(cues), "sample": SAMPLE}
     values |= {"space": None, "vector": None}

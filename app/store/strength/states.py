@@ -63,7 +63,7 @@ class StoredStates:
         is_scored: The memory has a salience from any source.
         versions: The policy version under which each row is anchored.
         wanted_tiers: The target tier according to the last evaluation, as an index in `DECAY_TIERS`.
-        next_due_at: Seconds since 1970; minus infinity if not computed yet.
+        next_due_at: Seconds since 1970; minus infinity if the next sweep must compute it.
     """
 
     ids: list[UUID]
@@ -151,8 +151,8 @@ def list_page(
 ) -> StoredStates:
     """Return a page of a tenant's memories by id, optionally of one subject; deleted ones are omitted.
 
-    With `one_in` greater than 1, return a sample of one in so many memories. The sample is stable: it is drawn by a
-    hash of the id.
+    With `one_in` greater than 1 and no subject, return a sample of one in so many memories. The sample is stable: it is
+    drawn by a hash of the id.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
     return fetch_states(
