@@ -40,7 +40,7 @@ class ForecastOptions:
     Attributes:
         days: Number of days to forecast, 0 to `forecast.DAYS_MAX`.
         changes: Policy fields to change, with their JSON values; None for no what-if analysis.
-        one_in: Sample one memory out of this many, and extrapolate.
+        one_in: Without a subject, sample one memory out of this many, and extrapolate; 1 for all memories.
     """
 
     days: int
