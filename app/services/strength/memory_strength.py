@@ -91,7 +91,8 @@ def evaluate_strength(era: Era, state: State, now: float) -> CurrentStrength:
 def due_at(era: Era, state: State, now: float, seen: CurrentStrength, standing: TierFacts | None = None) -> Floats:
     """Return a lower bound of the next time at which the decision on memories advanced to this era can change.
 
-    Without `standing`, the bound ignores the ends of grace, age and retention periods, which a use can't postpone.
+    Without `standing`, the bound ignores the times of `tier_decision.fixed_due_at` (the ends of grace, minimum age and
+    retention periods, and erasures), which a use can't postpone.
     """
     policy = era.policy
     steps = (policy.protection.semantic_importance_above, policy.protection.grace_importance_above)

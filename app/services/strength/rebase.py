@@ -47,7 +47,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one slice is processed.
     """
-    done, total = 0, None
+    rebased, total = 0, None
     counts: dict[str, int] = {}
     after, version, done_before = UUID(state.get("after", NIL.hex)), state.get("version"), state.get("done", 0)
     while True:
@@ -57,15 +57,15 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
             era = times.at(now)
             if version != era.version:  # first slice, or a new policy has come into force since
                 after, version = NIL, era.version
-                total = done_before + done + due_pages.count_of(tx, tenant_id, "older", now, version)
+                total = done_before + rebased + due_pages.count_of(tx, tenant_id, "older", now, version)
             stored = states.lock_older(tx, tenant_id, version, after, ROWS)
             for tier, changed in memory_strength.write_tiers(tx, tenant_id, stored, times, now).items():
                 counts[tier] = counts.get(tier, 0) + changed
             finished = len(stored) < ROWS
             if finished:
                 policies.mark_rebased(tx, tenant_id, version)
-        done += len(stored)
+        rebased += len(stored)
         after = stored.ids[-1] if stored.ids else after
         if finished or time.monotonic() >= until:
-            next_state = {"version": version, "after": after.hex, "done": done_before + done}
-            return Step(done, next_state, finished, total=total, counts=counts)
+            next_state = {"version": version, "after": after.hex, "done": done_before + rebased}
+            return Step(rebased, next_state, finished, total=total, counts=counts)

@@ -112,12 +112,12 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> R
         StoreFailed: The store is unreachable or denies access; earlier attempts of this call remain committed.
         Misconfigured: The master key is missing or has changed.
     """
-    left = sorted(set(memory_ids))
+    pending = sorted(set(memory_ids))
     restored: set[UUID] = set()
     failed: dict[UUID, str] = {}
     for _ in range(_LOOKS):  # a concurrent compaction may have moved some records
         with database.tenant(tenant_id) as tx:
-            locations = cold_segments.list_locations(tx, tenant_id, left)
+            locations = cold_segments.list_locations(tx, tenant_id, pending)
             opened = encryption_keys.open_record_keys(
                 tx, tenant_id, [location.entry.key_id for location in locations.values()]
             )
@@ -126,12 +126,12 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> R
         restored |= set(_write_back(tenant_id, bodies, locations, rule))
         with database.tenant(tenant_id) as tx:
             current = cold_segments.list_locations(
-                tx, tenant_id, [wanted_id for wanted_id in left if wanted_id not in restored]
+                tx, tenant_id, [wanted_id for wanted_id in pending if wanted_id not in restored]
             )
-        left = [wanted_id for wanted_id, location in current.items() if location != locations.get(wanted_id)]
-        if not left:
+        pending = [wanted_id for wanted_id, location in current.items() if location != locations.get(wanted_id)]
+        if not pending:
             break
-    accounted = {*restored, *failed, *left}
+    accounted = {*restored, *failed, *pending}
     failed |= {wanted_id: NOT_COLD for wanted_id in memory_ids if wanted_id not in accounted}
     for memory_id, why in failed.items():
         if why != NOT_COLD:

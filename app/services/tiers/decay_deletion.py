@@ -1,6 +1,6 @@
 """Permanently delete cold memories that meet every condition for deletion.
 
-Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden, and their rows remain.
+Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden at once, and erased later.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class DryRunKind:
     """The kind of work that a dry run simulates, such as archiving.
 
     Attributes:
-        tiers: Tiers that it moves memories to.
+        tiers: Tiers to which the work moves memories.
         among: Returns the selection of memories that the work examines, for a policy version.
         ends: Returns the memories' tiers before and after the work; equal tiers mean no change.
     """
@@ -52,8 +52,8 @@ class PredictedMove:
     """A memory whose tier, or due tier, would change.
 
     Attributes:
-        before: One of `DECAY_TIERS`.
-        after: One of `DECAY_TIERS`.
+        before: The current tier, or due tier, one of `DECAY_TIERS`.
+        after: The tier after the work, one of `DECAY_TIERS`.
         rule: The deciding rule, one of `RULES`.
         why: The reason in words and numbers.
     """
@@ -69,7 +69,7 @@ class PreviewPage(NamedTuple):
     """A page of changes.
 
     Attributes:
-        moves: In id order.
+        moves: The predicted moves, in id order.
         counts: Number of memories examined for this page (`looked_at`), and number of moves by target tier.
         following: Cursor of the next page; None for the last.
         summaries: Summaries of deleted memories, which are deleted as well or regenerated in their current tier.

@@ -26,8 +26,8 @@ _AGAIN: Final = "made of memories that expire: it is made again of the {left:,} 
 def preview_summaries(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[PredictedMove]:
     """Return which summaries of memories expired at a given time would be deleted or regenerated, in id order.
 
-    A summary with sources on several pages is reported with the first expiring one. Summaries that expire themselves or
-    are under a legal hold are omitted.
+    A summary with sources on several pages is reported on the page of its first expiring source. Summaries that expire
+    themselves or are under a legal hold are omitted.
 
     Args:
         as_of: Reference time; None for now.

@@ -54,8 +54,8 @@ class ImmediateMove:
     """Memories that a policy change would move immediately.
 
     Attributes:
-        source: The tier that decay demands now.
-        target: The tier that decay would demand.
+        source: The tier decided under the current policy.
+        target: The tier decided under the changed policy.
         memories: Number of memories.
         ids: The first `SHOWN_MAX` of these memories.
     """

@@ -80,8 +80,8 @@ def restore_used(
     Returns:
         All of `used`, with the raised strength of the restored memories.
     """
-    after, back = _restore_rows(write, used, rows, era, now)
-    write.restored(back, "archived", "use")
+    after, restored_ids = _restore_rows(write, used, rows, era, now)
+    write.restored(restored_ids, "archived", "use")
     return after
 
 

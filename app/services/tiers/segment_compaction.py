@@ -75,7 +75,7 @@ def run_slice(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
         return Step(0, {"phase": "compact"}, finished=False, counts={"dropped": cold_storage.clean_segments(tenant_id)})
     counts = Counter[str]()
     notes: dict[str, None] = {}
-    damaged_ids = {UUID(each) for each in state.get("spoilt", [])}
+    damaged_ids = {UUID(damaged_id) for damaged_id in state.get("spoilt", [])}
     while state["phase"] == "compact":
         merged, damaged = compact_segments(tenant_id, damaged_ids)
         damaged_ids |= set(damaged)
@@ -84,7 +84,7 @@ def run_slice(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
         if not merged and not damaged:
             break
         if time.monotonic() >= until:
-            next_state = {"phase": "compact", "spoilt": [str(each) for each in damaged_ids]}
+            next_state = {"phase": "compact", "spoilt": [str(damaged_id) for damaged_id in damaged_ids]}
             return Step(merged, next_state, finished=False, counts=counts, notes=tuple(notes))
     reconciled = reconcile_manifest(tenant_id)
     lost_notes = [f"{memory_id}: {why}" for memory_id, why in list(reconciled.lost.items())[:NAMED_MAX]]
@@ -203,6 +203,8 @@ _drop_segments = database.in_tenant(cold_segments.list_dropped)
 def reconcile_manifest(tenant_id: UUID) -> ReconciliationResult:
     """Delete objects that the manifest doesn't list, and report memories whose object is missing or has a wrong size.
 
+    Objects younger than `ORPHAN_AGE` aren't deleted.
+
     Raises:
         StoreFailed: The store is unreachable or denies access.
     """
@@ -214,11 +216,11 @@ def reconcile_manifest(tenant_id: UUID) -> ReconciliationResult:
             tx, tenant_id
         )  # after listing the objects, because a segment is recorded before its object is written
         now = database.now(tx)
-    known = {listing.path for listing in listed}
+    listed_paths = {listing.path for listing in listed}
     orphans = [
         path
         for path, stored_object in objects.items()
-        if path not in known and now - stored_object.modified_at > ORPHAN_AGE
+        if path not in listed_paths and now - stored_object.modified_at > ORPHAN_AGE
     ]
     for path in orphans:
         store.delete(path)

@@ -43,7 +43,7 @@ class ReviewEntry(NamedTuple):
     """A memory to review, with the values that selected it.
 
     Attributes:
-        urgency: 0.6 · importance + 0.4 · days overdue, with the policy's weights.
+        urgency: 0.6 · importance + 0.4 · days overdue; the policy can change both weights.
         priority: Closeness to the middle of the danger zone, 0 to 1.
         overdue_days: Days since `due_at`; negative if the review isn't due yet.
         reviewed: The stored schedule; None before the first review.

@@ -1,6 +1,6 @@
 """Store supersessions: statements that a newer memory replaces an older one.
 
-Deleting or hiding a memory removes its supersessions, so both ends of a supersession exist.
+Deleting or hiding a memory removes its supersessions, so the memories that a supersession refers to exist.
 
 All changes within one tenant are serialised by an advisory lock until the transaction ends. Lock order: after the word
 index, before the tenant's counts.

@@ -82,7 +82,7 @@ def _keeps_plan(tx: Connection, text: bytes) -> bool:
     count = uses.get(statement, 0)
     if count >= USES_BEFORE:
         return True
-    cached = {known: number for known, number in uses.items() if number >= USES_BEFORE}
+    cached = {cached_hash: number for cached_hash, number in uses.items() if number >= USES_BEFORE}
     if count + 1 >= USES_BEFORE and len(cached) >= KEPT_MAX:
         return False
     if count == 0 and len(uses) >= _COUNTED_MAX:
