@@ -16,7 +16,10 @@ from app.store.memories.history import HistoryEvent
 def list_history(
     tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int
 ) -> Page[HistoryEvent]:
-    """List a memory's history, newest first, starting after `older_than`; for a queued memory, only its acceptance.
+    """Return a page of a memory's history, newest first. The history of a queued memory has only its acceptance.
+
+    Args:
+        older_than: Time and sequence number of the last event of the previous page; None for the first page.
 
     Raises:
         NotFound: This tenant has no such memory.
