@@ -96,9 +96,8 @@ def run_job_slice(job: Job) -> Step:
 def _start_run(tx: database.Transaction, job: Job, now: datetime) -> _NightState:
     names = list(job.parameters.get("steps", STEPS))
     cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
-    if (
-        cut_short in names[1:]
-    ):  # start there: otherwise a step that takes whole nights would keep later steps from ever running
+    # Start with the step that was cut short: otherwise, steps after a step that takes whole nights would never run.
+    if cut_short in names[1:]:
         names = names[names.index(cut_short) :] + names
     as_of = job.parameters.get("as_of", now.isoformat())
     ends_at = now + timedelta(hours=settings().night_hours)
