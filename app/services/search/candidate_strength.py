@@ -45,14 +45,14 @@ def candidate_strengths(
         as_of: Any time; None for now. For a time before a memory's anchor (the last change of the values from which
             strength is computed), the memory's vitals are computed as of its anchor.
     """
-    held = states.read(tx, tenant_id, memory_ids)
+    stored = states.read(tx, tenant_id, memory_ids)
     # Read after the states, which may refer to a policy that was just added.
     around = search_context.read(tx, tenant_id)
-    rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
+    rows = {memory_id: row for row, memory_id in enumerate(stored.ids)}
     found_rows = [rows.get(memory_id, -1) for memory_id in memory_ids]
     places = [place for place, row in enumerate(found_rows) if row >= 0]
-    held = held.only(np.array([found_rows[place] for place in places], np.intp))
-    return places, strengths_of_states(tenant_id, held, around, as_of)
+    stored = stored.only(np.array([found_rows[place] for place in places], np.intp))
+    return places, strengths_of_states(tenant_id, stored, around, as_of)
 
 
 def strengths_of_states(

@@ -25,12 +25,12 @@ def add_explanations(tenant_id: UUID, results: Sequence[SearchResult], gathered:
         results: The results to return. Results reached by spreading activation aren't among the candidates.
         gathered: The ranked candidates.
     """
-    found, lexemes = gathered.found, gathered.query.lexemes
+    candidates, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:
         summaries = merged_memories.filter_summaries(tx, tenant_id, [result.id for result in results])
         lexemes_by_memory = word_index.find_lexemes(tx, tenant_id, [result.id for result in results], list(lexemes))
-    places = {candidate.memory_id: place for place, candidate in enumerate(found)}
-    ranks = result_explanation.rank_by_score(found)
+    places = {candidate.memory_id: place for place, candidate in enumerate(candidates)}
+    ranks = result_explanation.rank_by_score(candidates)
     explained = []
     for result in results:
         place = places.get(result.id)

@@ -117,14 +117,14 @@ def gather_candidates(
         policy: Overrides the tenant's policy.
         emphasis: Factor for the rarity of each word of the query; words that aren't listed have factor 1.
     """
-    looked_for, compared = _find_candidates(tenant_id, request, policy, emphasis)
-    if compared.mark != looked_for.around.mark or _is_in_another_era(looked_for.around, compared.now):
+    resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
+    if compared.mark != resolved.around.mark or _is_in_another_era(resolved.around, compared.now):
         # Either the tenant's policies or spaces have changed since they were cached, so vectors of its former space may
         # be deleted; or another policy is in force by the database's clock, which is ahead of the cached clock after
         # the machine was suspended.
         search_context_cache.forget(tenant_id)
-        looked_for, compared = _find_candidates(tenant_id, request, policy, emphasis)
-    around = looked_for.around._replace(now=compared.now)
+        resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
+    around = resolved.around._replace(now=compared.now)
     if compared.mark != around.mark:
         with database.tenant(tenant_id) as tx:
             around = search_context.read(tx, tenant_id)
@@ -133,16 +133,16 @@ def gather_candidates(
         if compared.candidates
         else CandidateStrength.empty()
     )
-    query, ranking = looked_for.query, compared.ranking
+    query, ranking = resolved.query, compared.ranking
     soft_words = (
         match_words(query.soft, compared.candidates) if ranking.soft_words else np.zeros(len(compared.candidates))
     )
     return CandidateSet(
-        looked_for.policy,
+        resolved.policy,
         ranking,
-        looked_for.asked,
+        resolved.asked,
         query,
-        looked_for.total,
+        resolved.total,
         compared.probe,
         compared.candidates,
         vitals,
@@ -208,18 +208,18 @@ def _find_candidates(
 ) -> tuple[_ResolvedQuery, _ComparedCandidates]:
     """Look up the query's words and find candidates.
 
-    This takes one transaction, or two if the archive is searched or embedding the query requires a call.
+    This takes one transaction, or two if the archive is searched or the query's vector can't be computed locally.
     """
     in_archive = "archived" in request.tiers
     with database.tenant(tenant_id) as tx:
-        looked_for = _resolve_query(tx, tenant_id, request, policy, emphasis)
-        if not in_archive and spaces.is_at_hand(looked_for.around.spaces, request.vector):
-            return looked_for, _compare_candidates(
-                tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for)
+        resolved = _resolve_query(tx, tenant_id, request, policy, emphasis)
+        if not in_archive and spaces.is_at_hand(resolved.around.spaces, request.vector):
+            return resolved, _compare_candidates(
+                tx, tenant_id, request, resolved, *_vectors(tenant_id, request, resolved)
             )
-    vectors = _vectors(tenant_id, request, looked_for)
+    vectors = _vectors(tenant_id, request, resolved)
     with database.tenant(tenant_id) as tx:
-        return looked_for, _compare_candidates(tx, tenant_id, request, looked_for, *vectors)
+        return resolved, _compare_candidates(tx, tenant_id, request, resolved, *vectors)
 
 
 def _resolve_query(
@@ -235,12 +235,14 @@ def _resolve_query(
     forms = irregular_forms(spellings) if policy.language == "english" else {}
     spellings_and_forms = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
     in_archive = "archived" in request.tiers
-    asked, active = word_index.count_terms(
+    query_terms, active = word_index.count_terms(
         tx, tenant_id, request.query, spellings_and_forms, policy.language, every=in_archive
     )
-    asked, total = archive_query.add_archive_counts(tx, tenant_id, asked, active) if in_archive else (asked, active)
-    query = terms.weigh_query(asked, total, forms, emphasis)
-    return _ResolvedQuery(around, policy, request.ranking(policy.ranking), asked, query, active, total)
+    query_terms, total = (
+        archive_query.add_archive_counts(tx, tenant_id, query_terms, active) if in_archive else (query_terms, active)
+    )
+    query = terms.weigh_query(query_terms, total, forms, emphasis)
+    return _ResolvedQuery(around, policy, request.ranking(policy.ranking), query_terms, query, active, total)
 
 
 def _vectors(
@@ -249,9 +251,9 @@ def _vectors(
     """Return the query's vector for active memories, and its vectors for archived ones."""
     tenant_spaces, idf = looked_for.around.spaces, looked_for.query.spellings
     space = tenant_spaces.searched if tenant_spaces else None
-    wanted = looked_for.wanted
-    vector = _vector(tenant_id, space, request, idf) if scoring.selection_weights(wanted).relevance else None
-    return vector, _archive_vectors(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
+    ranking = looked_for.wanted
+    vector = _vector(tenant_id, space, request, idf) if scoring.selection_weights(ranking).relevance else None
+    return vector, _archive_vectors(tenant_id, space, request, idf, ranking) if "archived" in request.tiers else ()
 
 
 def _compare_candidates(
@@ -270,17 +272,17 @@ def _compare_candidates(
     lexemes = looked_for.query.lexemes if scoring.selection(ranking)[0] else {}
     space_id, has_windows = tenant_spaces.searched.space_id if tenant_spaces else None, looked_for.around.has_windows
     probe = candidate_selection.SearchProbe(lexemes, space_id, vector, indexed_memories, short, has_windows)
-    found = candidate_selection.find_candidates(tx, tenant_id, probe, request, ranking)
+    selected = candidate_selection.find_candidates(tx, tenant_id, probe, request, ranking)
     pairs = (
-        correction_placement.find_pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking)
-        if found.has_corrections
+        correction_placement.find_pairs(tx, tenant_id, selected.candidates, looked_for.policy, ranking)
+        if selected.has_corrections
         else ()
     )
-    now, mark = found.now, found.mark
+    now, mark = selected.now, selected.mark
     if not mark:
         around = search_context.read(tx, tenant_id)
         now, mark = around.now, around.mark
-    return _ComparedCandidates(found.candidates, found.held, now, mark, pairs, probe, ranking)
+    return _ComparedCandidates(selected.candidates, selected.held, now, mark, pairs, probe, ranking)
 
 
 def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchRequest) -> tuple[list[SearchResult], bool]:

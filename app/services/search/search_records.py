@@ -127,24 +127,26 @@ def _record_of(
 
 def best_candidates(request: SearchRequest, gathered: CandidateSet) -> RecordedCandidates:
     """Return the top candidates in ranking order, with the values from which their scores are computed."""
-    found = gathered.found
+    candidates = gathered.found
     bases = frozenset(name for name in BASES if getattr(gathered.ranking, name))
     has_vector = gathered.probe.has_vector
-    ids = [candidate.memory_id for candidate in found]
+    ids = [candidate.memory_id for candidate in candidates]
     if not ids:
         return RecordedCandidates([], np.empty((len(COLUMNS), 0)), bases, has_vector)
     now = datetime.now(UTC).astimezone(ZoneInfo(gathered.policy.time_zone))
-    parts = signals.compute_parts(found, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
+    parts = signals.compute_parts(candidates, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
     columns = [
         *(parts.by_name[name] for name in PARTS),
-        np.array([candidate.cosine for candidate in found], np.float64),
+        np.array([candidate.cosine for candidate in candidates], np.float64),
         *(getattr(gathered.vitals, name) for name in VITALS),
     ]
     recorded = RecordedCandidates(ids, np.array(columns, np.float64), bases, has_vector)
     places = order_candidates(recorded, gathered.ranking, gathered.policy)
     if gathered.corrections and correction_order.asks_for_present(request):
         place_by_id = {ids[place]: place for place in places}
-        pairs = correction_order.complete_pairs(gathered.corrections, {ids[place]: found[place] for place in places})
+        pairs = correction_order.complete_pairs(
+            gathered.corrections, {ids[place]: candidates[place] for place in places}
+        )
         corrected_places = [(place_by_id[pair.newer], place_by_id[pair.older]) for pair in pairs]
         recorded = RecordedCandidates(ids, recorded.columns, bases, has_vector, corrected_places)
         places = order_candidates(recorded, gathered.ranking, gathered.policy, shown=request.limit)

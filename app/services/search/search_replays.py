@@ -78,8 +78,8 @@ class SearchReplay:
     Attributes:
         changes: Fields in which the changed policy differs.
         vitals: `recorded` if strength and importance were taken from each record, `present` if they were computed as of
-            now. Under the changed policy, they are computed as if its forgetting model had applied since each memory's
-            last use.
+            now. Unless the searches were repeated, the changed policy's are computed as if its forgetting model had
+            applied since each memory's anchor, the last change of its strength state.
         again: Whether the searches were repeated.
         left_out: Number of records that weren't compared, by reason.
         comparison: The comparison of the rankings.
