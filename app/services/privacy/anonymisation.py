@@ -49,23 +49,25 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
         Unavailable: The memory is still in the queue.
         Conflict: The memory is under a legal hold or in cold storage.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending):
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
-    inferred_entities = (found.inferred or {}).get("entities") or ()
-    names = [name for name in (found.subject, speaker_name(found.speaker), *found.entities, *inferred_entities) if name]
-    spans = [RedactedSpan(finding.start, finding.end, finding.kind) for finding in detect_pii(found.text)]
-    anonymised = anonymise_text(found.text, spans, names)
+    inferred_entities = (memory.inferred or {}).get("entities") or ()
+    names = [
+        name for name in (memory.subject, speaker_name(memory.speaker), *memory.entities, *inferred_entities) if name
+    ]
+    spans = [RedactedSpan(finding.start, finding.end, finding.kind) for finding in detect_pii(memory.text)]
+    anonymised = anonymise_text(memory.text, spans, names)
     cleared = {field.name: field.default for field in COLUMNS if field.name not in _RETAINED}
-    role = infer_role(found.role, found.speaker)
-    memories.edit_memory(tenant_id, found.memory_id, cleared | {"text": anonymised.text, "role": role})
+    role = infer_role(memory.role, memory.speaker)
+    memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role})
     with database.tenant(tenant_id) as tx:
-        anonymisation.forget(tx, tenant_id, found.memory_id)
-        labels: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}
+        anonymisation.forget(tx, tenant_id, memory.memory_id)
+        labels: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
         key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
         for label, name in labels.items():
             if name is not None:
                 anonymisation.count_anonymised(tx, tenant_id, digest(key, label, name), ground or NO_GROUND)
         details = {f"removed_{kind}": times for kind, times in sorted(anonymised.removed.items())}
-        audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
+        audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[memory.memory_id], details=details)
     return anonymised

@@ -257,25 +257,25 @@ def _letters(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
     kind, place = after or ("stored", str(NIL))
     if kind == "stored":
         with database.tenant(tenant_id) as tx:
-            found = subject_data.list_letters(tx, tenant_id, subject, UUID(place), ROWS)
-        following = ["stored", str(found[-1][0])] if len(found) == ROWS else ["unstored", str(NIL)]
-        return SectionPage([line.encode() for _, line in found], following, {})
-    envelopes, last = _unstored(tenant_id, place)
+            letters = subject_data.list_letters(tx, tenant_id, subject, UUID(place), ROWS)
+        following = ["stored", str(letters[-1][0])] if len(letters) == ROWS else ["unstored", str(NIL)]
+        return SectionPage([line.encode() for _, line in letters], following, {})
+    envelopes, following_unstored = _unstored(tenant_id, place)
     return SectionPage(
-        [line for envelope in envelopes for line in _waiting(envelope, subject, "dead letter")], last, {}
+        [line for envelope in envelopes for line in _waiting(envelope, subject, "dead letter")], following_unstored, {}
     )
 
 
 def _unstored(tenant_id: UUID, after: str) -> tuple[list[Envelope], list[str] | None]:
     with database.tenant(tenant_id) as tx:
-        found = subject_data.list_unstored(tx, tenant_id, UUID(after), ENTRIES)
+        letters = subject_data.list_unstored(tx, tenant_id, UUID(after), ENTRIES)
     envelopes = []
-    for _, entry_id, header, payload, memories in found:
+    for _, entry_id, header, payload, memories in letters:
         try:
             envelopes.append(decode_envelope(entry_id, str(memories).encode(), header, payload))
         except MalformedEnvelope:
             continue  # unreadable, so its subject is unknown
-    return envelopes, ["unstored", str(found[-1][0])] if len(found) == ENTRIES else None
+    return envelopes, ["unstored", str(letters[-1][0])] if len(letters) == ENTRIES else None
 
 
 def _waiting(envelope: Envelope, subject: str, state: str) -> Iterable[bytes]:
@@ -304,12 +304,12 @@ def _given(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
     """Read memories as callers sent them; for unreadable cold memories, only the fields that remain in their rows."""
     with database.tenant(tenant_id) as tx:
         ids = subject_data.list_ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
-        given = subject_data.list_given(tx, tenant_id, ids)
+        sent = subject_data.list_given(tx, tenant_id, ids)
         fetch = _cold_reader(tx, tenant_id, ids)
     bodies, damaged = fetch()
     lines = [
         format_line(fields | (in_record(bodies[memory_id]) if memory_id in bodies else {}))
-        for memory_id, fields in given.items()
+        for memory_id, fields in sent.items()
     ]
     return SectionPage(lines, str(ids[-1]) if len(ids) == ROWS else None, {"damaged": len(damaged)})
 

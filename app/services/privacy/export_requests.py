@@ -65,9 +65,9 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         wrapped_keys.add_records(tx, tenant_id, {export_id: wrapped})
         now = database.now(tx)
         job_id = uuid4()
-        until = now + timedelta(days=settings().export_days)
+        expires_at = now + timedelta(days=settings().export_days)
         fields = (given.kind, given.subject, given.reason, given.law)
-        new = Export(export_id, *fields, now, requested_by, job_id, until)
+        new = Export(export_id, *fields, now, requested_by, job_id, expires_at)
         exports.add(tx, tenant_id, new)
         jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
         deadlines = legal_deadlines(given.law, now)
@@ -169,7 +169,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
     """Run a slice of the nightly housekeeping: end expired exports, then delete old rows and orphaned objects.
 
     Args:
-        as_of: The night's reference time.
+        as_of: The reference time of the nightly run.
         state: State returned by the previous slice; empty at first.
 
     Raises:
@@ -190,15 +190,14 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
 
 
 def _sweep(tenant_id: UUID) -> int:
-    """Delete the objects of ended exports, including those left by a killed job. Return how many were deleted."""
+    """Delete the objects of ended exports and of killed jobs; return the number of deleted objects."""
     if settings().master_key is None:
-        return 0  # nothing was ever written
-    objects = list(
-        cold_store().list_folder(export_folder(tenant_id))
-    )  # list objects before reading rows, so that objects of newer exports aren't deleted
+        return 0  # without a master key, no export was ever written
+    # List objects before reading rows, so that objects of newer exports aren't deleted.
+    objects = list(cold_store().list_folder(export_folder(tenant_id)))
     with database.tenant(tenant_id) as tx:
-        known = {str(export_id) for export_id in exports.list_with_objects(tx, tenant_id)}
-    orphans = [stored.path for stored in objects if stored.path.split("/")[2] not in known]
+        current_ids = {str(export_id) for export_id in exports.list_with_objects(tx, tenant_id)}
+    orphans = [stored.path for stored in objects if stored.path.split("/")[2] not in current_ids]
     for path in orphans:
         cold_store().delete(path)
     return len(orphans)

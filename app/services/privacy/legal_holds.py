@@ -30,7 +30,7 @@ STEP_SECONDS: Final = 2.0
 
 
 def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Hold:
-    """Place a hold. Memories that it covers at commit time still exist when this returns.
+    """Place a hold. From its commit on, no memory that it covers can be deleted.
 
     Args:
         meant: Conditions that memories must meet. An alias id covers the memory of which it is an alias.

@@ -36,7 +36,7 @@ class RequestSummary:
 
 
 def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
-    """Record a privacy request that no API call has recorded automatically.
+    """Record a privacy request; requests for exports and erasures through the API are recorded automatically.
 
     Raises:
         Invalid: The time of receipt is in the future.

@@ -36,7 +36,7 @@ class RightsOverview:
         erasures: The latest requested erasures, except deletions of single memories.
         exports: The latest exports.
         holds: The latest holds that aren't released.
-        tallies: Figures on the requests of the last 24 months.
+        tallies: Statistics of the requests of the last `KEPT_MONTHS` months.
     """
 
     requests: list[Deadline]
@@ -70,7 +70,7 @@ list_requested = database.in_tenant(rights_overview.list_requested)
 
 
 def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
-    """Start an erasure now, skipping the rest of its grace period, or resume one that is incomplete.
+    """Start an erasure now, skipping the rest of its grace period, or resume an incomplete erasure.
 
     Every law allows a grace period of zero days: the grace period only gives time to cancel.
 
