@@ -60,7 +60,7 @@ class TierExplanation:
             `LOOKS_MOST` evaluations.
         change: The decision at that time.
         holders: Legal holds that cover the memory, oldest first.
-        supersedes: The outcomes of its `supersedes` statements.
+        supersedes: The outcomes of the memory's `supersedes` statements.
         corrects: Earlier memories that this memory corrects.
         corrected_by: Later memories that correct this memory.
     """
@@ -89,30 +89,30 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the ingest queue.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending):
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
     with lookup.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        held = states.read(tx, tenant_id, [found.memory_id])
-        if not held.ids:
+        stored = states.read(tx, tenant_id, [memory.memory_id])
+        if not stored.ids:
             raise Missing
         times = memory_strength.load_timeline(tx, tenant_id)
         wanted_time = as_of or database.now(tx)
-        now = max(wanted_time.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
+        now = max(wanted_time.timestamp(), float(stored.state.anchored_at[0]), float(times.since(stored.versions)[0]))
         eras = [times.at(now), *times.after(now)]
         facts_by_rules = {
-            rules: protections.read(tx, tenant_id, held.ids, rules) for rules in {era.policy.rules for era in eras}
+            rules: protections.read(tx, tenant_id, stored.ids, rules) for rules in {era.policy.rules for era in eras}
         }
-        holders = holds.list_by_memory(tx, tenant_id, held.ids).get(held.ids[0], [])
-        corrects, corrected_by = corrections.list_around(tx, tenant_id, held.ids[0])
-    supersession_outcomes = supersession.list_outcomes(tenant_id, [found.memory_id])
-    simulated = _FutureMemory(times, facts_by_rules, memory_strength.advance_to_era(held, times, now).state, now)
+        holders = holds.list_by_memory(tx, tenant_id, stored.ids).get(stored.ids[0], [])
+        corrects, corrected_by = corrections.list_around(tx, tenant_id, stored.ids[0])
+    supersession_outcomes = supersession.list_outcomes(tenant_id, [memory.memory_id])
+    simulated = _FutureMemory(times, facts_by_rules, memory_strength.advance_to_era(stored, times, now).state, now)
     verdict, case = simulated.decide()
     tier = DECAY_TIERS[simulated.standing.tiers[0]]
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change = simulated.find_next_change(verdict.tier)
     related = (holders, supersession_outcomes, corrects, corrected_by)
-    return TierExplanation(found.memory_id, moment, tier, verdict, case, change_at, change, *related)
+    return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, *related)
 
 
 @dataclass(slots=True)
@@ -154,13 +154,13 @@ class _FutureMemory:
     def find_next_change(self, tier: str) -> tuple[datetime | None, TierVerdict | None]:
         """Find the first later decision for another tier, evaluating only the times at which a decision can change."""
         for _ in range(LOOKS_MOST):
-            later = self._next_time()
-            if later > FAR_SECONDS:
+            next_time = self._next_time()
+            if next_time > FAR_SECONDS:
                 break
             version = np.array([self.era.version])
-            self.state, self.now = self.times.advance_to(self.state, version, later), later
+            self.state, self.now = self.times.advance_to(self.state, version, next_time), next_time
             if np.isfinite(self.era.dynamics.refresh_seconds):
-                self.state = self.era.dynamics.advance(self.state, later)
+                self.state = self.era.dynamics.advance(self.state, next_time)
             verdict, _ = self.decide()
             if verdict.tier != tier:
                 return self.moment, verdict

@@ -79,9 +79,8 @@ def live_numbers(
         stored_states = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
         around = supersessions.list_around(tx, tenant_id, ids)
-        times = memory_strength.load_timeline(
-            tx, tenant_id
-        )  # read after the rows, which may refer to a policy that was just added
+        # Read after the rows, which may refer to a policy that was just added.
+        times = memory_strength.load_timeline(tx, tenant_id)
         facts = protections.read(tx, tenant_id, stored_states.ids, times.at(database.now(tx).timestamp()).policy.rules)
         now = (as_of or database.now(tx)).timestamp()
     # A memory that has decayed for very long may have an anchor before its policy took effect.

@@ -39,16 +39,16 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
     Raises:
         NotFound: This tenant has no such memory.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending) or found.tier == "active":
-        return RestoreResult(found)
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending) or memory.tier == "active":
+        return RestoreResult(memory)
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
         stored_id = lookup.lock(write.tx, tenant_id, memory_id)
         restored = reactivation.restore(write, [stored_id], "hand", actor)
     if restored:
         queues.nudge(queues.EMBED_MEMORIES)
-    found = lookup.get(tenant_id, stored_id)
-    if isinstance(found, Pending) or found.tier != "cold":
-        return RestoreResult(found)
-    parameters = cold_restore.job_parameters([found.memory_id], rule="hand")
-    return RestoreResult(found, queue.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))
+    memory = lookup.get(tenant_id, stored_id)
+    if isinstance(memory, Pending) or memory.tier != "cold":
+        return RestoreResult(memory)
+    parameters = cold_restore.job_parameters([memory.memory_id], rule="hand")
+    return RestoreResult(memory, queue.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))

@@ -147,7 +147,6 @@ def _state(given: dict[str, Any]) -> dict[str, Any]:
     if "salience" in state:
         state["salience_source"] = None if state["salience"] is None else "caller"
     if "kind" in given:
-        state["kind"] = KINDS.index(
-            given["kind"] or "episodic"
-        )  # if the caller clears the kind, scoring infers it again
+        # If the caller clears the kind, scoring infers it again.
+        state["kind"] = KINDS.index(given["kind"] or "episodic")
     return state

@@ -57,9 +57,9 @@ def find_ties(tenant_id: UUID, memory_id: UUID) -> Relations:
         ties: dict[Relation, None] = {}
         visited, frontier = {memory_id}, {memory_id}
         for _ in range(STEPS):
-            found = merges.list_kin(tx, tenant_id, sorted(frontier), KIN_MAX) if frontier else []
-            ties |= {Relation(kin.memory_id, kin.summary_id, _relation_kind(kin.part)): None for kin in found}
-            frontier = {end for kin in found for end in (kin.summary_id, kin.memory_id)} - visited
+            relatives = merges.list_kin(tx, tenant_id, sorted(frontier), KIN_MAX) if frontier else []
+            ties |= {Relation(kin.memory_id, kin.summary_id, _relation_kind(kin.part)): None for kin in relatives}
+            frontier = {end for kin in relatives for end in (kin.summary_id, kin.memory_id)} - visited
             visited |= frontier
         around = supersessions.list_around(tx, tenant_id, [memory_id]).get(memory_id)
         if around is not None:
