@@ -83,13 +83,13 @@ def run_slice(job_id: UUID) -> None:
     """Run the steps of a job for the length of a slice, unless it has ended or another worker has claimed it."""
     claim_id = uuid4()
     with database.shared() as tx:
-        held = jobs.claim(tx, job_id, claim_id, _lease_seconds())
-    if held is None:
+        claimed = jobs.claim(tx, job_id, claim_id, _lease_seconds())
+    if claimed is None:
         return
     try:
-        _run_steps(held, claim_id)
+        _run_steps(claimed, claim_id)
     except Exception as error:
-        _postpone(held.job, claim_id, error)
+        _postpone(claimed.job, claim_id, error)
         raise
     finally:
         queue.send_quietly()

@@ -79,8 +79,8 @@ def insert_due_runs(tasks: Sequence[str], now: datetime | None = None) -> int:
         moment = now or database.now(tx)
     for task in tasks:
         _complete(task, moment)
-    until = time.monotonic() + settings().slice_seconds
-    while time.monotonic() < until:
+    deadline = time.monotonic() + settings().slice_seconds
+    while time.monotonic() < deadline:
         with database.shared() as tx:
             due = schedules.list_due(tx, moment, _BATCH)
         for schedule_id, tenant_id in due:
@@ -218,10 +218,10 @@ def _complete(task: str, moment: datetime) -> None:
 def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
     """Insert the run of a due schedule with its job, and set the schedule's next run time."""
     with database.tenant(tenant_id) as tx:
-        held = schedules.claim(tx, schedule_id, moment)
-        if held is None:
+        schedule = schedules.claim(tx, schedule_id, moment)
+        if schedule is None:
             return
-        last, missed, upcoming = _last_due(held, memory_strength.load_timeline(tx, tenant_id), moment)
+        last, missed, upcoming = _last_due(schedule, memory_strength.load_timeline(tx, tenant_id), moment)
         if last is not None:
             hours = last.policy.night.catch_up_hours
             if moment - last.at > timedelta(hours=hours):
@@ -229,11 +229,11 @@ def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None
                 new_run = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, skipped=reason)
             else:
                 job_id = uuid4()
-                if not jobs.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
-                    return  # a manual run was started meanwhile; the schedule remains due
+                if not jobs.add(tx, job_id, tenant_id, schedule.task, _parameters(moment), lone=True):
+                    return  # another run of this kind is in progress; the schedule remains due
                 new_run = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, job_id)
-            schedules.insert_run(tx, held, new_run, moment)
-        schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, upcoming.at)
+            schedules.insert_run(tx, schedule, new_run, moment)
+        schedules.move_on(tx, schedule_id, last.local_date if last else schedule.last_date, upcoming.at)
 
 
 def _last_due(held: Schedule, times: Timeline, moment: datetime) -> tuple[Occurrence | None, int, Occurrence]:
