@@ -32,7 +32,7 @@ class _NightState:
         as_of: The time that the whole run uses as now.
         ends_at: Deadline at which the run is cut short.
         left: Names of the remaining steps, the current one first.
-        step: The current step; when the run has ended, the step in which it was cut short, else None.
+        step: The current step. After the end, the step in which the run was cut short, or None if it wasn't.
         inner: State of the current step.
         done: Number of items that the current step has processed.
         failed: Error types by failed step.
