@@ -186,7 +186,7 @@ class MemoryWrite:
         self._measured.update(new)
 
     def measure_inserted(self, memory_ids: Collection[UUID]) -> None:
-        """Count memories that the block has inserted."""
+        """Count memories that the block has inserted, as they are at the end of the block."""
         self._measured.update(memory_ids)
 
     def count(self, change: TierCounts, moves: Counted) -> None:
