@@ -103,25 +103,25 @@ def cold_storage() -> Iterator[Finding]:
 
 def cold_keys() -> Iterator[Finding]:
     """Check that the key store holds the key of every record in cold storage."""
-    lacking = affected_tenants = 0
+    lost = affected_tenants = 0
     after = ""
     while True:
         with database.shared() as tx:
             batch = tenants.list_tenants(tx, after, TENANTS)
         for tenant in batch:
             with database.tenant(tenant.tenant_id) as tx:
-                missing = cold_segments.without_key(tx, tenant.tenant_id)
-            lacking += missing
-            affected_tenants += missing > 0
+                without_key = cold_segments.without_key(tx, tenant.tenant_id)
+            lost += without_key
+            affected_tenants += without_key > 0
         if len(batch) < TENANTS:
             break
         after = batch[-1].name
-    if not lacking:
+    if not lost:
         yield ok("keys_of_cold_storage", "each text in cold storage has its key")
         return
     owners = f"{affected_tenants:,} tenants" if affected_tenants > 1 else "one tenant"
     what = (
-        f"{lacking:,} memories of {owners} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
+        f"{lost:,} memories of {owners} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
         "their keys"
     )
     todo = "restore its newest dump, as ops/runbook.md says; where there is none, their texts are lost"

@@ -29,13 +29,13 @@ class Figures(msgspec.Struct, frozen=True):
     Attributes:
         at_ms: Time of the refresh in milliseconds since 1970; 0 before the first one.
         memories: Number of memories by tier.
-        dead_letters: Dead letters that need a decision; at most `app.store.fleet_gauges.COUNTED_MOST`.
-        unaccounted_requests: Accepted requests that are neither finished nor pending; 0 unless data was lost.
-        provisional: Memories whose only score is the rule-based one.
-        recall_empty: Tenants whose last self-tests found recall nearly always empty.
-        night_success_at: The oldest last successful night over all tenants, in seconds since 1970 (tenant creation if
-            no night has succeeded); 0 before the first refresh.
-        nights: Outcomes of the tenants' last nights.
+        dead_letters: Number of dead letters that need a decision; at most `app.store.fleet_gauges.COUNTED_MOST`.
+        unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
+        provisional: Number of memories that have only a rule-based score.
+        recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
+        night_success_at: Time of the last successful nightly run of the tenant for which it is longest ago, in seconds
+            since 1970 (tenant creation if no run has succeeded); 0 before the first refresh.
+        nights: Statistics of the tenants' last nightly runs.
         deadlines: Deadlines of privacy requests.
     """
 
@@ -61,7 +61,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     recall_empty = before.recall_empty
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
-        whole = fleet_gauges.whole(tx)
+        totals = fleet_gauges.whole(tx)
         if is_minute:
             provisional = fleet_gauges.provisional(tx)
             recall_empty = fleet_gauges.empty_recalls(tx)
@@ -74,8 +74,8 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     lost = witness.count_lost()
     now = Figures(
         now_ms,
-        {"active": whole.active, "archived": whole.archived, "cold": whole.cold},
-        whole.dead_letters,
+        {"active": totals.active, "archived": totals.archived, "cold": totals.cold},
+        totals.dead_letters,
         lost + max(before.unaccounted_requests - lost if unaccounted is None else unaccounted, 0),
         provisional,
         recall_empty,

@@ -140,7 +140,7 @@ def tenant_stats(tenant_id: UUID) -> Stats:
 
 
 def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
-    """Return how many memories await a model's rating; 0 if no provider is configured."""
+    """Return the number of memories that await a rating by a model; 0 if no provider is configured."""
     config = settings()
     if not config.has_provider:
         return 0
@@ -196,7 +196,7 @@ def nights() -> RunStatistics:
 
 
 def failed_steps(run: ScheduleRun) -> list[str]:
-    """Return the names of the steps at which a run failed."""
+    """Return the names of a run's failed steps."""
     return list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
 
 

@@ -128,7 +128,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
     findings += probe_round.find(probes.storage, "redis")
     if every:
-        reported_codes = {finding.code for finding in findings}  # these findings are newer than the cached figures
+        reported_codes = {finding.code for finding in findings}  # the cached figures are older than these findings
         findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
     seconds = time.monotonic() - started
     return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, rates or {})
