@@ -40,8 +40,8 @@ def kinship_of_texts(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floa
     spellings = [word.spelling for word in words]
     stem_ids: dict[str, int] = {}
     conversation_stems, memory_stems = (
-        np.array([stem_ids.setdefault(stem(word), len(stem_ids)) for word in spelled], np.intp)
-        for spelled in (spellings, word_ids)
+        np.array([stem_ids.setdefault(stem(word), len(stem_ids)) for word in side], np.intp)
+        for side in (spellings, word_ids)
     )
     return compute_kinship(
         vectors.unit_vectors(spellings),
