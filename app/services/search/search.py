@@ -67,7 +67,7 @@ def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None
 
 
 def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> SearchOutcome:
-    """Return the best results for the request; an empty list if no memory shares a word or a meaning with it.
+    """Return the best results for the request; none if no memory shares a word or a meaning with the query.
 
     Args:
         policy: Overrides the tenant's policy.
