@@ -113,9 +113,8 @@ def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool)
     """
     if cold_segments.list_locations(write.tx, write.tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
-    if (
-        is_reworded
-    ):  # restores take the spaces' lock in share mode; two transactions that share it would deadlock if both upgraded
+    # Restores take the spaces' lock in share mode; two transactions that share it would deadlock if both upgraded.
+    if is_reworded:
         states.lock(write.tx, write.tenant_id, [stored_id])
         embedding_spaces.lock(write.tx, write.tenant_id)
     return reactivation.restore(write, [stored_id], "edit")
