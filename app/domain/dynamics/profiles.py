@@ -53,8 +53,8 @@ def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
     """
     if name not in PROFILES:
         raise ValueError(f"unknown dynamics {name!r}: use one of {', '.join(PROFILES)}")
-    found = PROFILES[name]
-    dynamics: Dynamics = found.model(TypeAdapter(found.parameters).validate_python(parameters or {}))
+    entry = PROFILES[name]
+    dynamics: Dynamics = entry.model(TypeAdapter(entry.parameters).validate_python(parameters or {}))
     return dynamics
 
 
@@ -79,6 +79,6 @@ def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs:
         settled = replace(settled, anchored_at=when(state, now), level=np.zeros_like(score), retrieval=strength)
         settled = replace(settled, stability=np.zeros_like(score))
     if inputs is not None:
-        held = ("anchored_at", "level", "retrieval", "stability")
-        settled = replace(inputs, **{name: getattr(settled, name) for name in held})
+        anchored_fields = ("anchored_at", "level", "retrieval", "stability")
+        settled = replace(inputs, **{name: getattr(settled, name) for name in anchored_fields})
     return target.at_strength(settled, now, score)

@@ -1,4 +1,4 @@
-"""Order a tenant's policies by the time they take effect, and convert memories to the current one."""
+"""Order a tenant's policies by the time they take effect, and convert memories to the current policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Era:
 
     Attributes:
         version: Version of the policy; 0 is the default policy, which applies before any was set.
-        since: Seconds since 1970; minus infinity for the first era.
+        since: Start of the era, in seconds since 1970; minus infinity for the first era.
     """
 
     version: int
@@ -47,11 +47,11 @@ class Timeline:
 
     def __init__(self, eras: Sequence[Era]) -> None:
         """Build the timeline from all existing versions, in any order."""
-        held: list[Era] = []
+        effective: list[Era] = []
         for era in sorted((DEFAULT, *eras), key=lambda era: -era.version):
-            if not held or era.since < held[-1].since:
-                held.append(era)
-        self._eras = held[::-1]
+            if not effective or era.since < effective[-1].since:
+                effective.append(era)
+        self._eras = effective[::-1]
         self._starts = [era.since for era in self._eras]
         self._versions = [era.version for era in self._eras]
 
@@ -86,12 +86,12 @@ class Timeline:
             versions: Policy version that each memory is anchored under, shape (n,).
             now: Seconds since 1970.
         """
-        today = self._place(now)
-        places = self._places(versions)
-        for place in range(int(places.min(initial=today)), today):
-            era, following = self._eras[place], self._eras[place + 1]
+        current = self._place(now)
+        indices = self._places(versions)
+        for index in range(int(indices.min(initial=current)), current):
+            era, following = self._eras[index], self._eras[index + 1]
             moved = rebase(state, following.since, era.dynamics, following.dynamics)
-            state = choose(places <= place, moved, state)
+            state = choose(indices <= index, moved, state)
         return state
 
     def _places(self, versions: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
