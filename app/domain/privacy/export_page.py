@@ -73,8 +73,8 @@ def render_foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: memory.get(name) for name in _LABELS}
-    return {name: ", ".join(value) if isinstance(value, list) else value for name, value in found.items()}
+    values = {name: memory.get(name) for name in _LABELS}
+    return {name: ", ".join(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _article(text: str, shown: Mapping[str, Any]) -> str:

@@ -39,13 +39,13 @@ thead { display: table-header-group }
 def render_report(report: Mapping[str, Any]) -> str:
     """Render a report as returned by `GET …/report`."""
     left = sum(report["left"].values())
-    kept, backups = report["kept"], report["backups"]
-    verdict = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"
+    retained, backups = report["kept"], report["backups"]
+    outcome = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"
     sections = [
         ("Dates (UTC)", _pairs({text: report["clocks"].get(name) for name, text in _CLOCKS.items()})),
         ("Stores", _stores(report["stores"])),
         *_passes(report),
-        ("Kept", _table(["What", "How many", "Ground", "Until"], kept, ["what", "count", "ground", "until"])),
+        ("Kept", _table(["What", "How many", "Ground", "Until"], retained, ["what", "count", "ground", "until"])),
         (
             "Recipients: hosts that this tenant's memories were sent to",
             _table(
@@ -84,7 +84,7 @@ def render_report(report: Mapping[str, Any]) -> str:
         f"<title>Erasure {_text(report['erasure_id'])}</title><style>{STYLE}</style></head><body><main>"
         f"<h1>Report of an erasure</h1><p>{_text(report['erasure_id'])} · {_text(report['kind'])} · "
         f'{_text(report["status"])} · {_text(report["memories"])} memories</p><p class="{"bad" if left else "good"}">'
-        f"{escape(verdict)}.</p>{body}"
+        f"{escape(outcome)}.</p>{body}"
         f'<p class="small">Tenant {_text(report["tenant_id"])}, made {_text(report["made_at"])}.</p></main>'
         "</body></html>\n"
     )
