@@ -1,7 +1,7 @@
 """Track defaults that changed between versions, and update policies stored under earlier defaults.
 
-A tenant's stored policy contains every value, defaults included. A value equal to the default of its time was not a
-choice, so it follows the new default. Any other value is the tenant's choice and is retained.
+A tenant's stored policy contains every value, defaults included. A value that equals the default of its time doesn't
+count as the tenant's choice and is replaced by the new default. Every other value is retained.
 """
 
 from __future__ import annotations
