@@ -1,7 +1,7 @@
 """Score kin words: words of a conversation whose nearest word in a memory is unusually close.
 
-A raw cosine says little because some words are close to many others. Each word's cosines are therefore standardised by
-the mean and standard deviation of its cosines with the common words of the vocabulary.
+Raw cosines of different words aren't comparable, because some words are close to many others. Each word's cosines are
+therefore standardised by the mean and standard deviation of its cosines with the common words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ def compute_kinship(
         held: Unit vectors of the distinct words of all memories, shape (m, dimensions).
         same: True where a word of `held` is a form of a word of the conversation, shape (k, m).
     """
-    found = np.zeros(len(windows))
-    filled = [(memory, places) for memory, each in enumerate(windows) for places in each if places]
+    kinship = np.zeros(len(windows))
+    filled = [(memory, places) for memory, memory_windows in enumerate(windows) for places in memory_windows if places]
     if not filled or not len(asked):
-        return found
+        return kinship
     flat = np.array([place for _, places in filled for place in places])
     starts = np.cumsum([0, *(len(places) for _, places in filled[:-1])])
     mean, deviation = usual.cosines(asked)
     nearest = np.maximum.reduceat((asked @ held.T)[:, flat], starts, axis=1)
-    lacks = ~np.logical_or.reduceat(same[:, flat], starts, axis=1)
+    is_absent = ~np.logical_or.reduceat(same[:, flat], starts, axis=1)
     above = (nearest - mean[:, None]) / np.maximum(deviation, 1e-6)[:, None]
-    degree = np.clip((above - _FROM) / _SPAN, 0, 1) * lacks * weights[:, None]
-    np.maximum.at(found, [memory for memory, _ in filled], degree.max(axis=0))
-    return found
+    degree = np.clip((above - _FROM) / _SPAN, 0, 1) * is_absent * weights[:, None]
+    np.maximum.at(kinship, [memory for memory, _ in filled], degree.max(axis=0))
+    return kinship
