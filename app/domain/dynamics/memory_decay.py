@@ -228,8 +228,8 @@ class MemoryDecay:
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = _storage(state) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
-        least = np.maximum(self._floor(state.salience), math.exp(EXPONENT_MIN))
-        rows = np.flatnonzero(~below & (thresholds > least))
+        lowest = np.maximum(self._floor(state.salience), math.exp(EXPONENT_MIN))
+        rows = np.flatnonzero(~below & (thresholds > lowest))
         falling = take(state, rows)
         storage, stability, tick = _storage(falling), falling.stability, self._tick(falling)
         last = self._look_ahead_ticks
@@ -300,9 +300,9 @@ class MemoryDecay:
         moving = np.flatnonzero(ticks > 0)
         tick = self._tick(take(state, moving))
         for completed in range(int(ticks.max(initial=0))):
-            left = moving[ticks[moving] > completed]
-            if left.size < moving.size:
-                moving, tick = left, self._tick(take(state, left))
+            unfinished = moving[ticks[moving] > completed]
+            if unfinished.size < moving.size:
+                moving, tick = unfinished, self._tick(take(state, unfinished))
             amounts[:, moving] = tick(amounts[:, moving], stability[moving])
             stability[moving] *= self._stability_kept
         return amounts[0], amounts[1]

@@ -141,8 +141,8 @@ class Mnemex(ClosedForm):
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         aided = state.level + self.parameters.beta * np.log(state.access_count + 1)
-        least = math.exp(EXPONENT_MIN) * state.multiplier
-        falling = ~below & (thresholds > least)
+        lowest = math.exp(EXPONENT_MIN) * state.multiplier
+        falling = ~below & (thresholds > lowest)
         # ln f at the crossing; f is 1 at the last use.
         fallen = np.log(np.where(falling, thresholds / np.where(falling, state.multiplier, 1), 1))
         seconds = self._seconds_to(np.minimum(np.where(falling, fallen - aided, 0), 0)) / state.pace

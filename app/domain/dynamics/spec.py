@@ -120,11 +120,11 @@ class Spec(ClosedForm):
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
-        least = math.exp(EXPONENT_MIN) if self._exponential else 0.0
+        lowest = math.exp(EXPONENT_MIN) if self._exponential else 0.0
         speed = self._rate(NUMPY, state) * _polynomial(
             lasting_importance(NUMPY, self.parameters.importance, state), self._law
         )
-        rows = np.flatnonzero(~below & (thresholds > least) & (speed > 0))
+        rows = np.flatnonzero(~below & (thresholds > lowest) & (speed > 0))
         if rows.size:
             falling = take(state, rows)
             days = self._days_to(falling, thresholds[rows])

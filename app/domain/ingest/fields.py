@@ -103,5 +103,5 @@ def without_null(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         return Annotated[without_null(hint.__origin__), *hint.__metadata__]
     if get_origin(hint) in (Union, UnionType):
-        return reduce(or_, (each for each in get_args(hint) if each is not NoneType))
+        return reduce(or_, (alternative for alternative in get_args(hint) if alternative is not NoneType))
     return hint

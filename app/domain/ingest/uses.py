@@ -117,8 +117,8 @@ def parse_observation(body: bytes, tenant_id: UUID) -> Touches:
     """
     observation = json_input.read(body, _observation)
     uses = [
-        _use(each, f"memories[{place}].used_at")
-        for place, each in enumerate(observation.memories or observation.ids or ())
+        _use(memory, f"memories[{place}].used_at")
+        for place, memory in enumerate(observation.memories or observation.ids or ())
     ]
     return Touches(uses, session_digest(tenant_id, observation.session), observation.boost, observation.context_tags)
 

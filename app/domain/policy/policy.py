@@ -226,14 +226,16 @@ def _locate_errors(error: ValidationError) -> ValidationError:
     """Prefix the error locations with `forgetting.parameters`, unless they already start with `forgetting`."""
     lines: list[Any] = [
         {
-            "type": one["type"],
-            "loc": one["loc"] if one["loc"][:1] == ("forgetting",) else ("forgetting", "parameters", *one["loc"]),
-            "input": one["input"],
-            "ctx": one.get("ctx", {}),
+            "type": detail["type"],
+            "loc": detail["loc"]
+            if detail["loc"][:1] == ("forgetting",)
+            else ("forgetting", "parameters", *detail["loc"]),
+            "input": detail["input"],
+            "ctx": detail.get("ctx", {}),
         }
-        for one in error.errors(include_url=False)
+        for detail in error.errors(include_url=False)
     ]
     try:
         return ValidationError.from_exception_data("Policy", lines)
     except KeyError:  # an error type defined by a plugin
-        return _field_error(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)
+        return _field_error(("parameters",), ValueError("; ".join(detail["msg"] for detail in error.errors())), None)

@@ -44,7 +44,7 @@ def anonymise_text(text: str, spans: Iterable[RedactedSpan], names: Sequence[str
         spans: Findings of detection; they may overlap, and are clipped to the text.
         names: Subject, speaker (unless it is only a role) and entities; matched as whole words, ignoring case.
     """
-    removable = [RedactedSpan(max(each.start, 0), min(each.end, len(text)), each.kind) for each in spans]
+    removable = [RedactedSpan(max(finding.start, 0), min(finding.end, len(text)), finding.kind) for finding in spans]
     for name in sorted({name.strip() for name in names if len(name.strip()) >= _SHORTEST}, key=len, reverse=True):
         pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
         removable += [RedactedSpan(*match.span(), "name") for match in re.finditer(pattern, text, re.IGNORECASE)]
@@ -59,7 +59,10 @@ def anonymise_text(text: str, spans: Iterable[RedactedSpan], names: Sequence[str
 def _merge_spans(spans: Iterable[RedactedSpan]) -> list[RedactedSpan]:
     """Return the spans in order, merging overlapping ones under the kind of the longest."""
     merged: list[tuple[RedactedSpan, int]] = []
-    for span in sorted((each for each in spans if each.start < each.end), key=lambda each: (each.start, -each.end)):
+    for span in sorted(
+        (candidate for candidate in spans if candidate.start < candidate.end),
+        key=lambda candidate: (candidate.start, -candidate.end),
+    ):
         length = span.end - span.start
         if merged and span.start < merged[-1][0].end:
             last, longest = merged[-1]

@@ -144,7 +144,7 @@ def seal_entry(entry: AuditEntry) -> AuditEntry:
 
 def digest_ids(ids: Iterable[UUID]) -> bytes:
     """Return SHA-256 over the sorted, unique ids, so that their order doesn't change the digest."""
-    return hashlib.sha256(b"".join(sorted({each.bytes for each in ids}))).digest()
+    return hashlib.sha256(b"".join(sorted({item.bytes for item in ids}))).digest()
 
 
 def subject_digest(key: bytes, subject: str) -> bytes:

@@ -65,7 +65,7 @@ def _read_passes(report: Mapping[str, Any] | None, started_at: datetime | None) 
         return []
     if "passes" in report:
         return list(report["passes"])
-    holds = [str(each) for each in read_delays(report)]
+    holds = [str(hold_id) for hold_id in read_delays(report)]
     first = {"started_at": started_at, "finished_at": report["made_at"], "memories": report["memories"]}
     return [first | {"held": None, "holds": holds}]
 
@@ -75,7 +75,7 @@ def read_delays(report: Mapping[str, Any] | None) -> dict[UUID, int]:
     if report is None:
         return {}
     if "holds" in report:
-        return {UUID(each["hold_id"]): each["memories"] for each in report["holds"]}
+        return {UUID(hold["hold_id"]): hold["memories"] for hold in report["holds"]}
     rows = [(_HOLD.search(row["ground"]), row["count"]) for row in report["kept"] if row["what"] == HELD]
     return {UUID(match[1]): count for match, count in rows if match is not None}
 
@@ -90,12 +90,12 @@ def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> lis
         {
             "what": "memories of a released legal hold",
             "count": 0,
-            "ground": f"legal hold {each.hold_id} of {_day(each.placed_at)}, released {_day(each.released_at)}: "
-            f"it delayed {each.memories} memories",
+            "ground": f"legal hold {delay.hold_id} of {_day(delay.placed_at)}, released {_day(delay.released_at)}: "
+            f"it delayed {delay.memories} memories",
             "until": "they are erased",
         }
-        for each in delays
-        if each.hold_id not in current
+        for delay in delays
+        if delay.hold_id not in current
     ]
 
 

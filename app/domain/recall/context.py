@@ -90,7 +90,7 @@ def find_distinct(texts: Sequence[str]) -> list[bool]:
 def find_unsaid(texts: Sequence[str], lines: Sequence[str]) -> list[bool]:
     """Return, for each text, true if none of the lines contains it, ignoring case and spacing."""
     folded = [_folded(line) for line in lines]
-    return [not any(_contains(line, wanted) for line in folded) for wanted in map(_folded, texts)]
+    return [not any(_contains(line, text) for line in folded) for text in map(_folded, texts)]
 
 
 def _folded(text: str) -> str:
