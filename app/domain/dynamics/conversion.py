@@ -1,4 +1,4 @@
-"""Determine what memories lose when their tenant switches to another model of forgetting."""
+"""Determine the losses of a tenant's memories in a switch to another forgetting model."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _CLOSE: Final = 1e-6
 
 
 def conversion_losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return what memories lose in a change of model; everything else is unchanged at `now`.
+    """Return the losses of memories in a change of model; everything else is unchanged at `now`.
 
     Args:
         state: The memories, anchored under `source`.
         now: The moment of the change.
         source: The model before the change.
-        target: The model after it; nothing is lost if both have the same name.
+        target: The model after the change; there are no losses if both models have the same name.
 
     Returns:
         A mask of the affected memories for each name in `LOSSES`, apart from names that can't apply to these models.

@@ -18,11 +18,11 @@ from app.domain.dynamics.parameters import STRICT
 from app.domain.dynamics.state import DAY_SECONDS, State
 
 ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]
-"""`compute_decay(activation, impact, stability, mtype, params)`: the activation after a tick.
+"""`compute_decay(activation, impact, stability, mtype, params)` returns the activation after a tick.
 
 Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters
-(`lambda_fact`, …), those with another name in the seed also under that name (`alpha`, …), and the policy's own
-`settings`. The function must return a number between 0 and the activation."""
+(`lambda_fact`, …) and the policy's `settings`. Parameters with another name in the seed are passed under both names
+(`alpha`, …). The function must return a number between 0 and the activation."""
 
 REFRESH_TICKS_MAX: Final = 1_000
 _SEED_NAMES: Final = {
@@ -39,10 +39,10 @@ _Setting = Annotated[float, Field(allow_inf_nan=False)]
 
 @checked_dataclass(frozen=True, config=STRICT)
 class CustomParameters(MemoryDecayParameters):
-    """Parameters of a custom decay function: those of `memory_decay`, all of which the function receives.
+    """Parameters of a custom decay function: the parameters of `memory_decay` and the function's own `settings`.
 
-    The function may use `curve`, `soft_floor`, the rates and the weights as it likes: the service doesn't apply its own
-    curves.
+    The function receives all parameters and may interpret `curve`, `soft_floor`, the rates and the weights freely: the
+    service doesn't apply its own curves.
     """
 
     tick_seconds: Annotated[float, Field(ge=3_600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS

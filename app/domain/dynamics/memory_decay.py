@@ -43,7 +43,7 @@ CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
 """Kind and suggested importance by category: the middles of the seed's ranges (categories vs types)."""
 
 LOOK_AHEAD_TICKS: Final = 1_000
-"""Number of ticks that `due_at` looks ahead; without a crossing, it returns the end of that span."""
+"""Number of ticks that `due_at` looks ahead. If there is no crossing in this span, `due_at` returns its end."""
 
 _TICK_SLACK_SECONDS = 1e-6  # resolution of seconds since 1970 as a double, and of PostgreSQL
 _BLOCK_NUMBERS = 1_000_000

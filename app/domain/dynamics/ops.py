@@ -1,8 +1,8 @@
 """Operations for formulas, with two implementations: NumPy evaluates arrays, SQL compiles text.
 
 PostgreSQL raises an error if a float underflows or overflows, so exponents passed to `exp` are limited, and there is no
-power operation: multiply instead. It also folds constant branches of CASE that are never reached, so no formula may
-divide by, or take the logarithm of, an expression that could be 0.
+power operation: multiply instead. PostgreSQL also folds constants in branches of CASE that are never reached, so no
+formula may divide by, or take the logarithm of, an expression that could be 0.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Ops(Protocol[V]):
     """Operations that a formula may use, apart from + - * / and comparisons. Each works row by row."""
 
     def once(self, name: str, x: V) -> V:
-        """Return `x`, evaluated once however often it is used; the name must be unique in the formula."""
+        """Return `x`, evaluated only once in the formula; the name must be unique in the formula."""
 
     def seconds(self, earlier: V, later: V) -> V:
         """Return the seconds between two moments, in whole microseconds; moments are `timestamptz` in SQL."""

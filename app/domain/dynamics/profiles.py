@@ -59,7 +59,7 @@ def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
 
 
 def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs: State | None = None) -> State:
-    """Return the state with its past settled under `source`, to decay under `target` from `now` on.
+    """Return the state with its decay until `now` calculated by `source`, to decay under `target` from `now` on.
 
     The strength at `now` stays the same if the target can represent it: only mnemex exceeds 1, and its strength is
     always 0 for a multiplier of 0.
@@ -68,7 +68,7 @@ def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs:
         state: The memories as stored.
         now: The moment of the change.
         source: The model before the change.
-        target: The model after it; the same model if only inputs change.
+        target: The model after the change; the same model if only inputs change.
         inputs: The same rows with the inputs (kind, salience, pace, times, uses) that apply from now on, for a late
             score or an edit. Don't use it to change mnemex's multiplier, which is supposed to change the score.
     """

@@ -157,7 +157,7 @@ class Spec(ClosedForm):
 
     @cached_property
     def _steps(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Coefficients of 1, A, A²… of the constants that make W continuous at one day and at one week."""
+        """Coefficients (of 1, A, A²…) of the constants that make W continuous at one day and at one week."""
         p = self.parameters
         day, week = (self._area_at(age_days) for age_days in (1.0, 7.0))
         first = tuple((p.accessed_within_day - p.accessed_within_week) * area for area in day)

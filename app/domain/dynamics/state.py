@@ -1,4 +1,4 @@
-"""State that memory strength is calculated from, and the events that change it, in batches of rows."""
+"""The state from which memory strength is calculated, and the events that change the state, in batches of rows."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def age_seconds(ops: Ops[V], row: Row[V], now: V) -> V:
 
 
 def when(state: State, now: Floats | float) -> Floats:
-    """Return `now` for each row, or its anchor if that is later."""
+    """Return the later of `now` and the anchor, for each row."""
     return np.maximum(state.anchored_at, now)
 
 
@@ -147,7 +147,7 @@ def take(state: State, rows: npt.NDArray[np.intp]) -> State:
 
 
 def choose(condition: npt.NDArray[np.bool_], state: State, other: State) -> State:
-    """Return the rows of `state` where the condition holds, and those of `other` elsewhere."""
+    """Return the rows of `state` where the condition holds, and the rows of `other` elsewhere."""
     pairs = {field.name: (getattr(state, field.name), getattr(other, field.name)) for field in fields(Row)}
     return Row(**{name: np.where(condition, *pair) for name, pair in pairs.items()})
 

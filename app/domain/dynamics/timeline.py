@@ -19,7 +19,7 @@ from app.domain.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A policy version and the time it takes effect.
+    """A policy version and the time at which it takes effect.
 
     Attributes:
         version: Version of the policy; 0 is the default policy, which applies before any was set.
@@ -42,7 +42,8 @@ DEFAULT = Era(0, -np.inf, Policy())
 class Timeline:
     """A tenant's past, current and future policies.
 
-    A version ends when a higher one takes effect, so a version scheduled to start after a higher one never applies.
+    A version ends when a higher version takes effect, so a version that starts later than a higher version never
+    applies.
     """
 
     def __init__(self, eras: Sequence[Era]) -> None:
@@ -77,9 +78,10 @@ class Timeline:
         return self._eras[self._place(now) + 1 :]
 
     def advance_to(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
-        """Return the states converted to the policy in force at `now`, from the eras they were anchored in.
+        """Return the states converted from the eras of their anchors to the policy in force at `now`.
 
-        Each past era is settled by its own model; afterwards the current model alone gives the strength at `now`.
+        The model of each past era calculates the decay of that era. Afterwards, the current model alone gives the
+        strength at `now`.
 
         Args:
             state: The memories.

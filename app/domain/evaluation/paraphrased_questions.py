@@ -40,7 +40,7 @@ def list_replaceable(text: str) -> list[str]:
 
 
 def paraphrase_question(text: str, documents: Mapping[str, int], near: Mapping[str, Sequence[str]]) -> str:
-    """Return a question about a text's beginning, made of its rarest names and of words similar in meaning to its own.
+    """Return a question about a text's beginning, made of its rarest names and of words similar to its other words.
 
     Words taken from the text itself are inflected if possible.
 

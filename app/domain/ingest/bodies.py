@@ -1,4 +1,4 @@
-"""Decode bodies of `POST /v1/memories`: memories, or chat messages, which become one memory each.
+"""Decode bodies of `POST /v1/memories`: memories, or chat messages, each of which becomes a memory.
 
 The API and the ingest worker use the same decoder, so every accepted body can be stored with the ids of the response.
 """
@@ -143,11 +143,11 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
     Args:
         body: The raw bytes.
         form: `json` (an object, an array, or messages) or `ndjson` (one object per line).
-        dimensions: Required size of a given `embedding`; None accepts any.
+        dimensions: Required number of dimensions of an `embedding`; None accepts any number.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value.
+        Invalid: A field is invalid; the error contains the field's name, limit and value.
     """
     memories = _read_memories(body, form, dimensions)
     return _read_messages(body).memories if memories is None else memories

@@ -52,13 +52,13 @@ def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CH
 
     Raises:
         Unreadable: The body isn't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value, which is never text.
+        Invalid: A field is invalid; the error contains the field's name, limit and value; the value is never text.
     """
     return _attempt(decoder.decode, body, "json", choices)
 
 
 def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> list[T]:
-    """Decode a body of JSON lines; arguments and errors are those of `read`."""
+    """Decode a body of JSON lines; arguments and errors as for `read`."""
     return _attempt(decoder.decode_lines, body, "ndjson", choices)
 
 

@@ -38,14 +38,14 @@ _Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
 _Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
 
 
-# The declaration of a memory's fields: the table, COPY, statements, edits, responses and exports follow from it.
+# This declaration of a memory's fields determines the table, COPY, statements, edits, responses and exports.
 class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """A memory as submitted. Only `text` is required.
 
     Attributes:
         text: 1 byte to 32 KiB of UTF-8.
         subject: The person whom the data is about.
-        thread: The conversation it belongs to, ordered by acceptance.
+        thread: The conversation of the memory; turns are ordered by acceptance.
         speaker: The speaker's name.
         kind: Kind of memory; determined later if omitted.
         occurred_at: Time of the event, with an offset; defaults to the time of acceptance.
@@ -57,7 +57,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         multiplier: Strength multiplier, 0 to 2.
         embedding: A vector of the tenant's embedding space.
         external_id: The caller's own id: submitting it again updates that memory.
-        supersedes: Memories that are no longer true because of this one, by their ids or external ids: one, or up to
+        supersedes: Memories that are no longer true because of this memory: an id or external id, or a list of up to
             64.
         role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. If omitted, a
             speaker with exactly one of these names has that role. By default, searches and recalls omit the roles
@@ -154,7 +154,7 @@ def _check_metadata(metadata: dict[str, Any], field: str) -> None:
 
 
 def check_moment(moment: datetime, field: str) -> None:
-    """Refuse a moment that PostgreSQL could store but Python couldn't read back, since its calendar is shorter.
+    """Refuse a moment that PostgreSQL could store but Python couldn't read, because Python's calendar is shorter.
 
     Raises:
         Invalid: The moment is outside the years 1 to 9999 in UTC; the error names the field.

@@ -44,7 +44,7 @@ class Expected:
 
 
 def diagnose(found: Mark, expected: Expected) -> str | None:
-    """Return why this Redis is refused and what to do, or None if it is accepted."""
+    """Return the reason for refusing this Redis and the remedy, or None if this Redis is accepted."""
     if found.epoch is None:
         if not expected.is_claimed:
             return None

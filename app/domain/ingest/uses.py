@@ -59,7 +59,7 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Use of one memory; the fields are those of `Observation` and `Used`."""
+    """Use of one memory. `Observation` and `Used` describe the fields."""
 
     context_tags: Labels = ()
     session: Name | None = None
@@ -113,7 +113,7 @@ def parse_observation(body: bytes, tenant_id: UUID) -> Touches:
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value.
+        Invalid: A field is invalid; the error contains the field's name, limit and value.
     """
     observation = json_input.read(body, _observation)
     uses = [
@@ -151,7 +151,7 @@ def decode(body: bytes) -> Touches:
 
 
 def session_digest(tenant_id: UUID, session: str | None) -> int:
-    """Return the digest stored instead of a session's name, signed 64 bits; uses without a session share one digest."""
+    """Return the signed 64-bit digest stored instead of a session's name; all uses without a session have the same."""
     digest = hashlib.blake2b((session or "").encode(), digest_size=8, key=tenant_id.bytes)
     return int.from_bytes(digest.digest(), "big", signed=True)
 

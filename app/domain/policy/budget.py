@@ -30,7 +30,7 @@ class TokenCounts(Protocol):
 
     @property
     def input_tokens(self) -> int:
-        """Input tokens, including cached ones."""
+        """Input tokens, including cached tokens."""
 
     @property
     def cached_tokens(self) -> int:

@@ -44,7 +44,7 @@ def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
     """Validate a policy given as JSON; omitted fields get their defaults.
 
     Args:
-        given: The fields.
+        given: The policy's fields.
         place: Path of the policy in the request; errors prefix it to the names of fields.
 
     Raises:
@@ -63,7 +63,7 @@ def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
 def amend_policy(policy: Policy, changes: Mapping[str, Any], preset: str | None = None) -> Policy:
     """Return the policy with these changes: an object changes only the fields it contains, null resets to the default.
 
-    The parameters of one profile aren't carried over to another.
+    A change of profile discards the parameters of the previous profile.
 
     Args:
         policy: The current policy.
@@ -82,7 +82,7 @@ def amend_policy(policy: Policy, changes: Mapping[str, Any], preset: str | None 
 
 
 def as_stored_json(policy: Policy) -> Json:
-    """Return the policy as it is stored in JSON."""
+    """Return the policy in its stored JSON form."""
     body: Json = policy.model_dump(mode="json")
     return body
 
@@ -90,7 +90,7 @@ def as_stored_json(policy: Policy) -> Json:
 def as_full_json(policy: Policy) -> Json:
     """Return the policy as JSON with all parameters of its profile, including those at their defaults."""
     body = as_stored_json(policy)
-    with suppress(ProfileMissing):  # the stored parameters remain as they are
+    with suppress(ProfileMissing):  # without the profile, the stored parameters are returned
         dumped = _dumped(policy.forgetting.profile, policy.model.parameters)
         if policy.forgetting.profile == "spec":
             del dumped["importance"]
@@ -99,7 +99,7 @@ def as_full_json(policy: Policy) -> Json:
 
 
 def list_differences(before: Policy, after: Policy) -> list[FieldChange]:
-    """Return the changed fields; if the profile changes, only parameters that differ from its defaults are compared."""
+    """Return the changed fields; if the profile changes, parameters at their profile's defaults aren't compared."""
     if before.forgetting.profile == after.forgetting.profile:
         pair = as_full_json(before), as_full_json(after)
     else:
@@ -136,7 +136,7 @@ def _merge_fields(body: Json, changes: Mapping[str, Any], place: str, depth: int
 
 
 def _with_parsed_parameters(policy: Policy) -> Policy:
-    """Return the policy with its parameters as parsed by the profile, so that effective values are stored."""
+    """Return the policy with the parameters as parsed by the profile, so that effective values are stored."""
     forgetting = policy.forgetting
     if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
         check(policy.model)  # a custom decay function was tested when its model was built

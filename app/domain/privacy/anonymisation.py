@@ -1,7 +1,7 @@
 """Anonymise a memory that is retained on a legal ground, so that its text no longer identifies the person.
 
-Only detected personal data is removed, so the remaining text may still identify a person. It still describes one
-person's life, so retaining it requires a legal ground even after anonymisation.
+Only detected personal data is removed, so the remaining text may still identify a person. The text still describes
+one person's life, so retaining the memory requires a legal ground even after anonymisation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def anonymise_text(text: str, spans: Iterable[RedactedSpan], names: Sequence[str
 
 
 def _merge_spans(spans: Iterable[RedactedSpan]) -> list[RedactedSpan]:
-    """Return the spans in order, merging overlapping ones under the kind of the longest."""
+    """Return the spans in order, with overlapping spans merged under the kind of the longest span."""
     merged: list[tuple[RedactedSpan, int]] = []
     for span in sorted(
         (candidate for candidate in spans if candidate.start < candidate.end),

@@ -51,7 +51,7 @@ Action = Literal[
 ]
 
 SYSTEM: Final = "system"
-"""Actor of automatic actions, such as the nightly ones."""
+"""Actor of automatic actions, such as nightly maintenance."""
 CLI: Final = "cli"
 """Actor with direct database access on the service's machine."""
 
@@ -156,7 +156,7 @@ def check_details(details: Mapping[str, Detail]) -> dict[str, Detail]:
     """Return the details if they contain only whole numbers, ids and words.
 
     Raises:
-        ValueError: A value could be content; the message doesn't contain it.
+        ValueError: A value could be memory content; the message doesn't contain the value.
     """
     for name, value in details.items():
         if not all(map(_is_harmless, value if isinstance(value, list | tuple) else (value,))):
@@ -228,6 +228,6 @@ def format_anchor(place: ChainPosition) -> str:
 
 
 def read_anchor(text: str) -> ChainPosition | None:
-    """Return the position of a recorded anchor, or None if the text isn't one."""
+    """Return the position of a recorded anchor, or None if the text isn't an anchor."""
     match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
     return ChainPosition(int(match[1]), bytes.fromhex(match[2])) if match else None

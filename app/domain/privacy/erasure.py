@@ -1,4 +1,4 @@
-"""An erasure as requested: its scope, legal basis and grace period."""
+"""The request for an erasure: its scope, legal basis and grace period."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def requested_scope(given: NewErasure) -> Scope:
     """Return an erasure's scope.
 
     Raises:
-        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
     """
     conditions = given.filter or HoldFilter()
     if given.thread is not None:

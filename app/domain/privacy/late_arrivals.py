@@ -1,4 +1,4 @@
-"""Decide whether an erasure covers memories that arrive while it is open or after it has finished."""
+"""Decide whether an erasure covers memories that arrive during the erasure or after its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Tombstone:
     """A record of an erased subject or thread: its data that arrived up to a stream position is dropped.
 
     Attributes:
-        what: `subject` or `thread`.
+        what: Whether a `subject` or a `thread` was erased.
         digest: Keyed digest of the subject's or thread's name.
         cut: Last stream position that the erasure covers.
     """

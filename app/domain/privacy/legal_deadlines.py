@@ -47,8 +47,8 @@ def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = No
     Args:
         law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
         received_at: Time of receipt, with a time zone.
-        grace_days: Length of the grace period, from 0; None for the law's default. It is shortened if erasing would
-            otherwise start later than `RESERVE` before `due_at`.
+        grace_days: Length of the grace period, from 0; None for the law's default. The period is shortened if erasing
+            would otherwise start later than `RESERVE` before `due_at`.
 
     Raises:
         Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.

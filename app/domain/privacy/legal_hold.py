@@ -83,7 +83,7 @@ def parse_scope(given: NewHold) -> Scope:
     """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
     """
     filters = msgspec.structs.asdict(given.filter or HoldFilter())
     filter_conditions: dict[str, Any] = {

@@ -19,7 +19,7 @@ class _Form:
     Attributes:
         module: Module of python-stdnum that validates the checksum.
         shape: Pattern of the number.
-        word: Pattern of its name; None if shape and checksum are enough.
+        word: Pattern of the number's name; None if shape and checksum are enough.
         alone: Confidence without the name; 0 if numbers of this shape usually mean something different.
     """
 

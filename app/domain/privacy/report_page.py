@@ -94,7 +94,7 @@ _ELSEWHERE: Final = ["where", "goes"]
 
 
 def _passes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the sections on passes and on the legal holds between them; none for reports of earlier versions."""
+    """Return the sections on passes and on legal holds between passes; none for reports of earlier versions."""
     if "passes" not in report:
         return []
     heads = ["Pass", "Begun", "Finished", "Memories erased", "Memories held", "Legal holds"]

@@ -25,9 +25,9 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A request to log manually because no API call logs it, such as a correction requested by mail.
 
     Attributes:
-        nature: What was requested.
+        nature: The right that the person exercises, such as erasure or access.
         law: Legal basis of the request.
-        manner: Channel through which it arrived.
+        manner: Channel through which the request arrived.
         received_at: Time of receipt; defaults to now.
     """
 
@@ -53,8 +53,8 @@ class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Legal ground for retaining a memory in anonymised form.
 
     Attributes:
-        ground: Such as `GDPR Art. 17(3)(b), tax records`. Erasure reports show it, so it must not contain personal
-            data.
+        ground: The ground, such as `GDPR Art. 17(3)(b), tax records`. It must not contain personal data, because
+            erasure reports show the ground.
     """
 
     ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None

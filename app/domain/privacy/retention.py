@@ -130,7 +130,7 @@ def _flags(bits: Bits, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Floats:
-    """Return the days until the risk exceeds its threshold; infinite if it never does."""
+    """Return the days until the risk exceeds its threshold; infinite if the risk never exceeds it."""
     missing = privacy.risk_above - privacy_risk(privacy, pii, sensitivity, np.zeros(len(pii)))
     reaches_threshold = missing < privacy.age_weight - ROUNDING
     share = np.divide(

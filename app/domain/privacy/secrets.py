@@ -37,7 +37,7 @@ _ENTROPY_FROM: Final = 3.0
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int, float]]:
-    """Yield start, end and confidence of each secret; for `the password is …`, those of the secret word only."""
+    """Yield start, end and confidence of each secret; `the password is …` yields only the secret word."""
     for match in _ISSUED.finditer(text):
         yield match.start(), match.end(), 0.98
     for match in _PRIVATE_KEY.finditer(text):

@@ -92,7 +92,7 @@ def weigh_words(
 
 
 def decay_by_age(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
-    """Return the decay of each lexeme of a conversation by the age of its message, 0 to 1.
+    """Return the decay of each lexeme of a conversation by the age of the newest message with the lexeme, 0 to 1.
 
     Args:
         emphasis: Decay by spelling, from `request.emphasis`.

@@ -88,7 +88,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Validate the messages and filters.
 
         Raises:
-            Invalid: A message has both a text and a content, or neither of them nor a role, or a text contains NUL.
+            Invalid: A message has both text and content, or has neither text, content nor role, or a text contains NUL.
         """
         for place, message in enumerate(self.messages):
             if isinstance(message, Message):
@@ -178,7 +178,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def spoken_by_user(turns: Sequence[WindowMessage]) -> list[str]:
-    """Return the messages of people, without speakers; if there are none, return those of the assistant."""
+    """Return the messages of people, without speakers; if there are none, return the assistant's messages."""
     return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
 

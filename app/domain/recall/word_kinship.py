@@ -24,11 +24,11 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class CommonWordMoments:
-    """Moments of the vocabulary's common words; enough to compute the distribution of cosines with them.
+    """Moments of the vocabulary's common words, from which the distribution of cosines with these words is computed.
 
     Attributes:
-        mean: Mean of their unit vectors, shape (dimensions,).
-        second: Mean outer product of their unit vectors, shape (dimensions, dimensions).
+        mean: Mean of the words' unit vectors, shape (dimensions,).
+        second: Mean outer product of each unit vector with itself, shape (dimensions, dimensions).
     """
 
     mean: Floats
@@ -58,8 +58,8 @@ def compute_kinship(
 ) -> Floats:
     """Return the kinship of each of n memories, 0 to 1, shape (n,).
 
-    The maximum over the conversation's words and those windows of the memory that don't contain the word: the word's
-    weight times the kinship of the window's nearest word.
+    The kinship of a memory is the maximum over all pairs of a word of the conversation and a window of the memory that
+    doesn't contain the word. The value of a pair is the word's weight times the kinship of the window's nearest word.
 
     Args:
         asked: Unit vectors of the conversation's words, shape (k, dimensions).
