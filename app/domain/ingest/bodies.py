@@ -71,7 +71,7 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     Attributes:
         messages: The messages, in the order in which they were sent.
         thread: The conversation.
-        subject: The person whom the data is about.
+        subject: The person described by the data.
         kind: Kind of the memories; determined later if omitted.
         occurred_at: Time of sending, with an offset; defaults to the time of acceptance.
         tags: Up to 64 tags.

@@ -44,7 +44,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
 
     Attributes:
         text: 1 byte to 32 KiB of UTF-8.
-        subject: The person whom the data is about.
+        subject: The person described by the data.
         thread: The conversation of the memory; turns are ordered by acceptance.
         speaker: The speaker's name.
         kind: Kind of memory; determined later if omitted.
