@@ -87,15 +87,16 @@ def compute_parts(
     }
     embedded = np.array([found.is_embedded for found in candidates], bool)
     if embedded.any():
-        # A memory without a vector would sink below those with one, so its words stand in until it is embedded.
+        # Without a vector, a memory would rank below all memories with one, so its word scores replace the cosine until
+        # it is embedded.
         base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
     weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
     counted = [part for name, part in base.items() if weights[name]]
-    asked = QueryContext(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
+    context = QueryContext(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
     by_name = {name: weights[name] * part for name, part in base.items()}
     for name, signal in SIGNALS.items():
-        part = np.asarray(signal(candidates, asked), np.float64) if weights[name] else np.zeros(len(candidates))
-        by_name[name] = weights[name] * np.where(asked.fit > 0, part, 0.0)
+        part = np.asarray(signal(candidates, context), np.float64) if weights[name] else np.zeros(len(candidates))
+        by_name[name] = weights[name] * np.where(context.fit > 0, part, 0.0)
     return ScoreParts(by_name)
 
 
@@ -133,14 +134,14 @@ def _moment(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[fl
     if not named:
         return [0.0] * len(candidates)
     at = np.array([moment.timestamp() for moment in happened])
-    away = [np.maximum(span.start.timestamp() - at, at - span.end.timestamp()) for span in named]
-    return np.asarray(np.clip(1 - np.min(away, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
+    distances = [np.maximum(span.start.timestamp() - at, at - span.end.timestamp()) for span in named]
+    return np.asarray(np.clip(1 - np.min(distances, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
 
 
 def _thread(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return the fit of the best other candidate of the thread, relative to the best such fit.
 
-    A candidate without others in its thread uses its own fit. The last turn of an otherwise forgotten thread is
+    A candidate whose thread has no other candidate uses its own fit. The last turn of an otherwise forgotten thread is
     therefore treated like a memory without a thread.
     """
     fits = asked.fit.tolist()
