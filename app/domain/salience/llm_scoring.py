@@ -260,8 +260,8 @@ def read(answer: str, memories: Sequence[UnscoredText], mark: str, *, cues: bool
         cues: True if cues were requested; otherwise they are ignored.
 
     Raises:
-        Unusable: The answer doesn't cover exactly these memories with exactly the requested fields.
-            Non-finite numbers aren't JSON.
+        Unusable: The answer isn't valid JSON (non-finite numbers aren't), or it doesn't cover exactly these memories
+            with exactly the requested fields.
     """
     items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
@@ -300,11 +300,11 @@ def _entities(given: Sequence[str], text: str) -> tuple[str, ...]:
     """Return the names that occur in the clipped text, so that no other text can add one."""
     shown = text.casefold()
     names = (" ".join(name.split()) for name in given)
-    kept = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)
-    return tuple(dict.fromkeys(kept))[:ENTITIES_MAX]
+    valid = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)
+    return tuple(dict.fromkeys(valid))[:ENTITIES_MAX]
 
 
 def _topics(given: Sequence[str]) -> tuple[str, ...]:
     words = (" ".join(topic.lower().split()) for topic in given)
-    kept = (topic for topic in words if len(topic) <= TOPIC_MAX_CHARACTERS and _TOPIC.fullmatch(topic))
-    return tuple(dict.fromkeys(kept))[:TOPICS_MAX]
+    valid = (topic for topic in words if len(topic) <= TOPIC_MAX_CHARACTERS and _TOPIC.fullmatch(topic))
+    return tuple(dict.fromkeys(valid))[:TOPICS_MAX]
