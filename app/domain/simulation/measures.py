@@ -75,8 +75,8 @@ def compute_measures(
     found_anywhere = found | answered_questions(year, everywhere)
     kept = sum(any(place in tiers for place in fact.places) for fact in facts)
     chatter = [place for place, statement in enumerate(year.said) if statement.fact is None]
-    orders = [_outdated_first(year, number, default[number]) for number in sorted(found)]
-    is_changed_first = [is_first for is_first in orders if is_first is not None]
+    outdated_flags = [_outdated_first(year, number, default[number]) for number in sorted(found)]
+    changed_flags = [flag for flag in outdated_flags if flag is not None]
     return Measures(
         active_set=active_set,
         kept=_share(kept, len(facts)),
@@ -86,7 +86,7 @@ def compute_measures(
         found_in_reach=_share(len(found.intersection(reach)), len(reach)),
         found_in_all_tiers=_share(len(found_anywhere.intersection(reach)), len(reach)),
         unimportant_active=_share(sum(place in active for place in chatter), len(chatter)),
-        outdated_first=_share(sum(is_changed_first), len(is_changed_first)),
+        outdated_first=_share(sum(changed_flags), len(changed_flags)),
     )
 
 
