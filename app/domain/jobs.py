@@ -19,7 +19,8 @@ RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
     "hide": (),
     "restore": ("restored", "failed"),
 }
-"""Kinds of jobs that people request, with the row counts that they report; nightly runs don't delay their lane."""
+"""Kinds of jobs that people request, with their row counts; they have their own lane, so nightly runs don't delay them.
+"""
 
 KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "approve": _MERGED,

@@ -2,7 +2,7 @@
 
 A memory's text may try to instruct the model. It is sent as a one-line JSON string inside a block whose markers are
 random per request, so the text can neither close the block nor start another entry. Ids in a request derive from the
-same random bytes, so a text cannot name the id of another memory.
+same random bytes, so a text cannot predict the id of another memory.
 """
 
 from __future__ import annotations

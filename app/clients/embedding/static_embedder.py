@@ -90,8 +90,8 @@ class WordVectors:
     def _common_words(self) -> dict[str, int]:
         """Return the token ids of the first `_COMMON_WORDS` whole lower-case words, by spelling."""
         tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
-        whole = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
-        return dict(whole[:_COMMON_WORDS])
+        whole_words = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
+        return dict(whole_words[:_COMMON_WORDS])
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""

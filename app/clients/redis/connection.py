@@ -112,7 +112,7 @@ def connect(
 ) -> redis.Redis:
     """Return a synchronous client, for workers and for routes other than ingest.
 
-    It uses RESP2 because of its simpler reply types and fewer round trips.
+    The client uses RESP2 because of its older reply types and fewer round trips.
 
     Args:
         timeout_seconds: Timeout of a reply.
@@ -130,7 +130,7 @@ def connect(
 
 
 class _Connection(redis.asyncio.Connection):
-    """Packs commands in C, as the synchronous client does by default; this halves the cost of an ingest call."""
+    """Connection that packs commands in C, as the synchronous client does by default; halves an ingest call's cost."""
 
     def pack_command(self, *args: Any) -> list[bytes]:
         if isinstance(args[0], str) and " " in args[0]:  # "CLIENT SETINFO" and similar commands are two arguments

@@ -69,7 +69,7 @@ class TenantBatch:
 
     Attributes:
         suspects: Entries that a worker was processing when it died.
-        fresh: Entries that no worker has processed yet.
+        fresh: The other entries, to be processed together.
     """
 
     tenant_id: UUID
@@ -232,9 +232,9 @@ def as_unavailable(error: redis.RedisError) -> Unavailable:
 
 
 def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
-    whose, what = which.split("_")
-    unit = "requests" if what == "entries" else "bytes"
-    if whose == "tenant":
+    scope, resource = which.split("_")
+    unit = "requests" if resource == "entries" else "bytes"
+    if scope == "tenant":
         return BacklogFull(f"{held} {unit} of this tenant are waiting, the limit is {limit}", retry_after_seconds=2)
     return Unavailable(f"{held} {unit} are waiting, the limit is {limit}", retry_after_seconds=2)
 

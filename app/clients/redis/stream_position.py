@@ -1,4 +1,4 @@
-"""Watermarks in a tenant's stream: its current end, and whether entries up to a position are still pending."""
+"""Read the current end of a tenant's stream, and check whether entries up to a position are still pending."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ _QUOTE = '"'
 REACH = 3
 """Scope of a negation in words."""
 MORE = 0.25
-"""Share of its strength that each further match of a feature adds."""
+"""Share of a match's strength that the second and every further match of a feature adds."""
 MOST = 1.5
 """Upper bound of a feature's strength."""
 _TURNED = 0.15
@@ -114,7 +114,7 @@ def _listed(listed: str) -> Iterator[tuple[str, float]]:
 
 
 def _lexicon(features: Mapping[str, str]) -> dict[str, Words]:
-    """Index the lists by first word; the higher strength wins if a word occurs twice for a feature."""
+    """Index the lists by first word; if a word or phrase occurs twice for a feature, the higher strength counts."""
     index: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
     for feature, listed in features.items():
         place = PLACE[feature]
@@ -233,7 +233,7 @@ def _row(evidence: ScoringEvidence) -> list[float]:
 
 
 def _add(row: list[float], place: int, strength: float) -> None:
-    """Add a match to a feature: the strongest counts in full, each further one by `MORE` of its strength."""
+    """Add a match to a feature: the strongest match counts in full, every other match by `MORE` of its strength."""
     known = row[place]
     if not known:
         row[place] = min(strength, MOST)
@@ -282,7 +282,7 @@ def _find_stems(tokens: list[str], row: list[float]) -> None:
 
 
 def _phrases(tokens: list[str], at: int, words: Words) -> Iterator[Strength]:
-    """Yield the phrases that start at this token and match the following ones."""
+    """Yield the features of the phrases that start at this token and match the next tokens."""
     if at + 1 < len(tokens):
         for tail, place, strength in (*words.phrases.get(tokens[at + 1], ()), *words.phrases.get("*", ())):
             if not tail or _follows(tokens, at + 2, tail):
@@ -306,7 +306,7 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 
 def _verb(tokens: list[str], at: int) -> str:
-    """Return the next word that is not an adverb; "don't" is skipped like one."""
+    """Return the next word that is not an adverb; "don't" is skipped too."""
     return next((word for word in tokens[at : at + 3] if word not in _BETWEEN), "")
 
 

@@ -1,8 +1,8 @@
 """Rate salience with a language model: build the prompt, define the answer's schema, validate the answer.
 
-Texts are sent as `app.domain.prompts` describes, and an answer is matched by position *and* by id. It can only
-contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain words; it cannot
-set a tag, a retention period or an action.
+Texts are sent as `app.domain.prompts` describes, and each rating is matched to its memory by position *and* by id. An
+answer can only contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain
+words; it cannot set a tag, a retention period or an action.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ _PROPERTIES: Final[dict[str, Any]] = {
 
 
 ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(prompts.closed(_PROPERTIES))})
-"""JSON schema of an answer. It is equal for all batches so that providers can cache it; counts are validated in
-`read`."""
+"""JSON schema of an answer. The schema is equal for all batches so that providers can cache it; `read` validates the
+counts."""
 CUES_SCHEMA: Final = prompts.closed(
     {"memories": prompts.listed(prompts.closed(_PROPERTIES | {"cues": prompts.listed({"type": "string"})}))}
 )

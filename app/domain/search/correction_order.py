@@ -69,9 +69,10 @@ class CorrectionPair(NamedTuple):
 
 
 def asks_for_present(request: SearchRequest) -> bool:
-    """Return false if the search has `as_of` or its query asks about the past (in English).
+    """Return false if the search has `as_of`, or if its query asks about the past and not about the present.
 
-    A past tense alone isn't enough: "what did we agree on" asks for the current agreement.
+    Queries are recognised in English. A past tense alone isn't enough: "what did we agree on" asks for the current
+    agreement.
     """
     if request.as_of is not None:
         return False

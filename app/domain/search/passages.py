@@ -47,9 +47,9 @@ class PassageFinder:
         total, first = 0.0, 0
         for at, word in hits:
             while at - hits[first][0] > SPREAD:
-                left = hits[first][1]
-                within[left] -= 1
-                total -= 0 if within[left] else self._rarity[left - 1]
+                leaving = hits[first][1]
+                within[leaving] -= 1
+                total -= 0 if within[leaving] else self._rarity[leaving - 1]
                 first += 1
             total += 0 if within[word] else self._rarity[word - 1]
             within[word] += 1
@@ -61,5 +61,5 @@ class PassageFinder:
 
 def _beginning(word: str) -> str:
     """Return the prefix that all forms of a word share: its stem without the last letter, at least three letters."""
-    whole = stem(word)
-    return whole[: max(_BEGINNING, len(whole) - 1)]
+    word_stem = stem(word)
+    return word_stem[: max(_BEGINNING, len(word_stem) - 1)]

@@ -19,8 +19,8 @@ def worthwhile_words(lexemes: Mapping[str, float], total: int, budget: int = BUD
     """Return the words to look up alone, and the pairs of words to look up together.
 
     Memories that can't score well aren't read (after MaxScore, Turtle and Flood 1995). The rarest words are looked up
-    alone: at least one word, and more until the expected number of matches reaches the budget. The remaining words are
-    looked up in pairs, rarest pairs first, within the rest of the budget.
+    alone: at least one word, and more while the expected number of matches is within the budget. The remaining words
+    are looked up in pairs, rarest pairs first, within the rest of the budget.
 
     Args:
         lexemes: The query's lexemes with their idf among `total` memories, from `terms.inverse_document_frequency`.

@@ -20,8 +20,8 @@ from app.domain.search.request import SearchResult
 from app.domain.text.embedding_input import MemoryText, format_passage
 
 LIFT: Final = 100.0
-"""Factor on the score of the reranker's best result. The factor of its lowest result is 1, and that of the others is
-`LIFT` ** (their share of the score range), so that each tenth of the range is a factor of 1.6."""
+"""Factor on the score of the reranker's best result. The factor of its lowest result is 1, and the factor of any other
+result is `LIFT` ** (its share of the score range), so that each tenth of the range is a factor of 1.6."""
 PASSAGE_MAX_BYTES: Final = 2_000
 """Truncation limit for a memory shown to a reranker; a cross-encoder reads about 512 tokens of it."""
 QUERY_MAX_BYTES: Final = 4_000

@@ -63,12 +63,14 @@ def list_uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) 
     all candidates ranked below it, returned or not.
     """
     shown = {result.id.int for result in results}
-    by_id = {found.memory_id: found for found in candidates if found.memory_id.int in shown}
-    best_below = max((found.relevance for found in candidates if found.memory_id.int not in shown), default=0.0)
+    by_id = {candidate.memory_id: candidate for candidate in candidates if candidate.memory_id.int in shown}
+    best_below = max(
+        (candidate.relevance for candidate in candidates if candidate.memory_id.int not in shown), default=0.0
+    )
     uses = []
     for place in range(len(results) - 1, -1, -1):
-        found = by_id.get(results[place].id)  # results added by spreading are not candidates
-        relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
+        candidate = by_id.get(results[place].id)  # results added by spreading are not candidates
+        relevance, lexical = (candidate.relevance, candidate.words > 0) if candidate else (0.0, False)
         margin = min(max(relevance - best_below, -1.0), 1.0)
         uses.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
         best_below = max(best_below, relevance)

@@ -2,8 +2,8 @@
 
 The training signal is pairwise: a used result should rank above each unused result of the same response, because
 callers receive a response as a whole. The fit is a logistic regression on such pairs with a penalty towards the current
-weights, so that few uses change little. A used result is paired with all unused ones: pairs only with those ranked
-higher would always contradict the current weights.
+weights, so that few uses change little. A used result is paired with all unused results, because pairs with only the
+unused results above it would always contradict the current weights.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def fit_weights(pairs: Sequence[Floats], present: Floats) -> Floats:
 def _temperature(margins: Floats, shares: Floats) -> float:
     """Return the score unit in which the current weights explain the uses best.
 
-    Weights are then fitted in this unit; without it they would all grow or shrink together, which changes no ranking.
+    Weights are then fitted in this unit; otherwise all weights would grow or shrink together, which changes no ranking.
     """
     losses = [float(shares @ np.logaddexp(0, -margins / unit)) for unit in _TEMPERATURES]
     return float(_TEMPERATURES[int(np.argmin(losses))])

@@ -71,19 +71,19 @@ def compute_measures(
     """
     facts = year.current
     active = {place for place, tier in tiers.items() if tier == "active"}
-    found = answered_questions(year, default)
-    found_anywhere = found | answered_questions(year, everywhere)
-    kept = sum(any(place in tiers for place in fact.places) for fact in facts)
+    answered = answered_questions(year, default)
+    found_anywhere = answered | answered_questions(year, everywhere)
+    retained = sum(any(place in tiers for place in fact.places) for fact in facts)
     chatter = [place for place, statement in enumerate(year.said) if statement.fact is None]
-    outdated_flags = [_outdated_first(year, number, default[number]) for number in sorted(found)]
+    outdated_flags = [_outdated_first(year, number, default[number]) for number in sorted(answered)]
     changed_flags = [flag for flag in outdated_flags if flag is not None]
     return Measures(
         active_set=active_set,
-        kept=_share(kept, len(facts)),
+        kept=_share(retained, len(facts)),
         active=_share(sum(not active.isdisjoint(fact.places) for fact in facts), len(facts)),
-        wrongly_deleted=_share(len(facts) - kept, len(facts)),
-        found=_share(len(found), len(year.questions)),
-        found_in_reach=_share(len(found.intersection(reach)), len(reach)),
+        wrongly_deleted=_share(len(facts) - retained, len(facts)),
+        found=_share(len(answered), len(year.questions)),
+        found_in_reach=_share(len(answered.intersection(reach)), len(reach)),
         found_in_all_tiers=_share(len(found_anywhere.intersection(reach)), len(reach)),
         unimportant_active=_share(sum(place in active for place in chatter), len(chatter)),
         outdated_first=_share(sum(changed_flags), len(changed_flags)),
@@ -94,15 +94,17 @@ def answered_questions(year: Year, hits: Hits) -> set[int]:
     """Return the indexes in `Year.questions` of the questions whose answer was found."""
     return {
         number
-        for number, ((fact, _), found) in enumerate(zip(year.questions, hits, strict=True))
-        if not set(fact.places).isdisjoint(found)
+        for number, ((fact, _), results) in enumerate(zip(year.questions, hits, strict=True))
+        if not set(fact.places).isdisjoint(results)
     }
 
 
 def _outdated_first(year: Year, number: int, found: Sequence[int]) -> bool | None:
     """Return true if an outdated fact ranks above the current one; None for a fact that never changed."""
     fact, _ = year.questions[number]
-    former = {place for other in year.facts if other.questions == fact.questions for place in other.places}
+    former = {
+        place for former_fact in year.facts if former_fact.questions == fact.questions for place in former_fact.places
+    }
     former -= set(fact.places)
     if not former:
         return None

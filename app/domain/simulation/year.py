@@ -53,7 +53,7 @@ class SimulatedFact:
 
     Attributes:
         area: Area of life.
-        person: The person whom the fact is about.
+        person: The subject of the fact.
         places: Indexes in `Year.said` of its statements: one, or two with different wording.
         questions: Asked on the last day only.
         until: Day on which another fact replaced this one; infinite if none did.

@@ -35,7 +35,7 @@ class UseTimes:
 
 @dataclass(frozen=True, slots=True)
 class OrderedUses(UseTimes):
-    """Uses in the order in which they are applied; the other attributes are those of `Event`."""
+    """Uses in the order in which they are applied; see `Event` for the additional attributes."""
 
     boost: npt.NDArray[np.bool_]
     place: Floats

@@ -24,7 +24,7 @@ class RatedContent:
 
     Attributes:
         text: The memory's text.
-        categories: The caller's categories, or the inferred ones if the caller gave none.
+        categories: The caller's categories, or the inferred categories if the caller set none.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown.
     """
 

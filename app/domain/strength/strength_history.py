@@ -158,7 +158,7 @@ class _Advance:
         return _Interval(self.clock, until, self._eras[self._place], self.state)
 
     def fade(self, until: float) -> None:
-        """Advance to a time, rebasing the state at each change of policy."""
+        """Advance the state to a time, rebasing it at each change of policy."""
         for following in self._eras[self._place + 1 :]:
             if following.since > until:
                 break

@@ -62,9 +62,9 @@ def _any(pattern: re.Pattern[str], sentences: Sequence[str]) -> bool:
 def _is_small_talk(text: str) -> bool:
     """Return true if the text has no words, or only greetings, thanks and assent, optionally followed by a name."""
     words = _WORD.findall(text[:CHARACTERS_MAX].replace("’", "'"))
-    others = [word for word in words if word.lower() not in _SMALL_TALK]
-    is_named = others == words[-1:] and 1 < len(words) <= _NAMED_MAX and words[-1].istitle()
-    return not others or is_named
+    other_words = [word for word in words if word.lower() not in _SMALL_TALK]
+    is_named = other_words == words[-1:] and 1 < len(words) <= _NAMED_MAX and words[-1].istitle()
+    return not other_words or is_named
 
 
 def _pattern(*ways: str) -> re.Pattern[str]:

@@ -27,7 +27,7 @@ def other_forms(word: str) -> tuple[str, ...]:
 
 def irregular_forms(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Map each word with irregular forms to these forms."""
-    return {word: others for word in words if (others := other_forms(word))}
+    return {word: forms for word in words if (forms := other_forms(word))}
 
 
 def base_forms(word: str) -> set[str]:

@@ -150,9 +150,9 @@ def _named_unit(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterat
 
 
 def _choose_span(around: list[TimeSpan], which: str, now: datetime) -> TimeSpan:
-    """Return the latest ended span for "last" or "past", the first that starts later for "next", else the current one.
+    """Return the span meant by "last" or "past" (the latest ended), "next" (the first that starts later) or "this".
 
-    The current span is the first that hasn't ended.
+    For "this", the span is the first that hasn't ended.
     """
     if which.lower() in {"last", "past"}:
         return max((span for span in around if span.end <= now), key=lambda span: span.end)
