@@ -45,7 +45,7 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Tokens of all models; 0 prevents memories from being sent to a rating model."""
+    """Tokens of all models together; 0 disables all calls to the provider's models."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Cost, in the unit of the operator's prices."""
 
@@ -58,14 +58,15 @@ class Forgetting(BaseModel):
     profile: str = "spec"
     """`spec`, `mnemex`, `cmm`, `memory_decay`, or the name of a profile that the operator has installed."""
     parameters: dict[str, Any] = {}
-    """Parameters that differ from the profile's defaults; for `spec`, importance is the policy's own field."""
+    """Parameters that differ from the profile's defaults. Set the importance parameters of `spec` in the policy's field
+    `importance`."""
     by_content: bool = False
     """`mnemex`: set a memory's multiplier from its text when it is scored: security 2.0, decision 1.5, preference 1.3.
     A multiplier other than 1 that wasn't set from the text was given by the caller or raised by uses, and is left
     unchanged."""
     by_category: bool = False
-    """`mnemex`: set the speed of time from the caller's categories, or from inferred ones if there are none:
-    credentials 0.5, ephemeral 2."""
+    """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none: credentials 0.5,
+    ephemeral 2."""
 
 
 class Reinforcement(BaseModel):
@@ -76,7 +77,8 @@ class Reinforcement(BaseModel):
     by_search: bool = True
     """Count appearing in search results as a use, unless the search says otherwise."""
     by_search_share: Share = 0.85
-    """Minimum share of the best result's score for that; lower results count as listed, not used."""
+    """Minimum share of the best result's score that a result needs to count as used; lower results count only as
+    listed."""
     refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
     """Refractory period during which a session reinforces a memory at most once."""
 
@@ -123,7 +125,7 @@ class Policy(BaseModel):
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
     """Quota for the memories' texts and vectors; exceeding it is reported, but nothing is refused."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8
-    """Share of the quota from which it counts as nearly used up."""
+    """Share of the quota from which on it is reported as nearly used up."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """Retention period of memories' event history."""
     record_searches: bool = False

@@ -14,7 +14,7 @@ KNOWN: Final = ("pii", "financial", "casual", "work", "health", "credentials")
 HEALTH: Final = KNOWN.index("health")
 PII: Final = KNOWN.index("pii")
 SENSITIVITIES: Final = (0.7, 1.0, 0.1, 0.3, 1.0, 1.0)
-"""Sensitivity of each of `KNOWN`, in its order, for memories that no model has rated."""
+"""Sensitivity of each of `KNOWN`, in its order; a model's rating has no part in expiry."""
 ARCHIVED_CONVERSATIONS: Final = "archived_conversations"
 
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -30,7 +30,7 @@ class Category:
     max_days: Days
     """Retention period of its memories, in days."""
     sensitivity: Share = 0.0
-    """Harm if strangers read its memories; used if no model has rated the memory."""
+    """Harm if strangers read its memories, 0 to 1; a model's rating has no part in expiry."""
 
 
 @dataclass(frozen=True, config=STRICT)
