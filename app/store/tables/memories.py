@@ -298,6 +298,8 @@ pca_bases = Table(
     Column("variance_kept", REAL, nullable=False),
     Column("samples", Integer, nullable=False),
     moment("made_at", needed=True, default="now()"),
+    Column("draw_id", Uuid),
+    moment("checked_at"),
 )
 
 pca_samples = Table(
@@ -308,4 +310,17 @@ pca_samples = Table(
     Column("memory_id", Uuid, primary_key=True),
     Column("subject", Text),
     Column("vector", HALFVEC, nullable=False),
+    Column("draw_id", Uuid),
+    Column("share_id", Uuid),
+)
+
+pca_shares = Table(
+    "pca_shares",
+    metadata,
+    tenant(),
+    Column("space_id", SmallInteger, primary_key=True),
+    Column("share_id", Uuid, nullable=False),
+    Column("samples", Integer, nullable=False),
+    moment("drawn_at", needed=True),
+    moment("checked_at"),
 )
