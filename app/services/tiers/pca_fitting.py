@@ -206,6 +206,7 @@ def _draw_shared(owners: Iterable[UUID], space: Space, draw: Draw) -> pca.Vector
     parts = []
     for owner in owners:
         with database.tenant(owner) as own:
+            pca_bases.wait_for_fit(own, owner)  # its draw locks the rows, which would be omitted
             parts.append(pca_shares.draw_share(own, owner, space.space_id, SHARE_EACH, draw))
     failpoints.trigger("bases.drawn")
     return np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
