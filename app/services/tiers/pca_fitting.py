@@ -124,7 +124,8 @@ def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
     A crash before the basis is added leaves the older basis without a sample, and therefore incomplete.
     """
     with database.tenant(tenant_id) as held:
-        draw = pca_bases.lock_fitting(held, tenant_id)
+        pca_bases.lock_fitting(held, tenant_id)
+        draw = _begin_draw(held)
         if not _is_due(held, tenant_id, space, count):
             return ()
         with database.tenant(tenant_id) as tx:
@@ -143,7 +144,8 @@ def refit_remaining(tenant_id: UUID, space_id: int, old: Collection[int]) -> int
         Id of the newest basis; None if too few vectors remain for a fit, or there is no basis.
     """
     with database.tenant(tenant_id) as held:
-        draw = pca_bases.lock_fitting(held, tenant_id)
+        pca_bases.lock_fitting(held, tenant_id)
+        draw = _begin_draw(held)
         newest = pca_bases.read_newest(held, tenant_id, space_id)
         if newest is None or newest.basis_id not in old:
             return None if newest is None else newest.basis_id
@@ -161,7 +163,8 @@ def refit_newest_shared(space: Space, old: Collection[int]) -> int | None:
         Id of the newest shared basis; None if there are too few vectors for a fit, or there is no basis.
     """
     with database.tenant(SHARED) as held:
-        draw = pca_bases.lock_fitting(held, SHARED)
+        pca_bases.lock_fitting(held, SHARED)
+        draw = _begin_draw(held)
         newest = pca_bases.read_newest(held, SHARED, space.space_id)
         if newest is None or newest.basis_id not in old:
             return None if newest is None else newest.basis_id
@@ -175,14 +178,19 @@ def _refit_shared(space: Space) -> tuple[str, ...]:
     A lock admits one process at a time. Each tenant's vectors are drawn in a separate transaction.
     """
     with database.tenant(SHARED) as held:
-        draw = pca_bases.try_lock_fitting(held, SHARED)
-        if draw is None:
+        if not pca_bases.try_lock_fitting(held, SHARED):
             return ()
+        draw = _begin_draw(held)
         owners = _draw_tenants(held, space)
         if not _is_due(held, SHARED, space, _count_shared(owners, space)):
             return ()
         sample = _draw_shared(owners, space, draw)
         return _insert(held, SHARED, space, pca.fit_basis(sample), len(sample), draw)
+
+
+def _begin_draw(tx: database.Transaction) -> Draw:
+    """Return a new draw, whose time is later than the lock and earlier than every read of a vector."""
+    return Draw(uuid4(), database.now(tx))
 
 
 def _draw_tenants(tx: database.Transaction, space: Space) -> list[UUID]:

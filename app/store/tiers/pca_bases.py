@@ -93,24 +93,28 @@ WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
 """
 
 
-def lock_fitting(tx: Connection, owner: UUID) -> Draw:
-    """Lock the fitting of a tenant's own basis, or of shared ones, until the transaction ends; return a new draw.
+def lock_fitting(tx: Connection, owner: UUID) -> None:
+    """Lock the fitting of a tenant's own basis, or of shared ones, until the transaction ends.
 
     The caller draws the sample in other transactions, which commit first, and adds the basis in this one. A basis is
     therefore only added under the lock that its sample was drawn under. The transaction may be idle during the fit.
     """
     driver_connection(tx).execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (_lock_name(owner),))
-    return _begin_draw(tx)
+    driver_connection(tx).execute(_MAY_BE_IDLE)
 
 
-def try_lock_fitting(tx: Connection, owner: UUID) -> Draw | None:
-    """Lock like `lock_fitting`, or return None if another transaction has the lock."""
+def try_lock_fitting(tx: Connection, owner: UUID) -> bool:
+    """Lock like `lock_fitting`, or return False if another transaction has the lock."""
     row = (
         driver_connection(tx)
         .execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (_lock_name(owner),))
         .fetchone()
     )
-    return _begin_draw(tx) if row and row[0] else None
+    driver_connection(tx).execute(_MAY_BE_IDLE)
+    return bool(row and row[0])
+
+
+_MAY_BE_IDLE: Final = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
 
 
 def wait_for_fit(tx: Connection, owner: UUID) -> None:
@@ -118,17 +122,8 @@ def wait_for_fit(tx: Connection, owner: UUID) -> None:
     driver_connection(tx).execute("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", (_lock_name(owner),))
 
 
-def _begin_draw(tx: Connection) -> Draw:
-    connection = driver_connection(tx)
-    connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_FIT_MINUTES}min'")
-    return Draw(*connection.execute("SELECT gen_random_uuid(), clock_timestamp()").fetchall()[0])
-
-
 def _lock_name(owner: UUID) -> str:
     return "ebbing shared basis" if owner == SHARED else f"ebbing bases {owner}"
-
-
-_FIT_MINUTES: Final = 10
 
 
 def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis, draw: Draw) -> int:

@@ -14,6 +14,8 @@ from app.domain.tiers import pca
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE
 from app.services.tiers import pca_fitting
+from app.store.core import database
+from app.store.embedding import embeddings
 from app.store.tiers.pca_bases import SHARED
 from tests.service import Service, Tenant
 from tests.services.archived_memories import act_on, archive_all, fade
@@ -152,6 +154,21 @@ def test_a_basis_drawn_before_the_deletions_and_added_after_them_is_replaced(
     worker.join()
     assert found == ["verified"]
     assert service.rows("SELECT samples FROM pca_bases") == [(300,)]
+
+
+@pytest.mark.acceptance(8)
+def test_a_draw_omits_vectors_that_another_transaction_is_deleting(service: Service, tenant: Tenant) -> None:
+    ids = crowd(service, tenant, 301)
+    pca_fitting.refit_basis(tenant.tenant_id)
+    service.rows("DELETE FROM pca_samples")
+    service.rows(AGED)
+    with database.tenant(tenant.tenant_id) as tx:
+        embeddings.remove(tx, tenant.tenant_id, ids[:1])
+        pca_fitting.refit_basis(tenant.tenant_id)
+    sample = {memory_id for (memory_id,) in service.rows("SELECT memory_id FROM pca_samples")}
+    assert sample == set(ids[1:])
+    [samples] = service.rows("SELECT samples FROM pca_bases")[0]
+    assert samples == 300
 
 
 @pytest.mark.acceptance(8)
