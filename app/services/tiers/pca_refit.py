@@ -3,6 +3,11 @@
 Vectors reduced by an old basis are projected onto the new one with little loss, since both were fitted on nearly the
 same vectors. If too few vectors remain for a fit, archived memories lose their vectors and are found only by their
 words until they are restored.
+
+A basis may contain an erased vector if rows of its sample are missing. Edits of other memories delete rows, too, so a
+verification that only counted rows would find residue again and again while a tenant edits its memories. Therefore
+`check_complete` records, after the deletions, which bases are complete; verification accepts these bases, and bases
+whose sample was drawn after the deletions.
 """
 
 from __future__ import annotations
