@@ -107,6 +107,29 @@ def test_a_basis_without_an_erased_vector_stays_despite_edits(service: Service, 
 
 
 @pytest.mark.acceptance(4)
+@pytest.mark.acceptance(8)
+def test_deletions_of_another_erasure_are_residue_of_that_one_only(service: Service, tenant: Tenant) -> None:
+    crowd(service, tenant, 40, "ann")
+    others = crowd(service, tenant, 300, "bob")
+    pca_fitting.refit_basis(tenant.tenant_id)
+    second = erase(tenant.tenant_id, memory_ids=others[:1])
+    between: list[list[int]] = []
+
+    def delete_others() -> None:
+        steps = 0
+        while "memories" not in removed(tenant.tenant_id, second):
+            carried_out(tenant.tenant_id, second, 1)
+            assert (steps := steps + 1) < 20
+        between.append(basis_ids(service, tenant.tenant_id))
+
+    run_once(tenant.tenant_id, erase(tenant.tenant_id, subject="ann"), delete_others)
+    assert basis_ids(service, tenant.tenant_id) == between[0]
+    assert carried_out(tenant.tenant_id, second) == "verified"
+    assert basis_ids(service, tenant.tenant_id) > between[0]
+    assert service.rows("SELECT samples FROM pca_bases") == [(299,)]
+
+
+@pytest.mark.acceptance(4)
 def test_a_later_basis_is_no_residue_when_it_is_superseded(service: Service, tenant: Tenant) -> None:
     crowd(service, tenant, 40, "ann")
     others = crowd(service, tenant, 300, "bob")
