@@ -197,6 +197,7 @@ HISTORY = (
 
 # Tables whose rows don't belong to one memory.
 OTHERS = (
+    ("pca_shares", "space_id, share_id, samples, drawn_at", "1, gen_random_uuid(), 1, now()"),
     ("queue_gaps", "requests, memories, first_at, last_at", "1, 1, now(), now()"),
     (
         "merges",

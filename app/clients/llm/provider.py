@@ -285,8 +285,10 @@ def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:
 def _check(base_url: str, allowed: egress.Allowed) -> None:
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
-        raise Misconfigured("OPENAI_BASE_URL isn't an http(s) address without user and query, such as https://host/v1")
+        raise Misconfigured(
+            "EBBING_OPENAI_BASE_URL must be an http(s) URL without user and query, like https://host/v1"
+        )
     try:
         allowed.check_host(parts.hostname)
     except egress.HostRefused as refused:
-        raise Misconfigured(f"OPENAI_BASE_URL: {refused}; name it in LLM_HOSTS") from None
+        raise Misconfigured(f"EBBING_OPENAI_BASE_URL: {refused}; add the host to EBBING_LLM_HOSTS") from None

@@ -65,8 +65,8 @@ class Forgetting(BaseModel):
     A multiplier other than 1 that wasn't set from the text was given by the caller or raised by uses, and is left
     unchanged."""
     by_category: bool = False
-    """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none: credentials 0.5,
-    ephemeral 2."""
+    """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none:
+    credentials 0.5, ephemeral 2."""
 
 
 class Reinforcement(BaseModel):

@@ -231,6 +231,8 @@ def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
+    """Refit bases that may contain erased vectors, and record that the others contain none (`pca_refit`)."""
+    pca_refit.check_complete(tenant_id)
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
         own = pca_bases.list_incomplete(tx, tenant_id, before)
@@ -248,7 +250,7 @@ def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> li
 
 
 def _gone_at(erasure: Erasure) -> datetime | None:
-    """Return when the erasure's last memory was removed: no PCA basis fitted after that contains its vectors."""
+    """Return when the erasure's last memory was removed: no PCA basis drawn after that contains its vectors."""
     done = [each["at"] for each in erasure.executed if each["step"] == "memories"]
     return datetime.fromisoformat(done[0]) if done else None
 

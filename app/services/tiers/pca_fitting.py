@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import structlog
 
+from app import failpoints
 from app.domain.tiers import pca
 from app.domain.tiers.pca import PcaBasis
 from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.embedding.embedding_spaces import Space
-from app.store.tiers import archive, pca_bases
-from app.store.tiers.pca_bases import SHARED, BasisInfo
+from app.store.tiers import archive, pca_bases, pca_shares
+from app.store.tiers.pca_bases import SHARED, BasisInfo, Draw
 
 OWN_FROM: Final = 1000
 """Number of vectors from which a tenant gets its own basis."""
@@ -112,51 +113,110 @@ def refit_basis(tenant_id: UUID) -> tuple[str, ...]:
         return _refit(tenant_id, space, count)
     with database.tenant(tenant_id) as tx:
         if count and not len(pca_bases.read_sample(tx, tenant_id, space.space_id, 1)):
-            _draw_sample(tx, tenant_id, space, SHARE_EACH)
+            _draw_sample(tx, tenant_id, space, SHARE_EACH, uuid4())
     return _refit_shared(space)
 
 
 def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
-    with database.tenant(tenant_id) as tx:
-        if not _is_due(tx, tenant_id, space, count):
+    """Fit a tenant's own basis on a new sample, if it is due.
+
+    The sample is committed before the fit: memories deleted during the fit leave it, and the basis is then incomplete.
+    A crash before the basis is added leaves the older basis without a sample, and therefore incomplete.
+    """
+    with database.tenant(tenant_id) as held:
+        pca_bases.lock_fitting(held, tenant_id)
+        draw = _begin_draw(held)
+        if not _is_due(held, tenant_id, space, count):
             return ()
-        sample = _draw_sample(tx, tenant_id, space, pca.SAMPLES_MAX)
-    basis = pca.fit_basis(sample)
-    with database.tenant(tenant_id) as tx:
-        told = _insert(tx, tenant_id, space, basis, len(sample))
-        pca_bases.drop_unused(tx, tenant_id)
+        with database.tenant(tenant_id) as tx:
+            sample = _draw_sample(tx, tenant_id, space, pca.SAMPLES_MAX, draw.draw_id)
+        failpoints.trigger("bases.drawn")
+        basis = pca.fit_basis(sample)
+        told = _insert(held, tenant_id, space, basis, len(sample), draw)
+        pca_bases.drop_unused(held, tenant_id)
     return told
 
 
-def fit_shared(space: Space) -> int | None:
-    """Fit a shared basis, even if it isn't due. Return its id; None if there are too few vectors."""
-    with database.shared() as held:
-        sample = _shared_sample(held, space)
-    with database.tenant(SHARED) as tx:
+def refit_remaining(tenant_id: UUID, space_id: int, old: Collection[int]) -> int | None:
+    """Fit a tenant's own basis on what remains of its sample if its newest basis is one of the old ones.
+
+    Returns:
+        Id of the newest basis; None if too few vectors remain for a fit, or there is no basis.
+    """
+    with database.tenant(tenant_id) as held:
+        pca_bases.lock_fitting(held, tenant_id)
+        draw = _begin_draw(held)
+        newest = pca_bases.read_newest(held, tenant_id, space_id)
+        if newest is None or newest.basis_id not in old:
+            return None if newest is None else newest.basis_id
+        with database.tenant(tenant_id) as tx:
+            sample = pca_bases.redraw_sample(tx, tenant_id, space_id, draw.draw_id)
+        failpoints.trigger("bases.drawn")
         basis = pca.fit_basis(sample)
-        return None if basis is None else pca_bases.add(tx, SHARED, space.space_id, basis)
+        return None if basis is None else pca_bases.add(held, tenant_id, space_id, basis, draw)
+
+
+def refit_newest_shared(space: Space, old: Collection[int]) -> int | None:
+    """Fit a shared basis, even if it isn't due, if the newest one is one of the old ones.
+
+    Returns:
+        Id of the newest shared basis; None if there are too few vectors for a fit, or there is no basis.
+    """
+    with database.tenant(SHARED) as held:
+        pca_bases.lock_fitting(held, SHARED)
+        draw = _begin_draw(held)
+        newest = pca_bases.read_newest(held, SHARED, space.space_id)
+        if newest is None or newest.basis_id not in old:
+            return None if newest is None else newest.basis_id
+        basis = pca.fit_basis(_draw_shared(_draw_tenants(held, space), space, draw))
+        return None if basis is None else pca_bases.add(held, SHARED, space.space_id, basis, draw)
 
 
 def _refit_shared(space: Space) -> tuple[str, ...]:
     """Fit a shared basis, if it is due, from a few vectors of many tenants.
 
-    A lock admits one process at a time. Each tenant's vectors are read in a separate transaction.
+    A lock admits one process at a time. Each tenant's vectors are drawn in a separate transaction.
     """
-    with database.shared() as held:
-        if not pca_bases.lock_shared(held):
+    with database.tenant(SHARED) as held:
+        if not pca_bases.try_lock_fitting(held, SHARED):
             return ()
-        sample = _shared_sample(held, space)
-        with database.tenant(SHARED) as tx:
-            if not _is_due(tx, SHARED, space, len(sample)):
-                return ()
-            return _insert(tx, SHARED, space, pca.fit_basis(sample), len(sample))
+        draw = _begin_draw(held)
+        owners = _draw_tenants(held, space)
+        if not _is_due(held, SHARED, space, _count_shared(owners, space)):
+            return ()
+        sample = _draw_shared(owners, space, draw)
+        return _insert(held, SHARED, space, pca.fit_basis(sample), len(sample), draw)
 
 
-def _shared_sample(tx: database.Transaction, space: Space) -> pca.Vectors:
-    parts = []
-    for owner in pca_bases.draw_tenants(tx, space.space_id, pca.SAMPLES_MAX // SHARE_EACH):
+def _begin_draw(tx: database.Transaction) -> Draw:
+    """Return a new draw, whose time is later than the lock and earlier than every read of a vector."""
+    return Draw(uuid4(), database.now(tx))
+
+
+def _draw_tenants(tx: database.Transaction, space: Space) -> list[UUID]:
+    return pca_bases.draw_tenants(tx, space.space_id, pca.SAMPLES_MAX // SHARE_EACH)
+
+
+def _count_shared(owners: Iterable[UUID], space: Space) -> int:
+    count = 0
+    for owner in owners:
         with database.tenant(owner) as own:
-            parts.append(pca_bases.read_sample(own, owner, space.space_id, SHARE_EACH))
+            count += min(pca_bases.count_sample(own, owner, space.space_id), SHARE_EACH)
+    return count
+
+
+def _draw_shared(owners: Iterable[UUID], space: Space, draw: Draw) -> pca.Vectors:
+    """Draw a shared sample and record each tenant's share in it.
+
+    The shares are committed before the basis is fitted: memories deleted during the fit leave them, so that they are
+    then incomplete.
+    """
+    parts = []
+    for owner in owners:
+        with database.tenant(owner) as own:
+            pca_bases.wait_for_fit(own, owner)  # its draw locks the rows, which would be omitted
+            parts.append(pca_shares.draw_share(own, owner, space.space_id, SHARE_EACH, draw))
+    failpoints.trigger("bases.drawn")
     return np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
 
 
@@ -170,18 +230,23 @@ def _is_due(tx: database.Transaction, owner: UUID, space: Space, count: int) -> 
     )
 
 
-def _draw_sample(tx: database.Transaction, tenant_id: UUID, space: Space, limit: int) -> pca.Vectors:
+def _draw_sample(tx: database.Transaction, tenant_id: UUID, space: Space, limit: int, draw_id: UUID) -> pca.Vectors:
     some = pca_bases.draw_subjects(tx, tenant_id, space.space_id, _DRAWN_FROM)
     drawn = pca.draw_sample([subject for _, subject in some], limit)
-    return pca_bases.replace_sample(tx, tenant_id, space.space_id, [some[place][0] for place in drawn])
+    return pca_bases.replace_sample(tx, tenant_id, space.space_id, [some[place][0] for place in drawn], draw_id)
 
 
 def _insert(
-    tx: database.Transaction, owner: UUID, space: Space, basis: PcaBasis | None, samples: int
+    tx: database.Transaction,
+    owner: UUID,
+    space: Space,
+    basis: PcaBasis | None,
+    samples: int,
+    draw: Draw,
 ) -> tuple[str, ...]:
     if basis is None:
         return (f"{samples} vectors are too few to reduce by: they are kept as they are for now",)
-    basis_id = pca_bases.add(tx, owner, space.space_id, basis)
+    basis_id = pca_bases.add(tx, owner, space.space_id, basis, draw)
     kept = round(basis.variance_kept, 3)
     log.info("basis_fitted", owner=str(owner), basis=basis_id, space=space.space_id, samples=samples, kept=kept)
     whose = "shared " if owner == SHARED else ""

@@ -3,6 +3,11 @@
 Vectors reduced by an old basis are projected onto the new one with little loss, since both were fitted on nearly the
 same vectors. If too few vectors remain for a fit, archived memories lose their vectors and are found only by their
 words until they are restored.
+
+A basis may contain an erased vector if rows of its sample are missing. Edits of other memories delete rows, too, so a
+verification that only counted rows would find residue again and again while a tenant edits its memories. Therefore
+`check_complete` records, after the deletions, which bases are complete; verification accepts these bases, and bases
+whose sample was drawn after the deletions.
 """
 
 from __future__ import annotations
@@ -21,10 +26,27 @@ from app.domain.tiers import pca
 from app.services.tiers import pca_fitting
 from app.store.core import database
 from app.store.embedding import embedding_spaces
-from app.store.tiers import archive, pca_bases
+from app.store.tiers import archive, pca_bases, pca_shares
 from app.store.tiers.pca_bases import SHARED, BasisInfo
 
 ROWS: Final = 500
+
+
+def check_complete(tenant_id: UUID) -> None:
+    """Record which of a tenant's bases and shares still have all their vectors, after fits in progress have ended.
+
+    An erasure calls this after it has deleted its memories. From then on these bases are known to contain none of its
+    vectors, although edits of other memories continue to delete rows of the samples. Waiting for the fits matters
+    because a basis can be fitted on vectors that were deleted between the draw of its sample and its insertion: either
+    it is found now, or its sample was drawn after the deletion.
+    """
+    for owner in (tenant_id, SHARED):
+        with database.tenant(owner) as tx:
+            pca_bases.wait_for_fit(tx, owner)
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        pca_bases.check_complete(tx, tenant_id, now)
+        pca_shares.check_complete(tx, tenant_id, now)
 
 
 def list_spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[BasisInfo]:
@@ -40,10 +62,9 @@ def list_spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list
         if there is None or there.searched.dimensions <= pca.DIMENSIONS:
             return []
         space_id = there.searched.space_id
-        if pca_bases.count_sample(tx, tenant_id, space_id) >= pca_fitting.SHARE_EACH:
-            return []  # its contribution is complete
+        share = pca_shares.read(tx, tenant_id, space_id, before)
     with database.tenant(SHARED) as tx:
-        return pca_bases.list_made_between(tx, SHARED, space_id, first_ms / 1000, before)
+        return pca_shares.list_outdated(tx, space_id, first_ms / 1000, before, share)
 
 
 def refit_own(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tuple[bool, int]:
@@ -54,13 +75,7 @@ def refit_own(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tuple
     done = 0
     for space_id in {each.space_id for each in gone}:
         old = [each.basis_id for each in gone if each.space_id == space_id]
-        with database.tenant(tenant_id) as tx:
-            newest = pca_bases.read_newest(tx, tenant_id, space_id)
-            if newest is not None and newest.basis_id in old:
-                basis = pca.fit_basis(pca_bases.read_sample(tx, tenant_id, space_id, pca.SAMPLES_MAX))
-                newest_id = None if basis is None else pca_bases.add(tx, tenant_id, space_id, basis)
-            else:
-                newest_id = None if newest is None else newest.basis_id
+        newest_id = pca_fitting.refit_remaining(tenant_id, space_id, old)
         failpoints.trigger("bases.fitted")
         if not _reproject(tenant_id, tenant_id, old, newest_id, until):
             return False, done
@@ -81,11 +96,7 @@ def refit_shared(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tu
         there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
     if there is None:
         return True, 0
-    with database.tenant(SHARED) as tx:
-        newest = pca_bases.read_newest(tx, SHARED, there.searched.space_id)
-    newest_id = None if newest is None else newest.basis_id
-    if newest_id in old:
-        newest_id = pca_fitting.fit_shared(there.searched)
+    newest_id = pca_fitting.refit_newest_shared(there.searched, old)
     with database.shared() as tx:
         tenants = pca_bases.draw_tenants(tx, there.searched.space_id, None)
     for each in tenants:

@@ -2,6 +2,10 @@
 
 A basis never changes. It is retained while vectors reduced by it exist; newer vectors use a newer basis. The nil
 tenant's bases are shared by tenants with too few vectors for a basis of their own.
+
+Each draw of a sample has an id, which the sample's rows and the basis fitted on them store. A basis is complete while
+all rows of its draw exist: deleting or editing a memory deletes its row, and a later draw replaces all rows. The draw
+is committed before the fit, so rows lost during the fit are missing, too.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -30,6 +34,7 @@ class BasisInfo:
         space_id: The embedding space of its vectors.
         variance_kept: Share of the variance that is retained, 0 to 1.
         samples: Number of vectors on which it was fitted.
+        made_at: A time before any of these vectors was read.
     """
 
     basis_id: int
@@ -37,6 +42,13 @@ class BasisInfo:
     variance_kept: float
     samples: int
     made_at: datetime
+
+
+class Draw(NamedTuple):
+    """Identity of a draw of a sample, and a time before any of its vectors was read."""
+
+    draw_id: UUID
+    drawn_at: datetime
 
 
 def read_newest(tx: Connection, tenant_id: UUID, space_id: int) -> BasisInfo | None:
@@ -81,8 +93,45 @@ WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
 """
 
 
-def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis) -> int:
-    """Insert a basis, which becomes the newest of its space. Return its id."""
+def lock_fitting(tx: Connection, owner: UUID) -> None:
+    """Lock the fitting of a tenant's own basis, or of shared ones, until the transaction ends.
+
+    The caller draws the sample in other transactions, which commit first, and adds the basis in this one. A basis is
+    therefore only added under the lock that its sample was drawn under. The transaction may be idle during the fit.
+    """
+    driver_connection(tx).execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (_lock_name(owner),))
+    driver_connection(tx).execute(_MAY_BE_IDLE)
+
+
+def try_lock_fitting(tx: Connection, owner: UUID) -> bool:
+    """Lock like `lock_fitting`, or return False if another transaction has the lock."""
+    row = (
+        driver_connection(tx)
+        .execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (_lock_name(owner),))
+        .fetchone()
+    )
+    driver_connection(tx).execute(_MAY_BE_IDLE)
+    return bool(row and row[0])
+
+
+_MAY_BE_IDLE: Final = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
+
+
+def wait_for_fit(tx: Connection, owner: UUID) -> None:
+    """Wait until the fit of the tenant's own basis, or of a shared one, that is in progress has committed or failed."""
+    driver_connection(tx).execute("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", (_lock_name(owner),))
+
+
+def _lock_name(owner: UUID) -> str:
+    return "ebbing shared basis" if owner == SHARED else f"ebbing bases {owner}"
+
+
+def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis, draw: Draw) -> int:
+    """Insert a basis, which becomes the newest of its space. Return its id.
+
+    Args:
+        draw: The draw of its sample. `made_at` becomes the time of the draw.
+    """
     values = {
         "tenant": tenant_id,
         "space": space_id,
@@ -90,13 +139,15 @@ def add(tx: Connection, tenant_id: UUID, space_id: int, basis: PcaBasis) -> int:
         "mean": basis.mean.astype("<f4").tobytes(),
         "kept": basis.variance_kept,
         "samples": basis.samples,
+        "draw": draw.draw_id,
+        "drawn_at": draw.drawn_at,
     }
     return int(fetch_value(tx, _ADD, values))
 
 
 _ADD: Final = """
-INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples)
-VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s) RETURNING basis_id
+INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples, draw_id, made_at)
+VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s, %(draw)s, %(drawn_at)s) RETURNING basis_id
 """
 
 
@@ -117,40 +168,50 @@ DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
 
 
 def list_incomplete(tx: Connection, tenant_id: UUID, before: datetime) -> list[BasisInfo]:
-    """Return a tenant's newest bases whose sample is incomplete, and its older bases made before the given time.
+    """Return a tenant's bases that may have been fitted on vectors deleted before the given time.
 
-    Zero vectors aren't counted, because bases are never fitted on them.
+    A basis is omitted if its sample was drawn after `before`, if all its vectors existed at a check after `before`, or
+    if they all exist now. Vectors deleted after such a check, for example by an edit, don't matter for `before`. The
+    samples of superseded bases aren't stored, so a superseded basis without such a check is included. Zero vectors
+    aren't counted, because bases are never fitted on them.
+
+    The previous version of the service stores no draws, and its `made_at` is later than the draw: its bases are always
+    included.
     """
     rows = driver_connection(tx).execute(_SPOILT, {"tenant": tenant_id, "before": before}).fetchall()
     return [BasisInfo(*row) for row in rows]
 
 
-_SPOILT: Final = """
-SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases AS basis
-WHERE tenant_id = %(tenant)s AND CASE
-  WHEN EXISTS (
+# Of a basis: whether it is the newest of its space and all vectors of its sample exist.
+_IS_COMPLETE: Final = """
+NOT EXISTS (
     SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
-      AND newer.basis_id > basis.basis_id) THEN made_at < %(before)s
-  ELSE samples > (
+      AND newer.basis_id > basis.basis_id)
+  AND samples <= (
     SELECT count(*) FROM pca_samples AS sample
-    WHERE sample.tenant_id = %(tenant)s AND sample.space_id = basis.space_id AND l2_norm(vector) > 0) END
-ORDER BY basis_id
+    WHERE sample.tenant_id = %(tenant)s AND sample.space_id = basis.space_id AND sample.draw_id = basis.draw_id
+      AND l2_norm(vector) > 0)
 """
-
-
-def list_made_between(
-    tx: Connection, tenant_id: UUID, space_id: int, first_seconds: float, before: datetime
-) -> list[BasisInfo]:
-    """Return a tenant's bases of a space made at or after one time (seconds since 1970) and before another."""
-    values = {"tenant": tenant_id, "space": space_id, "first": first_seconds, "before": before}
-    return [BasisInfo(*row) for row in driver_connection(tx).execute(_MADE_BETWEEN, values).fetchall()]
-
-
-_MADE_BETWEEN: Final = """
-SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
-WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND made_at >= to_timestamp(%(first)s) AND made_at < %(before)s
+_SPOILT: Final = f"""
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases AS basis
+WHERE tenant_id = %(tenant)s AND (draw_id IS NULL
+  OR (greatest(made_at, checked_at) < %(before)s AND NOT ({_IS_COMPLETE})))
 ORDER BY basis_id
-"""
+"""  # noqa: S608 - constants
+
+
+def check_complete(tx: Connection, tenant_id: UUID, now: datetime) -> None:
+    """Record that the tenant's complete bases are complete now, so that later edits don't make them outdated.
+
+    Args:
+        now: A time before this call, so that vectors deleted after it may still count as existing.
+    """
+    driver_connection(tx).execute(_CHECK, {"tenant": tenant_id, "now": now})
+
+
+_CHECK: Final = f"""
+UPDATE pca_bases AS basis SET checked_at = %(now)s WHERE tenant_id = %(tenant)s AND {_IS_COMPLETE}
+"""  # noqa: S608 - constants
 
 
 def list_ids(tx: Connection, tenant_id: UUID) -> list[int]:
@@ -205,9 +266,15 @@ FROM (
 """
 
 
-def replace_sample(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> Vectors:
-    """Replace a tenant's sample of a space with these memories' vectors, as far as they still exist, and return it."""
-    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
+def replace_sample(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID], draw_id: UUID
+) -> Vectors:
+    """Replace a tenant's sample of a space with these memories' vectors, as far as they still exist, and return it.
+
+    Vectors that another transaction is deleting are omitted: it couldn't see the new rows of the sample. Deletions that
+    begin later wait until this transaction ends, and then find the rows.
+    """
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "draw": draw_id}
     driver_connection(tx).execute(_FORGET_SAMPLE, values)
     driver_connection(tx).execute(_DRAW_SAMPLE, values)
     return read_sample(tx, tenant_id, space_id, len(memory_ids))
@@ -215,11 +282,35 @@ def replace_sample(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: S
 
 _FORGET_SAMPLE: Final = "DELETE FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 _DRAW_SAMPLE: Final = """
-INSERT INTO pca_samples (tenant_id, space_id, memory_id, subject, vector)
+INSERT INTO pca_samples (tenant_id, space_id, memory_id, subject, vector, draw_id)
 SELECT %(tenant)s, %(space)s, known.memory_id, (
-    SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.memory_id), known.embedding
+    SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.memory_id),
+  known.embedding, %(draw)s
 FROM embeddings AS known
 WHERE known.tenant_id = %(tenant)s AND known.space_id = %(space)s AND known.memory_id = ANY (%(ids)s)
+FOR KEY SHARE OF known SKIP LOCKED
+"""
+
+
+def redraw_sample(tx: Connection, tenant_id: UUID, space_id: int, draw_id: UUID) -> Vectors:
+    """Make the remaining rows of a tenant's sample of a space a draw of their own, and return their vectors.
+
+    Rows that another transaction is deleting are omitted.
+    """
+    values = {"tenant": tenant_id, "space": space_id, "draw": draw_id}
+    row = driver_connection(tx).execute(_REDRAW, values, binary=True).fetchone()
+    return decode_vectors(row[0] if row else None)
+
+
+_REDRAW: Final = """
+WITH drawn AS (
+  UPDATE pca_samples SET draw_id = %(draw)s
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (ARRAY(
+    SELECT memory_id FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s
+    FOR UPDATE SKIP LOCKED))
+  RETURNING vector
+)
+SELECT string_agg(halfvec_send(vector), '' ORDER BY random()) FROM drawn
 """
 
 
@@ -246,8 +337,3 @@ def draw_tenants(tx: Connection, space_id: int, limit: int | None) -> list[UUID]
 _TENANTS_IN: Final = """
 SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random() LIMIT %(limit)s::bigint
 """
-
-
-def lock_shared(tx: Connection) -> bool:
-    """Try to take the lock for fitting a shared basis until the transaction ends; return False if it is taken."""
-    return bool(fetch_value(tx, "SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))"))
