@@ -256,7 +256,7 @@ def _check_segment_rewrites(tenant_id: UUID) -> tuple[str, ...]:
     """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
 
     Returns:
-        A note for the job if segments are overdue, else an empty tuple.
+        A note for the job if segments are overdue, otherwise an empty tuple.
     """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
