@@ -83,8 +83,8 @@ def preview_approval(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, lis
     if plan is None:
         return None, ids
     [summarised] = consolidation_run.attach_summaries(tenant_id, [plan])
-    taken = set(plan.taken_ids)
-    return summarised.summary, [memory_id for memory_id in ids if memory_id not in taken]
+    source_ids = set(plan.taken_ids)
+    return summarised.summary, [memory_id for memory_id in ids if memory_id not in source_ids]
 
 
 def reject_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:

@@ -174,14 +174,14 @@ def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
 def attach_summaries(tenant_id: UUID, plans: Sequence[GroupPlan]) -> list[SummarisedGroup]:
     """Generate the summaries that the plans require; call this outside of transactions, since models may be slow."""
     requests = {
-        place: SummaryRequest(plan.sources, plan.form, plan.verdict.level)
-        for place, plan in enumerate(plans)
+        position: SummaryRequest(plan.sources, plan.form, plan.verdict.level)
+        for position, plan in enumerate(plans)
         if plan.form is not None and not plan.verdict.waits
     }
     written = summaries.summarise_all(tenant_id, list(requests.values()), MODEL_SECONDS) if requests else []
-    by_place = dict(zip(requests, written, strict=True))
+    by_position = dict(zip(requests, written, strict=True))
     failpoints.trigger("merge.after_summary")
-    return [SummarisedGroup(plan, by_place.get(place)) for place, plan in enumerate(plans)]
+    return [SummarisedGroup(plan, by_position.get(position)) for position, plan in enumerate(plans)]
 
 
 @dataclass(frozen=True, slots=True)

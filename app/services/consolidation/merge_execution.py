@@ -140,11 +140,13 @@ def _archive_sources(
 ) -> None:
     """Archive the merged sources in the same way as faded memories."""
     tx, tenant_id = write.tx, write.tenant_id
-    taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken_places)
-    ids = [memory_id for memory_id, _ in taken]
+    sources = sorted(
+        (plan.group.ids[position], plan.seen.strength[position]) for plan in plans for position in plan.taken_places
+    )
+    ids = [memory_id for memory_id, _ in sources]
     archive.deindex(tx, tenant_id, ids, era.policy, chosen)
     merged_memories.deindex(tx, tenant_id, ids)
-    strength = np.array([value for _, value in taken])
+    strength = np.array([value for _, value in sources])
     change = EventChange(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
     history.add(tx, tenant_id, "tier", ids, change)
     write.count(TierCounts(-len(ids), len(ids)), {("merged", rule): len(ids)})
@@ -156,10 +158,10 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
     Only this function decides which properties a summary inherits. A summary inherits all the sources' categories
     except never-forget ones, so that the strictest retention rules of the categories apply to it.
     """
-    sources = [plan.facts[place] for place in plan.taken_places]
-    places = np.array(plan.taken_places)
+    sources = [plan.facts[position] for position in plan.taken_places]
+    positions = np.array(plan.taken_places)
     state = plan.held.state
-    kinds = np.unique(state.kind[places])
+    kinds = np.unique(state.kind[positions])
     protection = era.policy.protection
     latest = max(sources, key=lambda fact: (fact.said_at, fact.seq))
     return NewSummary(
@@ -174,9 +176,9 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
         entities=_sort_labels((fact.entities for fact in sources), LABELS_MOST),
         occurred_at=latest.occurred_at or datetime.fromtimestamp(latest.said_at, UTC),
         made_at=as_of,
-        salience=float(state.salience[places].max()),
-        multiplier=float(state.multiplier[places].max()),
-        pace=float(state.pace[places].min()),
+        salience=float(state.salience[positions].max()),
+        multiplier=float(state.multiplier[positions].max()),
+        pace=float(state.pace[positions].min()),
         place=int(kinds[0]) if kinds.size == 1 else KINDS.index("episodic"),
         policy_version=era.version,
     )
@@ -198,9 +200,9 @@ def _links(made: Sequence[SummarisedGroup], summaries: Sequence[NewSummary | Non
     for group, summary in zip(made, summaries, strict=True):
         ids, weight = group.plan.group.ids, min(max(group.plan.group.cohesion, 0.0), 1.0)
         if summary is not None:
-            taken = set(group.plan.taken_ids)
+            source_ids = set(group.plan.taken_ids)
             links += [
-                InsertedLink(summary.memory_id, memory_id, SUMMARISES if memory_id in taken else SUPPORTS, weight)
+                InsertedLink(summary.memory_id, memory_id, SUMMARISES if memory_id in source_ids else SUPPORTS, weight)
                 for memory_id in ids
             ]
         elif group.plan.form is None:
@@ -216,7 +218,7 @@ def build_merge(
     action = plan.verdict.action
     if action is None:
         raise ValueError(merge_id)
-    before = sum(len(plan.facts[place].text) for place in plan.taken_places)
+    before = sum(len(plan.facts[position].text) for position in plan.taken_places)
     if summary is None or made.summary is None:
         status: Status = "waiting" if plan.verdict.waits else "done"
         return Merge(
@@ -239,11 +241,11 @@ def list_parts(merge_ids: Sequence[UUID], made: Sequence[SummarisedGroup]) -> li
     """Return the memories of each merge, each with its part: source, linked or left unmerged."""
     ancestors = []
     for merge_id, group in zip(merge_ids, made, strict=True):
-        plan, taken = group.plan, set(group.plan.taken_places)
+        plan, source_positions = group.plan, set(group.plan.taken_places)
         part: Part = "linked" if plan.form is None else "source"
         ancestors += [
-            Ancestor(merge_id, fact.memory_id, fact.text_version, part if place in taken else "kept")
-            for place, fact in enumerate(plan.facts)
+            Ancestor(merge_id, fact.memory_id, fact.text_version, part if position in source_positions else "kept")
+            for position, fact in enumerate(plan.facts)
         ]
     return ancestors
 
@@ -257,6 +259,6 @@ def _counted(made: Sequence[SummarisedGroup]) -> Counter[str]:
         counts["summaries"] += 1
         counts["by_model"] += group.summary.method == "llm"
         counts["merged"] += len(group.plan.taken_places)
-        counts["characters_before"] += sum(len(group.plan.facts[place].text) for place in group.plan.taken_places)
+        counts["characters_before"] += sum(len(group.plan.facts[position].text) for position in group.plan.taken_places)
         counts["characters_after"] += len(group.summary.text)
     return counts

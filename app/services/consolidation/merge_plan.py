@@ -68,12 +68,12 @@ class GroupPlan:
     @property
     def taken_places(self) -> list[int]:
         """Positions of the memories to summarise or link."""
-        return [int(place) for place in np.flatnonzero(self.verdict.taken)]
+        return [int(position) for position in np.flatnonzero(self.verdict.taken)]
 
     @property
     def taken_ids(self) -> list[UUID]:
         """Ids of the memories to summarise or link."""
-        return [self.group.ids[place] for place in self.taken_places]
+        return [self.group.ids[position] for position in self.taken_places]
 
     @property
     def form(self) -> Form | None:
@@ -85,14 +85,14 @@ class GroupPlan:
     def sources(self) -> list[Source]:
         """The summary's sources in the order of their statement times."""
         unsorted = [
-            Source(fact.memory_id, fact.text, fact.speaker, fact.said_at, float(self.seen.importance[place]))
-            for place in self.taken_places
-            for fact in [self.facts[place]]
+            Source(fact.memory_id, fact.text, fact.speaker, fact.said_at, float(self.seen.importance[position]))
+            for position in self.taken_places
+            for fact in [self.facts[position]]
         ]
         return sorted(unsorted, key=lambda source: (source.said_at, source.memory_id))
 
     def is_as(self, other: GroupPlan) -> bool:
-        """Return whether both plans take the same action on the same memories with unchanged texts."""
+        """Return True if both plans take the same action on the same memories with the same text versions."""
         mine, theirs = (
             (plan.verdict.action, plan.verdict.waits, plan.verdict.level, _versions(plan)) for plan in (self, other)
         )
@@ -154,7 +154,7 @@ def plan_groups(
     ages = (now - tier_facts.grace_from) / DAY_SECONDS
     on_day = merged_memories.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
     on_day = {day: active_count - (fewer or {}).get(day, 0) for day, active_count in on_day.items()}
-    places = {memory_id: place for place, memory_id in enumerate(stored.ids)}
+    positions = {memory_id: index for index, memory_id in enumerate(stored.ids)}
     present = [_present(group, facts) for group in groups]
     earlier_merges = merged_memories.find_merged_groups(
         tx,
@@ -163,11 +163,11 @@ def plan_groups(
     )
     rules, by_cohesion = merge_rules(era.policy)
     plans: list[GroupPlan | None] = []
-    for place, group in enumerate(present):
+    for index, group in enumerate(present):
         if group is None:
             plans.append(None)
             continue
-        rows = np.array([places[memory_id] for memory_id in group.ids])
+        rows = np.array([positions[memory_id] for memory_id in group.ids])
         group_facts = [facts[memory_id] for memory_id in group.ids]
         members = Members(
             importance=current.importance[rows],
@@ -184,7 +184,7 @@ def plan_groups(
             verdict = group_decision.decide_group(rules, members, group.cohesion, terms.level, by_cohesion=by_cohesion)
         # Any earlier merge or link of the group makes a link unnecessary; an earlier link doesn't rule out a summary.
         handled = (
-            earlier_merges.get(place, set()) if verdict.action == "link" else earlier_merges.get(place, set()) - {True}
+            earlier_merges.get(index, set()) if verdict.action == "link" else earlier_merges.get(index, set()) - {True}
         )
         if verdict.action is None or (handled and not agreed):
             plans.append(None)
@@ -194,8 +194,8 @@ def plan_groups(
         )
         plans.append(plan)
         if plan.form is not None and not verdict.waits:
-            for taken in plan.taken_places:
-                on_day[_day(group_facts[taken])] -= 1
+            for position in plan.taken_places:
+                on_day[_day(group_facts[position])] -= 1
     return era, plans
 
 
@@ -235,4 +235,4 @@ def list_affected_days(found: GroupPlan) -> list[LocalDate]:
     """Return the subject and day of each memory that the plan archives; empty if nothing is archived now."""
     if found.form is None or found.verdict.waits:
         return []
-    return [_day(found.facts[place]) for place in found.taken_places]
+    return [_day(found.facts[position]) for position in found.taken_places]

@@ -137,13 +137,13 @@ def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _StaleSu
     stored_summary = stored_summary or merged_memories.read_hidden_summary(tx, tenant_id, merge.summary_id)
     present = _of_one_subject(merged_memories.list_present(tx, tenant_id, ids), stored_summary)
     present_ids = {memory.memory_id for memory in present}
-    gone = [memory_id for memory_id in ids if memory_id not in present_ids]
-    if len(ids) < merge.sources and not gone:
-        gone = [NIL]  # the lineage no longer lists a permanently deleted source
+    missing_ids = [memory_id for memory_id in ids if memory_id not in present_ids]
+    if len(ids) < merge.sources and not missing_ids:
+        missing_ids = [NIL]  # the lineage no longer lists a permanently deleted source
     return _StaleSummary(
         merge,
         present,
-        gone,
+        missing_ids,
         stored_summary[0].text_version if stored_summary else None,
         stored_summary[0].tier if stored_summary else None,
     )
@@ -186,7 +186,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
 
 
 def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
-    """Return whether an open erasure matches the rewritten summary itself (not only its sources) and hides it again."""
+    """Hide the rewritten summary again if an open erasure matches the summary itself; return True if it is hidden."""
     hidden_ids, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
     if hidden_ids:
         embeddings.remove(tx, tenant_id, [summary_id])

@@ -34,14 +34,16 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     if not rarity or not found:
         return np.zeros(len(found))
     passages = PassageFinder(rarity)
-    passage_words = {place: words for place, candidate in enumerate(found) if (words := passages.find(candidate.text))}
+    passage_words = {
+        position: words for position, candidate in enumerate(found) if (words := passages.find(candidate.text))
+    }
     texts = [first_content_words(candidate.text) for candidate in found]
     closest = word_vectors().closest(list(rarity), [*texts, *passage_words.values()])
     matched = np.asarray(closest @ np.array(list(rarity.values()), np.float64), np.float64)
     scores = matched[: len(found)]
     if passage_words:
-        places = list(passage_words)
-        lengths = np.array([len(found[place].text) for place in places])
+        positions = list(passage_words)
+        lengths = np.array([len(found[position].text) for position in positions])
         weights = 1 - (1 - PASSAGE_SHARE) * np.minimum(BEGINNING_CHARACTERS / lengths, 1)
-        scores[places] = np.maximum(scores[places], weights * matched[len(found) :])
+        scores[positions] = np.maximum(scores[positions], weights * matched[len(found) :])
     return scores

@@ -37,10 +37,10 @@ def embed_texts(
         ProviderFailed: Raised by the model.
     """
     spans = [
-        (row, place, span)
+        (row, window, span)
         for row, (memory_id, memory) in enumerate(zip(texts.ids, texts.memories, strict=True))
         if memory_id not in divided
-        for place, span in enumerate(divide(memory.text))
+        for window, span in enumerate(divide(memory.text))
     ]
     window_texts = [
         MemoryText(memory.text[span.start : span.end], memory.speaker, memory.occurred_at)
@@ -48,7 +48,7 @@ def embed_texts(
     ]
     vectors = spaces.memory_vectors(tenant_id, model, [*texts.memories, *window_texts], memories=len(texts.memories))
     memory_count = len(texts.memories)
-    window_rows = np.array([(place, *span) for _, place, span in spans], np.int32).reshape(-1, 3)
+    window_rows = np.array([(window, *span) for _, window, span in spans], np.int32).reshape(-1, 3)
     return vectors[:memory_count], Windows(
         [texts.ids[row] for row, _, _ in spans], window_rows, vectors[memory_count:], frozenset(divided)
     )

@@ -111,7 +111,7 @@ def link_corrections(tx: database.Transaction, tenant_id: UUID, examined: Examin
     are_linked = corrections.has_corrections(tx, tenant_id)
     concerned = corrections.list_concerned(tx, tenant_id, examined.memory_ids, examined.since, are_linked=are_linked)
     concerned_statements = (
-        [said for said in corrections.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
+        [memory for memory in corrections.read(tx, tenant_id, concerned) if _is_users(memory)] if concerned else []
     )
     later = [*examined.later, *_change_statements(concerned_statements)] if examined.since else []
     pairs = _pairs(tx, tenant_id, later, examined.given) if later else []
@@ -140,7 +140,7 @@ def _is_users(said: CorrectionInput) -> bool:
 
 
 def _change_statements(given: Sequence[CorrectionInput]) -> list[ChangeStatement]:
-    parsed = [ChangeStatement(said, parse_statement(said.text)) for said in given if may_correct(said.text)]
+    parsed = [ChangeStatement(memory, parse_statement(memory.text)) for memory in given if may_correct(memory.text)]
     return [change for change in parsed if change.statement.says_change]
 
 
@@ -150,9 +150,9 @@ def _as_said(read: CompleteText) -> CorrectionInput:
 
 def _memories_since(given: Sequence[CompleteText]) -> dict[str | None, datetime]:
     since: dict[str | None, datetime] = {}
-    for said in given:
-        if said.subject not in since or said.moment < since[said.subject]:
-            since[said.subject] = said.moment
+    for memory in given:
+        if memory.subject not in since or memory.moment < since[memory.subject]:
+            since[memory.subject] = memory.moment
     return since
 
 
@@ -179,13 +179,15 @@ def _pairs(
     speakers = {change.said.memory_id: speaker_name(change.said.speaker) for change in later}
     parsed: dict[UUID, ParsedStatement] = {}
     preceding_ids = _preceding_ids(probes, beside)
-    for later_id, said in corrections.find_earlier(
+    for later_id, earlier in corrections.find_earlier(
         tx, tenant_id, probes, preceding_ids, window=WINDOW, most=EARLIER_MOST
     ):
-        if _is_users(said) and speaker_name(said.speaker) == speakers[later_id]:
-            if said.memory_id not in parsed:
-                parsed[said.memory_id] = parse_statement(said.text)
-            earlier_by_later.setdefault(later_id, []).append(EarlierStatement(said.memory_id, parsed[said.memory_id]))
+        if _is_users(earlier) and speaker_name(earlier.speaker) == speakers[later_id]:
+            if earlier.memory_id not in parsed:
+                parsed[earlier.memory_id] = parse_statement(earlier.text)
+            earlier_by_later.setdefault(later_id, []).append(
+                EarlierStatement(earlier.memory_id, parsed[earlier.memory_id])
+            )
     rarities = _rarities(documents, total)
     return [
         (change.said.memory_id, correction.corrected_id)

@@ -207,10 +207,10 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
         stale = merges.list_stale_by_source(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
-    left = [merge_id for merge_id in stale if merge_id > after]
-    for merge_id in left:
+    remaining = [merge_id for merge_id in stale if merge_id > after]
+    for merge_id in remaining:
         summary_refresh.refresh_summary(tenant_id, None, merge_id)
-        if time.monotonic() >= until and merge_id != left[-1]:
+        if time.monotonic() >= until and merge_id != remaining[-1]:
             return merge_id
     return None
 

@@ -256,9 +256,9 @@ def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
         return None
-    for what, wanted in entry.digests.items():
+    for what, digest_bytes in entry.digests.items():
         for name in _names(tx, entry.tenant_id, what):
-            if digest(key, what, name) == wanted:
+            if digest(key, what, name) == digest_bytes:
                 return Scope(subject=name) if what == "subject" else Scope(thread=name)
     return None
 

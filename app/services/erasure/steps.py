@@ -202,17 +202,17 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: 
     while position < len(ids):
         with step_transaction(tenant_id, erasure, "memories") as tx:
             existing = requests.lock_rows(tx, tenant_id, ids[position : position + ROWS])
-            held = holds.list_by_memory(tx, tenant_id, existing)
-            gone = [memory_id for memory_id in existing if memory_id not in held]
-            states.lock(tx, tenant_id, gone)
-            if gone:
-                with tenant_counts.track_changes(tx, tenant_id, gone):
-                    row_deletion.remove(tx, tenant_id, gone)
-                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
-                details = {"erasures": len(gone)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
-                audit.append(tx, tenant_id, "memories_erased", ids=gone, details=details)
+            held_ids = holds.list_by_memory(tx, tenant_id, existing)
+            erasable = [memory_id for memory_id in existing if memory_id not in held_ids]
+            states.lock(tx, tenant_id, erasable)
+            if erasable:
+                with tenant_counts.track_changes(tx, tenant_id, erasable):
+                    row_deletion.remove(tx, tenant_id, erasable)
+                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(erasable)})
+                details = {"erasures": len(erasable)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
+                audit.append(tx, tenant_id, "memories_erased", ids=erasable, details=details)
             failpoints.trigger("erasing.before_commit")
-        removed += len(gone)
+        removed += len(erasable)
         position += ROWS
         if time.monotonic() >= until:
             break

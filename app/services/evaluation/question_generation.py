@@ -67,8 +67,8 @@ def _by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
 
 def _in_other_words_by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
     spellings = list(dict.fromkeys(word for text in texts for word in paraphrased_questions.list_replaceable(text)))
-    near = word_vectors().nearest(spellings, paraphrased_questions.NEAR_MIN, paraphrased_questions.NEAR_WORDS)
-    return [paraphrased_questions.paraphrase_question(text, documents, near) for text in texts]
+    neighbours = word_vectors().nearest(spellings, paraphrased_questions.NEAR_MIN, paraphrased_questions.NEAR_WORDS)
+    return [paraphrased_questions.paraphrase_question(text, documents, neighbours) for text in texts]
 
 
 def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:

@@ -277,15 +277,17 @@ class _SimulatedTenant:
         """Store a day's statements, with one request and one thread per person."""
         accepted_ms = int(self._simulation.told_at(day).timestamp() * 1000)
         people: dict[str, list[tuple[int, SimulatedStatement]]] = {}
-        for place, statement in self._told[day]:
-            people.setdefault(statement.person, []).append((place, statement))
+        for position, statement in self._told[day]:
+            people.setdefault(statement.person, []).append((position, statement))
         arrivals = []
         for number, (person, day_statements) in enumerate(people.items()):
             base = generate_base(accepted_ms, self._chance.bytes(RANDOM_BYTES))
             bodies = [MemoryIn(statement.text, person, f"{person} {day}", person) for _, statement in day_statements]
             arrivals.append(Arrival(f"{accepted_ms}-{number}", base, accepted_ms, bodies))
             ids = memory_uuids(base, len(day_statements))
-            self._places |= {UUID(memory_id): place for memory_id, (place, _) in zip(ids, day_statements, strict=True)}
+            self._places |= {
+                UUID(memory_id): position for memory_id, (position, _) in zip(ids, day_statements, strict=True)
+            }
         with database.drain() as tx:
             envelopes.copy_fresh(tx, self._tenant_id, arrivals)
 
@@ -309,13 +311,13 @@ class _SimulatedTenant:
                     work_queue.finish_claim(tx, claim)
 
     def _use(self, asked: SimulatedSearch) -> None:
-        """Search, and record the uses counted by the policy, or else a use of each answering result, as callers would."""
+        """Search, and record the uses counted by the policy, or else a use of each answering result, as callers do."""
         moment, answers = self._simulation.moment(asked.day), self._year.facts[asked.fact].places
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
             found = search.find_memories(self._tenant_id, request, self._policy)
             pairs = zip(found.results, self._statements_in(found.results), strict=True)
-            answer_uses = [Use(result.id) for result, places in pairs if not set(answers).isdisjoint(places)]
+            answer_uses = [Use(result.id) for result, positions in pairs if not set(answers).isdisjoint(positions)]
             uses = found.uses if self._policy.reinforcement.by_search else answer_uses
             if uses:
                 base = generate_base(int(moment.timestamp() * 1000), self._chance.bytes(RANDOM_BYTES))
@@ -333,7 +335,7 @@ class _SimulatedTenant:
             query=query, subject=person, limit=limit, tiers=tuple(tiers), as_of=as_of, reinforce=False
         )
         results = search.search(self._tenant_id, request, self._policy)
-        return list(dict.fromkeys(place for places in self._statements_in(results) for place in places))
+        return list(dict.fromkeys(position for positions in self._statements_in(results) for position in positions))
 
     def _statements_in(self, results: Sequence[SearchResult]) -> list[list[int]]:
         """Return the positions of each result's statements: a memory's own, or those that a summary still contains."""
@@ -350,9 +352,9 @@ class _SimulatedTenant:
             [self._places[result.id]]
             if result.id in self._places
             else [
-                place
-                for place in sorted(sources_by_summary.get(result.id, ()))
-                if tells_fact(result.text, self._year.said[place].text)
+                position
+                for position in sorted(sources_by_summary.get(result.id, ()))
+                if tells_fact(result.text, self._year.said[position].text)
             ]
             for result in results
         ]

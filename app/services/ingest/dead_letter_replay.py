@@ -120,12 +120,12 @@ def replay_many(
         BacklogFull: This tenant's backlog limit is reached, and nothing was replayed.
         Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable; nothing was replayed.
     """
-    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
+    letter_filter, before = _resolve_filter(tenant_id, stage, reason, before)
     with memory_write(tenant_id, "state") as write:
-        requeued = dead_letters.delete_stored(write.tx, tenant_id, wanted, LETTERS_A_CALL)
+        requeued = dead_letters.delete_stored(write.tx, tenant_id, letter_filter, LETTERS_A_CALL)
         _queue_again(write, list(requeued.values()))
         unstored = dead_letters.list_drain_contents(
-            write.tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
+            write.tx, tenant_id, letter_filter, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
         )
         if requeued:
             write.audit("letters_replayed", actor, ids=requeued)
@@ -139,7 +139,7 @@ def replay_many(
         appended = 0
     _log("dead_letters_replayed", tenant_id, len(requeued) + appended)
     with database.tenant(tenant_id) as tx:
-        remaining = dead_letters.count_replayable(tx, tenant_id, wanted)
+        remaining = dead_letters.count_replayable(tx, tenant_id, letter_filter)
     return BatchResult(len(requeued) + appended, remaining, before)
 
 
@@ -169,10 +169,10 @@ def discard_many(
     actor: str = SYSTEM,
 ) -> BatchResult:
     """Discard the oldest letters with a reason, up to the limit per call; repeat with the returned `before`."""
-    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
+    letter_filter, before = _resolve_filter(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
-        discarded = dead_letters.discard_letters(tx, tenant_id, wanted, because, LETTERS_A_CALL)
-        remaining = dead_letters.count_waiting(tx, tenant_id, wanted)
+        discarded = dead_letters.discard_letters(tx, tenant_id, letter_filter, because, LETTERS_A_CALL)
+        remaining = dead_letters.count_waiting(tx, tenant_id, letter_filter)
         _audit(tx, tenant_id, "letters_discarded", actor, discarded)
     _log("dead_letters_discarded", tenant_id, len(discarded))
     return BatchResult(len(discarded), remaining, before)

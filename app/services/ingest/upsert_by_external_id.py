@@ -78,8 +78,8 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         keys = [key for key in latest if isinstance(key, str)]
         existing = memories.lock_external(tx, tenant_id, keys)
         # A memory under legal hold stays unchanged: the update becomes a new memory that takes over the external id.
-        if held := holds.list_by_memory(tx, tenant_id, list(existing)):
-            for memory_id in holds.remove_external_ids(tx, tenant_id, list(held), list(latest.values())):
+        if holds_by_memory := holds.list_by_memory(tx, tenant_id, list(existing)):
+            for memory_id in holds.remove_external_ids(tx, tenant_id, list(holds_by_memory), list(latest.values())):
                 del existing[memory_id]
         states.lock(tx, tenant_id, list(existing))  # lock order: states before vectors and words
         reworded = _reworded(existing, latest)
@@ -160,8 +160,8 @@ def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemor
 def _rows(arrival: Arrival) -> Iterator[NewMemory]:
     seq = first_seq(arrival.entry_id)
     ids = memory_uuids(arrival.base, len(arrival.memories))
-    for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
-        yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+    for position, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
+        yield NewMemory(UUID(memory_id), seq + position, arrival.accepted_ms, memory)
 
 
 def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:
