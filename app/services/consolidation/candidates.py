@@ -38,7 +38,7 @@ BREADTH: Final = 2
 """Oversampling factor: neighbours fetched by cosine per neighbour selected by the more specific grouping distance."""
 _FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids can't encode earlier times
 EDIT_SETTLES: Final = timedelta(hours=1)
-"""Settling time of an edit: by then it is committed and its memory is embedded again."""
+"""Settling time of an edit: after this time, the edit is committed and the memory is embedded again."""
 
 log = structlog.get_logger(__name__)
 

@@ -39,12 +39,12 @@ from app.store.memories.tenant_counts import TierCounts
 RELATED: Final = "related"
 KIND: Final = "consolidation"
 LABELS_MOST: Final = 64
-"""Maximum number of tags, and of entities, that a summary inherits from its sources; the most frequent ones win."""
+"""Maximum number of tags, and of entities, that a summary inherits from its sources; the most frequent come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummarisedGroup:
-    """A planned group with its summary; None if the group is linked or waits for approval."""
+    """A planned group with its summary; `summary` is None if the group is linked or waits for approval."""
 
     plan: GroupPlan
     summary: Summary | None

@@ -30,7 +30,7 @@ class MergePreview:
 
     Attributes:
         texts: The memories that aren't deleted.
-        summary: The stored summary, or the one that a waiting merge would get; None if there is none.
+        summary: The stored summary, or the summary that a waiting merge would get; None if there is none.
         kept: Ids of the memories that the merge leaves, or would leave, unmerged.
     """
 

@@ -39,7 +39,7 @@ class RunTerms:
     """Parameters of a run.
 
     Attributes:
-        as_of: The time that the whole run uses as now.
+        as_of: Reference time of the whole run.
         level: Compression level of the summaries.
     """
 

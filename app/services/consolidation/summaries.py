@@ -48,7 +48,7 @@ class SummaryRequest:
 
 
 def summarise_one(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Level) -> Summary:
-    """Summarise the sources; call it outside of transactions, since models may be slow.
+    """Summarise the sources; call this outside of transactions, since models may be slow.
 
     Args:
         tenant_id: The tenant whose budget is charged.
@@ -92,7 +92,7 @@ class _SummaryCalls:
         self._reasons: list[str] = []
 
     def summary(self, place: int, wanted: SummaryRequest, extracted: Summary) -> Summary:
-        """Return the model's summary, or the extractive one if the model can't be used."""
+        """Return the model's summary, or the extractive summary if the model can't be used."""
         config = settings()
         if input_tokens(wanted.sources) > config.summary_tokens:
             return self._without("too large", extracted)

@@ -40,7 +40,7 @@ PAGE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _StaleSummary:
-    """A stale summary with its sources, as read.
+    """A stale summary with its sources, as read from the database.
 
     Attributes:
         present: Remaining sources with their current texts.
@@ -57,7 +57,7 @@ class _StaleSummary:
 
     @property
     def stays(self) -> bool:
-        """True if the summary stays stale: it was edited by hand and has all its sources, or its erasure deletes it."""
+        """True if the summary stays stale: edited by hand with all sources left, or to be deleted by its erasure."""
         by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
         return by_hand or (self.tier == "hidden" and not self.present)
 

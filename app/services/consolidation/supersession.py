@@ -104,7 +104,7 @@ class SupersessionOutcome:
     Attributes:
         memory_id: The newer memory.
         superseded_id: The older memory; None while its name waits.
-        named: The older memory's name while it waits, else None.
+        named: The older memory's name while it waits; None afterwards.
         why: Explanation for people.
     """
 

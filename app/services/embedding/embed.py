@@ -113,7 +113,7 @@ def _vectors(there: TenantSpaces, made: _VectorsBySpace) -> dict[Space, Vectors 
 
 
 def _is_gone(error: EmbedderUnavailable | ProviderFailed, space: Space) -> bool:
-    """Return True if a space's embedder is permanently unavailable, which the settings' provider never is."""
+    """Return True if a space's embedder is permanently unavailable; the settings' provider only fails temporarily."""
     if isinstance(error, ProviderFailed):
         return error.reason in _UNKNOWN and space != spaces.ensure_settings_space()
     return True

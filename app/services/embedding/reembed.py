@@ -33,7 +33,7 @@ ROWS: Final = 200
 STEP_SECONDS: Final = 2.0
 CLEARED_ROWS: Final = 2000
 SET_ASIDE_MAX: Final = 100
-"""Number of memories that fail individually after which the model itself is considered to be failing."""
+"""Maximum number of memories that may fail individually; if more fail, the model itself is considered to be failing."""
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +127,7 @@ def _move(job: Job) -> Step:
 
 
 def _fill(job: Job, space: Space, texts: EmbeddingTexts) -> None:
-    """Embed memories that lack a vector; vectors written meanwhile remain, since they include newer neighbours."""
+    """Embed memories that lack a vector; retain vectors written in the meantime, which include newer neighbours."""
     vectors, long = embed_texts(job.tenant_id, embedder(), texts)
     with database.tenant(job.tenant_id) as tx:
         tenant_spaces = embedding_spaces.lock_tenant_spaces(tx, job.tenant_id)

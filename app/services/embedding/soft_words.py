@@ -14,7 +14,7 @@ from app.domain.search.passages import PassageFinder
 from app.domain.text.words import first_content_words
 
 PASSAGE_SHARE: Final = 0.6
-"""Weight of a passage relative to a text's beginning; lower, since it was selected by containing the query's words."""
+"""Weight of a passage relative to a text's beginning; below 1, since passages are selected by the query's words."""
 BEGINNING_CHARACTERS: Final = 4_000
 """Text length up to which the beginning represents the text; a passage's weight rises towards 1 for longer texts."""
 

@@ -173,7 +173,7 @@ def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> boo
 
 
 def scale_given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
-    """Scale a caller's own search vector to length 1; return None if the tenant has no vectors to compare it with.
+    """Scale a caller's own search vector to norm 1; return None if the tenant has no vectors for comparison.
 
     Args:
         space: The tenant's search space; None if the tenant has no space yet.

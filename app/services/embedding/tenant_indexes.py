@@ -24,7 +24,7 @@ ROWS: Final = 200
 UNMARKED_ROWS: Final = 2000
 STEP_SECONDS: Final = 2.0
 TAIL_MAX: Final = 2000
-"""Number of vectors outside the graph that a search can afford to compare one by one."""
+"""Number of vectors outside the graph at which a job adds them; until then, searches compare them one by one."""
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ def _create_indexes(tenant_id: UUID, space_id: int, until: float) -> Step:
 
 
 def _space_to_index(there: TenantSpaces, memories: int) -> int | None:
-    """Return the space to index, or None; an indexed tenant keeps its indexes down to half the threshold."""
+    """Return the space to index, or None; an indexed tenant retains its indexes down to half the threshold."""
     limit = settings().search_exact_rows / (2 if there.graph_space_id is not None else 1)
     if memories <= limit or there.searched.dimensions > tenant_indexes.DIMENSIONS_MAX:
         return None

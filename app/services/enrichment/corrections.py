@@ -135,7 +135,7 @@ def refresh_corrections(
 
 
 def _is_users(said: CorrectionInput) -> bool:
-    """Return True for a user's statement; assistants' statements neither correct others nor are corrected."""
+    """Return True for a user's statement; statements by other roles neither correct others nor are corrected."""
     return said.role in _USERS
 
 

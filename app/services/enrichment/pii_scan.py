@@ -60,7 +60,7 @@ def _scan_text(text: CompleteText, regions: Sequence[str]) -> StoredFinding | No
 
 
 def phone_regions(policy: Policy) -> Sequence[str]:
-    """Return the countries whose phone numbers are detected: the policy's regions, else the time zone's country."""
+    """Return the countries whose phone numbers are detected: the policy's regions or, by default, the time zone's."""
     regions = policy.privacy.regions
     if regions is not None:
         return regions

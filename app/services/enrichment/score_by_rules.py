@@ -23,7 +23,7 @@ from app.store.enrichment import profile_hints, rating_turns, scores
 from app.store.enrichment.scores import Assessment, Unjudged
 from app.store.tenants import policies
 
-# Maximum number of earlier memories that novelty is computed against.
+# Maximum number of earlier memories used to compute a memory's novelty.
 EARLIER_MEMORIES = 2000
 
 

@@ -137,7 +137,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
-        cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
+        cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later is a new subject's
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         now = database.now(tx)
         report = None if erasure.report is None else {**erasure.report, "resumed_at": now}
@@ -281,7 +281,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             metrics.count("erasures_unfinished")
             requests.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(residue_counts.values()))
             if tries >= TRIES:
-                if erasure.is_batch:  # each of its deletions is carried out and verified individually
+                if erasure.is_batch:  # from now on, the batch's deletions are executed and verified individually
                     batch_rows.close(tx, tenant_id, erasure.erasure_id)
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
             state = {"phase": "plan", "tries": tries + 1}

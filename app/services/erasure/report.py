@@ -191,7 +191,7 @@ def _backups(now: datetime) -> dict[str, Any]:
 
 
 def _elsewhere(now: datetime) -> list[dict[str, str]]:
-    """List copies that no query can reach, with the way and time of each copy's disappearance."""
+    """List copies that no query can reach, each with the event or time at which the copy disappears."""
     later = now + timedelta(hours=settings().idempotency_hours)
     return [
         {

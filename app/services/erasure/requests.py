@@ -49,8 +49,8 @@ class ErasureOptions:
 
     Attributes:
         scope: Conditions that select the memories.
-        law: Law that the request is made under.
-        grace_days: Days during which it can be cancelled; None for the law's default.
+        law: Law under which the request is made.
+        grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
     """
 
@@ -144,7 +144,7 @@ def _logged(new: Erasure) -> PrivacyRequest:
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
-    """Create the erasure for a caller's deletion of one memory; a nightly run carries it out after the grace period.
+    """Create the erasure for a caller's deletion of one memory; a nightly run executes it after the grace period.
 
     The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
     once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
@@ -213,7 +213,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Sco
 
 
 def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: TierCounts) -> None:
-    """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
+    """Apply the changes returned by `hide` to the tenant's counts; call this late in a transaction."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
 

@@ -224,7 +224,7 @@ def _hide(entry: LedgerEntry) -> _Match:
 
 
 def _erase(entry: LedgerEntry) -> str:
-    """Carry out the erasure from plan to verification; return `held` or `erased`."""
+    """Execute an entry's erasure from plan to verification; return `held` or `erased`."""
     state: dict[str, Any] = {"phase": "plan"}
     job = Job(UUID(int=0), entry.tenant_id, ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
     while not (step := execution.run_slice(job)).finished:

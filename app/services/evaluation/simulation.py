@@ -167,7 +167,7 @@ class Simulation:
         return self._began + timedelta(days=self.year.days) + _END
 
     def report_progress(self, what: str, share: float) -> None:
-        """Report progress."""
+        """Call the progress callback."""
         self._say(what, share)
 
 

@@ -91,7 +91,7 @@ def _store_entries(turn: TenantBatch) -> int:
                 _log("turn_failed", tenant_id, error, entries=len(turn.fresh))
             stored += _store_each(tenant_id, turn.fresh)
     except Exception:
-        # Not the entries' fault: they may be retried at once.
+        # The entries didn't cause the failure, so they may be retried at once.
         metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
         stream_reader().acknowledge(tenant_id, free=True)
         raise

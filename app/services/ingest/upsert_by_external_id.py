@@ -123,7 +123,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
 
 
 def _given_kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]) -> dict[UUID, Kind]:
-    """Return the kinds given by callers, by stored memory id."""
+    """Return the kinds that callers specified, by stored memory id."""
     return {
         aliases.get(row.memory_id, row.memory_id): row.given.kind
         for row in latest.values()
@@ -185,7 +185,7 @@ def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory])
 def _latest_versions(
     given: Sequence[NewMemory],
 ) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
-    """Return the last version of each memory by its external id, else its own id, and the batch's earlier versions."""
+    """Return the last version of each memory, by external id or own id, and the batch's earlier versions."""
     latest: dict[str | UUID, NewMemory] = {}
     earlier_versions = []
     for row in sorted(given, key=lambda row: row.seq):
@@ -211,7 +211,7 @@ def _superseded_names(
 
 
 def _ensure_space(tenant_id: UUID) -> None:
-    """Assign the tenant an embedding space, which may require asking the provider for the model's dimensions."""
+    """Assign the tenant an embedding space, which may require querying the provider for the model's dimensions."""
     try:
         spaces.ensure_spaces(tenant_id)
     except (ProviderFailed, Misconfigured) as error:
@@ -221,7 +221,7 @@ def _ensure_space(tenant_id: UUID) -> None:
 def _write_vectors(
     tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
 ) -> set[UUID]:
-    """Write callers' vectors to the space that the tenant is searched in.
+    """Write callers' vectors to the tenant's search space.
 
     The API checked the vectors' size, but the tenant may have moved to another space since. Vectors of another size are
     dropped with a warning, and their memories are embedded like any other.

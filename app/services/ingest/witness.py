@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 def check_identity(found: Mark) -> str | None:
-    """Check the mark of a newly connected Redis; return the epoch to write if Redis has no mark yet, else None.
+    """Check the mark of a newly connected Redis; return the epoch to write, or None if Redis already has a mark.
 
     While PostgreSQL is unreachable, a Redis with any mark is accepted; the next connection compares the mark.
 
@@ -110,7 +110,8 @@ class Witness:
 def find_gaps() -> int:
     """Check recently accepted requests, record lost ones as gaps, and return the number of lost requests.
 
-    A request is lost if two checks find neither its entry in the stream nor the request stored or as a dead letter.
+    A request is lost if, in two checks, its entry isn't in the stream and the request is neither stored nor a dead
+    letter.
 
     Raises:
         RedisError: Redis is unreachable or refused.
