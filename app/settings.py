@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     wait_max_seconds: float = Field(30, ge=0)
     """Upper limit for `Prefer: wait`."""
     key_cache_seconds: float = Field(3, ge=0, le=4)
-    """How long the API caches a verified API key."""
+    """Time for which the API caches a verified API key."""
     idempotency_hours: float = Field(24, gt=0)
     """Retention period of an `Idempotency-Key`."""
 

@@ -1,4 +1,4 @@
-"""Read the word lists and tables beside the domain's modules. Package data at import is the domain's only input."""
+"""Read the word lists and tables beside the domain's modules; the domain reads no other files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_lines(package: str, name: str) -> list[str]:
 
 
 def _read(package: str, name: str) -> str:
-    # importlib.resources would do the same, and imports zipfile and tempfile for it.
+    # importlib.resources would do the same but also import zipfile and tempfile.
     data = get_data(package, name)
     if data is None:
         raise FileNotFoundError(name)

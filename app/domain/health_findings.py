@@ -1,4 +1,4 @@
-"""Findings on the health of the service: turn measurements into a severity, a state with its cause, and a next step.
+"""Turn measurements of the service into findings: a severity, a state with its cause, and a next step.
 
 Every probe returns findings. Each interface maps the severity to its own words.
 """
@@ -14,7 +14,9 @@ from app.domain.durations import DAY, HOUR, format_duration
 Severity = Literal["ok", "attention", "trouble"]
 
 SILENT_SECONDS: Final = 6.0
-"""Processes send a heartbeat every two seconds; with polling delays, a dead process is reported within ten."""
+"""Heartbeat silence after which a process is reported.
+
+Processes send a heartbeat every two seconds; with polling delays, a dead process is reported within ten."""
 DEAD_SECONDS: Final = 30.0
 """Heartbeat silence after which a process counts as dead rather than slow."""
 OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
@@ -80,13 +82,15 @@ def trouble(code: str, what: str, todo: str = "", page: str = "") -> Finding:
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
     """Return the warnings and problems, problems first."""
-    return sorted((one for one in found if one.severity != "ok"), key=lambda one: one.severity != "trouble")
+    return sorted(
+        (finding for finding in found if finding.severity != "ok"), key=lambda finding: finding.severity != "trouble"
+    )
 
 
 def line(found: Iterable[Finding]) -> str:
     """Return the overall status as one line."""
     found = ranked(found)
-    urgent = sum(one.severity == "trouble" for one in found)
+    urgent = sum(finding.severity == "trouble" for finding in found)
     if urgent:
         return f"{urgent} {'problem needs' if urgent == 1 else 'problems need'} action now"
     return f"{_many(len(found), 'warning')} to review" if found else "No problems found"
@@ -94,23 +98,27 @@ def line(found: Iterable[Finding]) -> str:
 
 def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
     """Return findings for old backlogs, given the age of each lane's oldest pending entry in seconds."""
-    found = []
+    findings = []
     for lane, (old_seconds, late_seconds) in OLD_SECONDS.items():
         seconds = ages.get(lane, 0.0)
         if seconds >= old_seconds:
             report = trouble if seconds >= late_seconds else attention
             what = f"the oldest entry in the {lane} queue has waited {format_duration(seconds)}"
-            found.append(report(f"old_{lane}", what, "check that its worker is running and read its log"))
-    return found
+            findings.append(report(f"old_{lane}", what, "check that its worker is running and read its log"))
+    return findings
 
 
 def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
-    """Return a finding for each process: seconds since its last heartbeat by lane or "beat", None if never seen."""
-    found = []
+    """Return a finding for each process.
+
+    Args:
+        ages: Seconds since the last heartbeat, by lane or "beat"; None if there was none yet.
+    """
+    findings = []
     for source, seconds in ages.items():
         code = "beat" if source == "beat" else f"lane_{source}"
         if seconds is not None and seconds < SILENT_SECONDS:
-            found.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
+            findings.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
             continue
         report = trouble if seconds is None or seconds > DEAD_SECONDS else attention
         since = "yet" if seconds is None else f"for {format_duration(seconds)}"
@@ -118,30 +126,30 @@ def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
             what, command = f"no heartbeat from beat {since}: no nightly run starts", "ebbing beat"
         else:
             what, command = f"no heartbeat from the {source} worker {since}", f"ebbing worker --lane {source}"
-        found.append(report(code, what, f"start `{command}`"))
-    return found
+        findings.append(report(code, what, f"start `{command}`"))
+    return findings
 
 
 def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short: int) -> list[Finding]:
     """Return findings for failed, overdue and cut-short nightly runs.
 
     Args:
-        overdue_seconds: Age of the longest overdue nightly run.
+        overdue_seconds: Delay of the most overdue nightly run; 0 if none is overdue.
         failed: Number of tenants by the step at which their last nightly run failed.
         cut_short: Number of tenants whose last nightly run reached its time limit.
     """
-    found = []
+    findings = []
     for step, tenants in failed.items():
         what = f"the last nightly run failed at the step {step}" + (f" for {tenants} tenants" if tenants > 1 else "")
-        found.append(trouble("night_failed", what, "read the job's log, fix the cause and run it again", "night"))
+        findings.append(trouble("night_failed", what, "read the job's log, fix the cause and run it again", "night"))
     if overdue_seconds >= NIGHT_OVERDUE_SECONDS:
         report = trouble if overdue_seconds >= NIGHT_MISSED_SECONDS else attention
         what = f"a nightly run is overdue by {format_duration(overdue_seconds)}"
-        found.append(report("night_overdue", what, "check that the maintain queue makes progress", "night"))
+        findings.append(report("night_overdue", what, "check that the maintain queue makes progress", "night"))
     if cut_short:
         what = "the last nightly run reached its time limit" + (f" for {cut_short} tenants" if cut_short > 1 else "")
-        found.append(attention("night_cut_short", what, "increase EBBING_NIGHT_HOURS, or run it now", "night"))
-    return found
+        findings.append(attention("night_cut_short", what, "increase EBBING_NIGHT_HOURS, or run it now", "night"))
+    return findings
 
 
 def request_finding(count: int | None, days_left: float) -> Finding:
@@ -183,23 +191,25 @@ def loss_finding(requests: int) -> Finding:
 
 
 def dead_letter_finding(letters: int, todo: str = "replay or discard them") -> Finding:
-    """Return the finding for dead letters that wait for a decision."""
+    """Return the finding for dead letters that need a decision."""
     what = f"{letters:,} dead {'letter needs' if letters == 1 else 'letters need'} a decision"
     return attention("dead_letters", what, todo, "letters")
 
 
 def storage_findings(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
     """Return findings for Redis memory use and free disk space, given the used share and the free share by disk."""
-    found = []
+    findings = []
     if redis_used >= REDIS_MOST:
         what = f"Redis uses {redis_used:.0%} of its memory and rejects writes at the limit"
-        found.append(trouble("redis_full", what, "raise its memory limit, or find out why the queues aren't drained"))
+        findings.append(
+            trouble("redis_full", what, "raise its memory limit, or find out why the queues aren't drained")
+        )
     full = {place: share for place, share in disks_free.items() if share < FREE_LEAST}
-    found += [
+    findings += [
         trouble("disk_full", f"the disk of {place} has {share:.0%} free space", "free up space")
         for place, share in full.items()
     ]
-    return found
+    return findings
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Jobs: long-running work for a tenant, done in steps; the input and result of a step."""
+"""Jobs: long-running work for a tenant that is processed in steps, and the input and result of a step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
     "hide": (),
     "restore": ("restored", "failed"),
 }
-"""Kinds of jobs that people request, with their row counts. They have their own lane, so that no night delays them."""
+"""Kinds of jobs that people request, with their row counts; they have their own lane, so nightly runs don't delay them.
+"""
 
 KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "approve": _MERGED,
@@ -38,7 +39,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "selftest": _TESTED,
     "sweep": _TIERS,
 }
-"""All kinds of jobs, with the row counts that each reports in metrics in addition to `done`; others aren't exported."""
+"""All kinds of jobs, each with the row counts that it exports as metrics in addition to `done`."""
 
 STEPS: Final[dict[str, tuple[str, ...]]] = {
     "contradictions": ("proposed", "unanswered"),
@@ -50,7 +51,7 @@ STEPS: Final[dict[str, tuple[str, ...]]] = {
     "segments": _SEGMENTS,
     "self_tests": _TESTED,
 }
-"""Nightly steps that no job of the same name does, with their row counts."""
+"""Nightly steps without a kind of job of the same name, with the row counts that they report."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """Result of a step. If the worker dies during a step, the step is repeated from the state before it.
+    """Result of a step. If the worker dies during a step, the step is repeated from the previous state.
 
     Attributes:
         done: Items processed in this step, 0 or more.
         state: Position for the next step.
-        finished: Whether this was the last step.
+        finished: True after the last step.
         total: Number of items, if known by now; None leaves the previous value.
-        counts: Added to the job's counts by name.
+        counts: Numbers to add to the job's counts, by name.
         notes: Lines for the job's log: fixed phrases and numbers, never content.
-        failure: Why a finished job counts as failed: a fixed phrase, never content.
+        failure: Reason why a finished job counts as failed, a fixed phrase, never content; None if it succeeded.
     """
 
     done: int

@@ -1,8 +1,8 @@
-"""Show untrusted texts to a chat model and decode its answer; shared by all prompts.
+"""Build chat prompts that contain untrusted texts, and decode the model's answers; shared by all prompts.
 
 A memory's text may try to instruct the model. It is sent as a one-line JSON string inside a block whose markers are
-random per request, so it can neither close the block nor start another entry. Ids in a request derive from the same
-randomness, so no text can answer for another one.
+random per request, so the text can neither close the block nor start another entry. Ids in a request derive from the
+same random bytes, so a text cannot predict the id of another memory.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Prompt(Generic[T_co]):
     """A request to a chat model, and the validation of its answer.
 
     Attributes:
-        messages: Builds the chat for the request's `delimiter`, which is never reused.
+        messages: Builds the chat, given the request's `delimiter`, which must never be reused.
         schema: JSON schema of the answer.
         tokens_max: Token limit for the answer.
         read: Returns the result from an answer and the delimiter, or raises `Unusable`.
-        truncated: Detail of the failure if the answer ends at the token limit.
+        truncated: Detail of the error if the answer ends at the token limit.
     """
 
     messages: Callable[[str], list[PromptMessage]]
@@ -93,12 +93,12 @@ def split_batches(items: Sequence[T], cost: Callable[[T], int], tokens_max: int,
     batch: list[T] = []
     spent = 0
     for item in items:
-        each = cost(item)
-        if batch and (len(batch) >= items_max or spent + each > tokens_max):
+        item_tokens = cost(item)
+        if batch and (len(batch) >= items_max or spent + item_tokens > tokens_max):
             yield batch
             batch, spent = [], 0
         batch.append(item)
-        spent += each
+        spent += item_tokens
     if batch:
         yield batch
 
@@ -128,7 +128,7 @@ def chat(system: str, heading: str, data: Sequence[Mapping[str, object]], mark: 
     """
     if not _DELIMITER.fullmatch(mark):
         raise ValueError("the mark of a block is made by `delimiter`")
-    lines = "\n".join(_line(each, mark) for each in data)
+    lines = "\n".join(_line(entry, mark) for entry in data)
     block = f"{mark} BEGIN\n{lines}\n{mark} END"
     content = f"{heading}. The block begins and ends with the line that holds {mark}.\n{block}\n{task}"
     return [{"role": "system", "content": system}, {"role": "user", "content": content}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 SMALLEST: Final = 0.0005
-"""Values closer to zero are shown as `almost 0`, because nobody compares them."""
+"""Values closer to zero are shown as `almost 0`."""
 
 
 def round_for_people(value: float, digits: int = 3) -> str:

@@ -1,4 +1,4 @@
-"""Read totals over all tenants. The tables have row-level security, so the drain's role reads them."""
+"""Read totals over all tenants. The tables have row-level security, so only the drain's role sees all rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PROVISIONAL = text("SELECT count(*) FROM scores WHERE scorer = 'heuristic'")
 
 
 def empty_recalls(tx: Connection) -> int:
-    """Return the number of tenants whose last self-test run with recalls found recall nearly always empty.
+    """Return the number of tenants whose recalls were nearly always empty in their last self-test run with recalls.
 
     Args:
         tx: A drain transaction.
@@ -73,8 +73,8 @@ def last_success(tx: Connection, task: str) -> float | None:
 
     A tenant without any success counts from its creation. Paused schedules are ignored. None if there is no schedule.
     """
-    found: float | None = tx.execute(_LAST_SUCCESS, {"task": task}).scalar()
-    return found
+    oldest_success: float | None = tx.execute(_LAST_SUCCESS, {"task": task}).scalar()
+    return oldest_success
 
 
 _LAST_SUCCESS = text("""

@@ -17,7 +17,7 @@ from app.store.memories.roles import ASIDE
 
 
 class PlannedTest(NamedTuple):
-    """A test of a memory; `other_id` is the memory from which a link leads to it."""
+    """A test of a memory; `other_id` is the source of a link to the memory, for tests of links."""
 
     kind: Kind
     memory_id: UUID
@@ -28,9 +28,9 @@ class SelfTestOutcome(NamedTuple):
     """The outcome of a test.
 
     Attributes:
-        place: Rank in the results, starting at 1; None if it wasn't found or no search was made.
+        place: The memory's rank in the results, starting at 1; None if it wasn't found or no search was made.
         share: Share of the key points that a summary contains.
-        milliseconds: Duration of the search, where measured.
+        milliseconds: Duration of the search; None if it wasn't measured.
         by_model: A model wrote the question.
         brought: Number of memories returned by a recall; None for other tests.
     """
@@ -63,7 +63,7 @@ class SelfTestRun:
         target_ms: Target for the 95th percentile of search durations.
         p50_ms: Median search duration; None if no search was made.
         p95_ms: 95th percentile of search durations.
-        results: By kind, the numbers `list_passed` and `failed`; for `recall` also `empty`.
+        results: By kind, the numbers of tests `passed` and `failed`; for `recall` also `empty`.
     """
 
     run_id: UUID
@@ -107,7 +107,7 @@ _TESTABLE: Final = f"""EXISTS (
 
 
 def draw_memories(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
-    """Draw active, current memories in an order given by the seed, without those used or changed after `as_of`.
+    """Draw active memories that searches return by default, without those used or changed after `as_of`.
 
     Args:
         as_of: Time of the sample.
@@ -129,7 +129,7 @@ ORDER BY {_DRAWN.format(id="memory_id")}, memory_id LIMIT :limit
 def draw_links(
     tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
 ) -> list[tuple[UUID, UUID]]:
-    """Draw links between such memories, at most one per target; arguments as in `draw_memories`."""
+    """Draw links between memories that `draw_memories` may draw, at most one per target; arguments as there."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return [(row.memory_id, row.other_id) for row in tx.execute(_LINKS, values)]
 
@@ -147,7 +147,7 @@ ORDER BY {_DRAWN.format(id="other_id")}, other_id
 
 
 def draw_summaries(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
-    """Draw such memories made by consolidation whose sources are unchanged; arguments as in `draw_memories`."""
+    """Draw summaries that `draw_memories` may draw and whose sources are unchanged; arguments as there."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return list(tx.execute(_DRAWN_SUMMARIES, values).scalars())
 
@@ -162,9 +162,9 @@ SELECT summary_id FROM (
 
 
 def list_unchanged_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[TestedSummary]:
-    """Return those of these summaries whose generated text is unchanged, in id order."""
-    found = tx.execute(_SUMMARIES, {"tenant": tenant_id, "ids": list(memory_ids)})
-    return [TestedSummary(*row) for row in found]
+    """Return the summaries among these whose generated text is unchanged, in id order."""
+    rows = tx.execute(_SUMMARIES, {"tenant": tenant_id, "ids": list(memory_ids)})
+    return [TestedSummary(*row) for row in rows]
 
 
 # Texts in cold storage are truncated, so their content isn't known here.
@@ -184,7 +184,7 @@ ORDER BY summary_id
 
 
 def read_texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Return the texts of those memories that are in the full-text index; deleted ones are omitted."""
+    """Return the texts of these memories; deleted memories and memories outside the full-text index are omitted."""
     return dict(map(tuple, tx.execute(_TEXTS, {"tenant": tenant_id, "ids": list(memory_ids)})))
 
 
@@ -205,9 +205,9 @@ def start_run(tx: Connection, tenant_id: UUID, run: NewTestRun, asked: Sequence[
         {
             "tenant": tenant_id,
             "run_id": run.run_id,
-            "kinds": [one.kind for one in asked],
-            "ids": [one.memory_id for one in asked],
-            "others": [one.other_id for one in asked],
+            "kinds": [test.kind for test in asked],
+            "ids": [test.memory_id for test in asked],
+            "others": [test.other_id for test in asked],
         },
     )
     return True
@@ -227,8 +227,8 @@ FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[]
 
 def read_last_run(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
     """Return the tenant's latest run, finished or not."""
-    found = list_runs(tx, tenant_id, None, 1)
-    return found[0] if found else None
+    runs = list_runs(tx, tenant_id, None, 1)
+    return runs[0] if runs else None
 
 
 def list_runs(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[SelfTestRun]:
@@ -262,7 +262,7 @@ _GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant
 
 
 def list_pending(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, limit: int) -> list[PlannedTest]:
-    """Return tests of this kind that the run hasn't done yet."""
+    """Return a run's pending tests of this kind."""
     values = {"tenant": tenant_id, "run_id": run_id, "kind": kind, "limit": limit}
     return [PlannedTest(kind, row.memory_id, row.other_id) for row in tx.execute(_WAITING, values)]
 
@@ -278,7 +278,7 @@ def record_outcomes(
 ) -> set[UUID]:
     """Store outcomes of tests. Return the memories whose outcome wasn't stored before."""
     values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
-    columns = {name: [getattr(one, name) for one in outcomes] for name in SelfTestOutcome._fields}
+    columns = {name: [getattr(outcome, name) for outcome in outcomes] for name in SelfTestOutcome._fields}
     return set(tx.execute(_ENTER, values | columns).scalars())
 
 
@@ -307,7 +307,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 
 
 def list_passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
-    """Return the memories that passed a test of another strengthening kind in a run."""
+    """Return the memories that passed a test of another kind in `FLAGGING` in a run."""
     kinds = [kind for kind in FLAGGING if kind != besides]
     values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
     return set(tx.execute(_PASSED, values).scalars())
@@ -323,8 +323,8 @@ def read_results(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[st
     """Return a run's results so far: passed and failed per kind, and the durations of its searches in milliseconds."""
     results: dict[str, dict[str, int]] = {}
     times: list[float] = []
-    for kind, well, failed, empty, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
-        results[kind] = {"passed": well, "failed": failed} | ({"empty": empty} if kind == "recall" else {})
+    for kind, passed, failed, empty, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
+        results[kind] = {"passed": passed, "failed": failed} | ({"empty": empty} if kind == "recall" else {})
         times += milliseconds or ()
     return results, times
 

@@ -1,4 +1,4 @@
-"""What a memory is worth, by criteria, and who judged it.
+"""Salience of memories by criteria, with the source of each score.
 
 Revision: 0002, after 0001
 """

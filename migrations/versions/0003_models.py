@@ -137,7 +137,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them; scores by a model stay, without what they were found by."""
+    """Drop the tables; scores given by a model remain, without a record of that model."""
     for table in ("jobs", "tenant_spaces", "usage", "rating_turns"):
         op.execute(f"DROP TABLE {table}")
     op.execute("DROP INDEX dead_letters_waiting")

@@ -1,4 +1,4 @@
-"""Where memories shall be kept: what was decided, when they were brought back, and legal holds.
+"""Tier decisions: the tier that a memory should have, the time of its last restore, and legal holds.
 
 Revision: 0006, after 0005
 """
@@ -10,7 +10,7 @@ from alembic import op
 revision = "0006"
 down_revision = "0005"
 
-# A decision takes in what protects a memory, and is a hint: whoever moves it decides again.
+# A decision includes the protections of a memory and is only a hint: the worker that moves the memory decides again.
 STATE = """
 ALTER TABLE memory_state RENAME COLUMN decay_tier TO wanted_tier;
 ALTER TABLE memory_state ADD COLUMN restored_at timestamptz CHECK (isfinite(restored_at));

@@ -1,4 +1,4 @@
-"""The archive: memories with their words and reduced vectors, and what vectors are reduced by.
+"""The archive: memories with their words and reduced vectors, and the bases of the reduction.
 
 Revision: 0007, after 0006
 """
@@ -52,7 +52,7 @@ CREATE TABLE pca_samples (
 
 TENANT_TABLE_NAMES = ("archived_memories", "pca_bases", "pca_samples")
 
-# What was archived can be found again as soon as it is indexed and embedded anew.
+# Searches find archived memories again once they are indexed and embedded again.
 RETURN = """
 WITH back AS (
   UPDATE memory_state SET tier = 'active', next_due_at = '-infinity' WHERE tier = 'archived'

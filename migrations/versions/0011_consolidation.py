@@ -1,4 +1,4 @@
-"""Consolidation: what was made of which memories, how far it has come, and how each run went.
+"""Consolidation: merges with their source memories, progress marks, and the results of runs.
 
 Revision: 0011, after 0010
 """
@@ -123,7 +123,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: summaries stay as memories like any other, and nothing says what they were made of."""
+    """Drop the tables: summaries remain as ordinary memories, without a record of their sources."""
     op.execute("SET ROLE ebbing_owner")
     op.execute(DOWN)
     op.execute("RESET ROLE")

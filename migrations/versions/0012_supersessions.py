@@ -1,4 +1,4 @@
-"""What takes the place of what: memories that supersede others, and those that may.
+"""Supersessions: memories that supersede older ones, and proposals of such pairs.
 
 Revision: 0012, after 0011
 """

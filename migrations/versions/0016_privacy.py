@@ -1,4 +1,4 @@
-"""What was found to be personal in texts, and which tenants were told of their first expiry.
+"""Personal data found in texts, and the tenants that were notified of their first expiry.
 
 Revision: 0016, after 0015
 """

@@ -1,4 +1,4 @@
-"""Exports of what is held on somebody, and the log of requests about somebody's data.
+"""Exports of a subject's data, and the log of privacy requests.
 
 Revision: 0017, after 0016
 """

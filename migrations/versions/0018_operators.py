@@ -1,4 +1,4 @@
-"""What operators do by hand on the dashboard, with their reasons.
+"""Manual actions of operators on the dashboard, with their reasons.
 
 Revision: 0018, after 0017
 """

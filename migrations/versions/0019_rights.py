@@ -1,4 +1,4 @@
-"""What the lane `rights` knows: when a job may begin, by when segments are rewritten, what is left, what is open.
+"""State of the lane `rights`: earliest start of jobs, deadlines of segments, remaining rows and open requests.
 
 Revision: 0019, after 0018
 """

@@ -1,4 +1,4 @@
-"""What a cancelled erasure brings back of supersessions; on what grounds anonymous memories are kept.
+"""Supersessions that a cancelled erasure restores, and the legal grounds for retaining anonymised memories.
 
 Revision: 0020, after 0019
 """

@@ -1,4 +1,4 @@
-"""How many memories have moved between tiers each day, and why.
+"""Number of memories that moved between tiers, by day and reason.
 
 Revision: 0022, after 0021
 """

@@ -1,4 +1,4 @@
-"""Numbers of several tenants at once, for who looks after all of them.
+"""A function that returns the numbers of several tenants in one call, for operators of all tenants.
 
 Revision: 0023, after 0022
 """
@@ -10,8 +10,8 @@ from alembic import op
 revision = "0023"
 down_revision = "0022"
 
-# It runs with the rights of whoever calls it, and row-level security holds within it: it becomes each tenant in turn,
-# which its caller could do as well, and only spares a round trip for each. It gives numbers, never text.
+# The function runs with the rights of its caller and under row-level security: it sets each tenant in turn, as its
+# caller could, and saves a round trip for each. It returns numbers, never text.
 UP = """
 CREATE FUNCTION tenants_abreast(wanted uuid[])
 RETURNS TABLE (tenant uuid, active bigint, archived bigint, cold bigint, text_bytes bigint, dead_letters bigint,

@@ -34,7 +34,7 @@ class Goal:
         ]
         return ", ".join(f"{sign} {_number(bound)}{unit}" for sign, bound, unit in parts if bound is not None)
 
-    def met(self, value: float, ratio: float | None) -> bool | None:
+    def is_reached(self, value: float, ratio: float | None) -> bool | None:
         """Return True if the figure reaches the goal; None without a goal."""
         asked = [
             actual >= bound if lower else actual <= bound
@@ -106,7 +106,7 @@ class Figure:
             "floor_value": statistics.median(self.floors) if self.floors else None,
             "ratio": self.ratio,
             "goal": {name: bound for name, bound in asdict(self.goal).items() if bound is not None},
-            "met": self.goal.met(self.value, self.ratio),
+            "met": self.goal.is_reached(self.value, self.ratio),
             "generator_share": self.generator,
             "spread": list(self.spread),
             "values": list(self.values),
@@ -151,7 +151,7 @@ def show(figures: Sequence[Figure], console: Console) -> None:
     for name in ("work", "figure", "unit", "floor", "ratio", "goal", "", "load", "spread"):
         table.add_column(name, justify="left" if name in {"work", "unit", "floor", ""} else "right", overflow="fold")
     for figure in figures:
-        met = figure.goal.met(figure.value, figure.ratio)
+        met = figure.goal.is_reached(figure.value, figure.ratio)
         floor = f"{figure.floor}: {_number(statistics.median(figure.floors))}" if figure.floors else ""
         table.add_row(
             figure.work,

@@ -48,7 +48,7 @@ _SQL = statements("search")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RawQuery:
     """A query of a tenant with the input of the raw queries; `worth` is the expression that pruning looks up."""
 
     tenant_id: UUID
@@ -111,7 +111,7 @@ class Demand:
     """The queries, their tenants' keys, and the names of the raw queries for the floor."""
 
     work: str
-    asked: Sequence[Asked]
+    asked: Sequence[RawQuery]
     keys: Mapping[UUID, str]
     scans: Sequence[str]
     goal: Goal = NO_GOAL
@@ -156,7 +156,7 @@ def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
     return Figure(f"{work}: first vectors grafted by the job", "rows/s", speeds)
 
 
-def _recall(asked: Sequence[Asked], work: str) -> Figure:
+def _recall(asked: Sequence[RawQuery], work: str) -> Figure:
     """Return the share of the ten best results of a full comparison that pruning finds."""
     pruned = _found(asked)
     os.environ["EBBING_SEARCH_EXACT_ROWS"] = str(10 * max(SIZES))
@@ -168,7 +168,7 @@ def _recall(asked: Sequence[Asked], work: str) -> Figure:
     return Figure(f"{work}: recall@10 with pruning", "share", [statistics.fmean(shares)], goal=Goal(least=0.98))
 
 
-def _found(asked: Sequence[Asked]) -> list[set[UUID]]:
+def _found(asked: Sequence[RawQuery]) -> list[set[UUID]]:
     return [{result.id for result in search(one.tenant_id, SearchRequest(one.query))} for one in asked]
 
 
@@ -184,7 +184,7 @@ def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
     return lot.ids
 
 
-def _asked(queries: Mapping[UUID, Sequence[str]]) -> list[Asked]:
+def _asked(queries: Mapping[UUID, Sequence[str]]) -> list[RawQuery]:
     asked = []
     for tenant_id, query in ((tenant_id, query) for tenant_id, each in queries.items() for query in each):
         with database.tenant(tenant_id) as tx:
@@ -194,7 +194,7 @@ def _asked(queries: Mapping[UUID, Sequence[str]]) -> list[Asked]:
         vector = np.asarray(embedder().embed_query(query, weighed.spellings), dtype=np.float32)
         worth = [" & ".join(map(quote_lexeme, clause)) for clause in prefilter.worthwhile_words(weighed.lexemes, total)]
         any_lexeme = " | ".join(map(quote_lexeme, weighed.lexemes))
-        asked.append(Asked(tenant_id, query, any_lexeme, " | ".join(worth), str(vector.tolist())))
+        asked.append(RawQuery(tenant_id, query, any_lexeme, " | ".join(worth), str(vector.tolist())))
     return asked
 
 
@@ -204,14 +204,14 @@ def _scan_values(tenant_id: UUID) -> dict[str, Any]:
     return {"space": there and there.searched.space_id, "dimensions": there and there.searched.dimensions}
 
 
-def _searches(asked: Sequence[Asked]) -> list[float]:
+def _searches(asked: Sequence[RawQuery]) -> list[float]:
     return [_took(partial(search, one.tenant_id, SearchRequest(one.query))) for one in asked]
 
 
 def _scans(
-    connection: psycopg.Connection, values: dict[str, Any], scans: Sequence[str], asked: Sequence[Asked]
+    connection: psycopg.Connection, values: dict[str, Any], scans: Sequence[str], asked: Sequence[RawQuery]
 ) -> list[float]:
-    def scan(one: Asked) -> None:
+    def scan(one: RawQuery) -> None:
         given = {"tenant": one.tenant_id, "vector": one.vector, "any": one.any_lexeme, "worth": one.worth}
         for name in scans:
             statement = _SQL[name].replace("{dimensions}", str(values["dimensions"]))
@@ -220,8 +220,8 @@ def _scans(
     return [_took(partial(scan, one)) for one in asked]
 
 
-def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[Asked]) -> list[float]:
-    def ask(connection: load.Connection, one: Asked) -> None:
+def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[RawQuery]) -> list[float]:
+    def ask(connection: load.Connection, one: RawQuery) -> None:
         headers = [("authorization", f"Bearer {keys[one.tenant_id]}"), ("content-type", "application/json")]
         body = msgspec.json.encode({"query": one.query})
         connection.ask(load.request("POST", "/v1/search", body, headers), status=200)

@@ -17,6 +17,7 @@ CHECKS: dict[str, list[str]] = {
     "arrows": [f"{BIN}/lint-imports", "--no-logo"],
     "dead code": [PYTHON, "-m", "ops.checks.dead_code"],
     "file lengths": [PYTHON, "-m", "ops.checks.file_lengths"],
+    "language": [PYTHON, "-m", "ops.checks.language"],
     "containers": [PYTHON, "-m", "ops.checks.docker_lint"],
     "kubernetes": [PYTHON, "-m", "ops.checks.kubernetes"],
     "audit": [PYTHON, "-m", "ops.checks.audit"],

@@ -100,14 +100,14 @@ def probe(groups: Sequence[Labelled], level: Level, summarise: Summarise) -> Pro
     return Probed(
         level,
         sum(summary.method == "llm" for summary in made),
-        sum(len(kept(group, summary.text)) for group, summary in pairs) / facts,
-        sum(len(kept(group, "\n".join([summary.text, *summary.key_points]))) for group, summary in pairs) / facts,
+        sum(len(find_facts(group, summary.text)) for group, summary in pairs) / facts,
+        sum(len(find_facts(group, "\n".join([summary.text, *summary.key_points]))) for group, summary in pairs) / facts,
         sum(len(summary.text) for summary in made) / sum(group.characters for group in groups),
         sum(bool(wrong(group, summary)) for group, summary in pairs),
     )
 
 
-def kept(group: Labelled, text: str) -> list[str]:
+def find_facts(group: Labelled, text: str) -> list[str]:
     """Return the facts of a group that a text contains."""
     return [fact.pattern for fact in group.facts if fact.search(text)]
 

@@ -27,7 +27,7 @@ _OPEN_WORK: Final = """
 SELECT (SELECT count(*) FROM tenant_work), (SELECT count(*) FROM jobs
   WHERE status IN ('queued', 'running') AND (not_before IS NULL OR not_before <= now()))
 """
-# A night goes on with an erasure whose job failed; `check_erasure` has the last word.
+# A nightly run continues an erasure whose job failed, so `check_erasure` decides.
 _FAILED_JOBS: Final = """
 SELECT kind, error, count(*) FROM jobs WHERE status = 'failed' AND kind <> 'erase' GROUP BY 1, 2
 """

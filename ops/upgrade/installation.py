@@ -146,7 +146,7 @@ class Installation:
         print(f"{version.name}: {self.call(version, 'migrate', '--first-key').strip()}", flush=True)
 
     def call(self, version: Version, *arguments: str, fails: bool = False) -> str:
-        """Run a command of the version to its end, and return its output; `fails` permits an exit code besides 0."""
+        """Run a command of the version to its end, and return its output; `fails` permits exit codes other than 0."""
         done = subprocess.run(
             [version.python, "-m", "app.cli", *arguments],
             cwd=version.folder,

@@ -20,7 +20,7 @@ def test_labels_fit_their_memories() -> None:
         said = "\n".join(
             f"{source.speaker}: {source.text}" if source.speaker else source.text for source in group.sources
         )
-        assert probes.kept(group, said) == [fact.pattern for fact in group.facts], group.group_id
+        assert probes.find_facts(group, said) == [fact.pattern for fact in group.facts], group.group_id
         assert not any(trap.search(said) for trap in group.traps), group.group_id
 
 

@@ -31,13 +31,13 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     )
     api.post(f"/v1/memories/{memory_id}/touch", json={})
     html = visit("read").page(f"/memories/{memory_id}")
-    told = said(html)
+    shown = said(html)
     for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "by rules", memory_id):
-        assert word in told
+        assert word in shown
     explained = explanation.explain_tier(api.tenant.tenant_id, UUID(memory_id))
-    assert explained.verdict.why.partition(",")[2] in told
+    assert explained.verdict.why.partition(",")[2] in shown
     assert explained.change is not None
-    assert f"Next change, if unused: {explained.change.tier}" in told
+    assert f"Next change, if unused: {explained.change.tier}" in shown
     assert "<details" not in html  # no action available
     numbers = api.get(f"/v1/memories/{memory_id}").json()
     assert re.search(rf"Strength: 1\.00 at creation, {numbers['strength']:.2f} now", html)
@@ -170,11 +170,11 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember({"text": "write to ann@example.com", "categories": ["work"]})
     placed = api.post("/v1/privacy/holds", json={"memory_ids": [memory_id], "reason": "the case of the heron"})
     assert placed.status_code == 201
-    told = said(visit("read").page(f"/memories/{memory_id}"))
-    assert "Personal data detected: email" in told
-    assert "Retention period: 365 days for the category work" in told
-    assert placed.json()["id"] in told
-    assert "heron" not in told
+    shown = said(visit("read").page(f"/memories/{memory_id}"))
+    assert "Personal data detected: email" in shown
+    assert "Retention period: 365 days for the category work" in shown
+    assert placed.json()["id"] in shown
+    assert "heron" not in shown
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))
 
 

@@ -176,9 +176,9 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         assert "redis: Redis was emptied or replaced" in words
         assert "run `ebbing queue accept`" in words
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
-        [told] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
-        assert (told["well"], "ebbing queue accept" in told["detail"]) == (False, True)
-        assert [each.detail for each in doctor.queue()] == [told["detail"]]
+        [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
+        assert (printed["well"], "ebbing queue accept" in printed["detail"]) == (False, True)
+        assert [each.detail for each in doctor.queue()] == [printed["detail"]]
 
         witness.accept_queue(api.tenant.tenant_id, "key")
         stream.close()

@@ -41,9 +41,9 @@ def test_what_it_finds_is_shown_with_the_parts_of_its_score(api: Api, visit: Vis
     html = asked(visit("read"), query="what tea does Ann like?")
     assert f"/ops/memories/{ids[0]}" in html
     assert html.index(ids[0]) < html.index(ids[1])
-    told = said(html)
+    shown = said(html)
     for word in ("words", "meaning", "strength", "importance", "Matching words: "):
-        assert word in told
+        assert word in shown
     assert 'class="meter"' in html
 
 

@@ -104,8 +104,8 @@ def test_all_at_once(api: Api, rounds: int) -> None:
     service = api.service
     tenant = service.tenant(scopes=SCOPES)
     own = tenant.tenant_id
-    told = [{"text": f"turn {n} of a boat", "thread": f"t{n % 3}", "external_id": f"e{n}"} for n in range(MEMORIES)]
-    ids = archived_memories.remember(service, own, *told)
+    reported = [{"text": f"turn {n} of a boat", "thread": f"t{n % 3}", "external_id": f"e{n}"} for n in range(MEMORIES)]
+    ids = archived_memories.remember(service, own, *reported)
     service.rows("UPDATE policies SET effective_at = '2000-01-01' WHERE tenant_id = %s", own)
     before = service.one(DEADLOCKS)
     crowd = Crowd(api, tenant, ids, rounds)
@@ -123,7 +123,7 @@ def test_all_at_once(api: Api, rounds: int) -> None:
 
     def send(chance: random.Random) -> None:
         place = chance.randrange(MEMORIES)
-        service.send(own, told[place] | {"text": f"said anew {chance.random()}"}, f"new {chance.random()}")
+        service.send(own, reported[place] | {"text": f"said anew {chance.random()}"}, f"new {chance.random()}")
         service.work()
 
     def touch(chance: random.Random) -> None:

@@ -78,9 +78,9 @@ def is_refused(plant: Plant, caller: Caller, why: str) -> None:
     until(lambda: plant.readiness().get("redis") is False, "readiness names Redis")
     answer = caller.http.post("/v1/memories", json=caller.batch(1))
     assert (answer.status_code, why in answer.json()["detail"]) == (503, True), answer.text
-    told = httpx.get(f"{plant.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).text
-    assert why in told
-    assert "ebbing queue accept" in told
+    reported = httpx.get(f"{plant.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).text
+    assert why in reported
+    assert "ebbing queue accept" in reported
     metrics = httpx.get(f"{plant.url}/metrics", timeout=PATIENCE_SECONDS, trust_env=False).text
     assert "ebbing_redis_replaced 1.0" in metrics.splitlines()
 

@@ -188,9 +188,9 @@ SCENES: dict[str, Callable[[Desk], Callable[[], bool]]] = {
 }
 
 
-def of_a_reason(desk: Desk, reason: str, told: str) -> Callable[[], bool]:
+def of_a_reason(desk: Desk, reason: str, reported: str) -> Callable[[], bool]:
     """Create a dead letter with this reason for each stage that its heading names."""
-    stages = re.findall(r"`(drain|index|embed|score|rate)`", told.partition(". ")[0]) or ["drain", "score"]
+    stages = re.findall(r"`(drain|index|embed|score|rate)`", reported.partition(". ")[0]) or ["drain", "score"]
     for stage in stages:
         desk.dead_letter(stage, reason)
     assert {each["reason"] for each in desk.waiting()} == {reason}

@@ -41,7 +41,7 @@ def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest
     aged = Aged(service, monkeypatch, policy(year.numbers))
     lived = Lived(aged, year)
     lived.through(lambda _: 1, 30)
-    now, told = 30 + NIGHT + 0.1, 0
+    now, reported = 30 + NIGHT + 0.1, 0
     for memory_id, memory in zip(lived.ids, year.lived, strict=True):
         if memory.tier == "deleted" or memory.accepted > now:
             continue
@@ -51,12 +51,12 @@ def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest
         if expected is None:
             assert found.change_at is None or found.change_at > days(now + AHEAD_DAYS - SECOND)
             continue
-        told += 1
+        reported += 1
         assert found.change_at is not None
         assert found.change is not None
         assert abs(found.change_at - days(expected)) < timedelta(milliseconds=5)
         assert (found.change.tier, found.change.rule) == reference.decide(year.numbers, memory, expected + SECOND)
-    assert told > 5, "too few changes: the test proves little"
+    assert reported > 5, "too few changes: the test proves little"
 
 
 @pytest.mark.parametrize("curve", ["exponential", "power_law", "soft_floor"])

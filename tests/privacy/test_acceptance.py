@@ -125,21 +125,23 @@ def test_another_look_is_taken_by_itself_with_its_own_time(house: Household, mon
 def test_backups_are_kept_as_long_as_the_report_and_the_policy_say(api: Api, tmp_path: Path, days: int | None) -> None:
     if days is not None:
         api.service.configure(backup_days=days)
-    told = api.get("/v1/privacy/categories").json()["backups"]["kept_days"]
-    assert told == settings().backup_days == (Settings.model_fields["backup_days"].default if days is None else days)
+    reported = api.get("/v1/privacy/categories").json()["backups"]["kept_days"]
+    assert (
+        reported == settings().backup_days == (Settings.model_fields["backup_days"].default if days is None else days)
+    )
     asked = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject="ann"), "gdpr", 0), "key")
     worked(api.service)
     report = requests.get(api.tenant.tenant_id, asked.erasure_id).report or {}
     expires = datetime.fromisoformat(report["backups"]["newest_affected_expires"])
-    assert report["backups"]["kept_days"] == told
-    assert abs((expires - datetime.now(UTC)).total_seconds() - told * DAY_SECONDS) < 60
+    assert report["backups"]["kept_days"] == reported
+    assert abs((expires - datetime.now(UTC)).total_seconds() - reported * DAY_SECONDS) < 60
 
     [deletes] = [line for line in RUNBOOK.read_text().splitlines() if line.startswith("find ")]
-    ages = {"data.dump": 0.0, "data-1.dump": told - 0.1, "data-2.dump": told + 0.1, "keys.dump": told + 9.0}
+    ages = {"data.dump": 0.0, "data-1.dump": reported - 0.1, "data-2.dump": reported + 0.1, "keys.dump": reported + 9.0}
     for name, age in ages.items():
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age * DAY_SECONDS,) * 2)
-    environment = {"PATH": os.environ["PATH"], "EBBING_BACKUP_DAYS": str(told)}
+    environment = {"PATH": os.environ["PATH"], "EBBING_BACKUP_DAYS": str(reported)}
     subprocess.run(["/bin/bash", "-euc", deletes], env=environment, cwd=tmp_path, check=True)
     assert {path.name for path in tmp_path.iterdir()} == {"data.dump", "data-1.dump", "keys.dump"}
 
@@ -156,12 +158,12 @@ def test_every_host_that_was_ever_called_is_a_recipient(service: Service) -> Non
             pass
         assert fake.calls > 0
         service.configure(openai_base_url="http://127.0.0.2:9/v1")  # a new provider; the first has its data
-        told = {each.tenant_id: recipients(service, each.tenant_id) for each in (tenant, other)}
+        reported = {each.tenant_id: recipients(service, each.tenant_id) for each in (tenant, other)}
     cold_store.cache_clear()
-    assert set(told[tenant.tenant_id]) == {"127.0.0.1", "elsewhere"}
-    called = told[tenant.tenant_id]["127.0.0.1"]
+    assert set(reported[tenant.tenant_id]) == {"127.0.0.1", "elsewhere"}
+    called = reported[tenant.tenant_id]["127.0.0.1"]
     assert (called["purposes"], called["calls"]) == (["score"], 1)
-    assert set(told[other.tenant_id]) == {"elsewhere"}
+    assert set(reported[other.tenant_id]) == {"elsewhere"}
 
 
 def recipients(service: Service, tenant_id: Any) -> dict[str, Any]:

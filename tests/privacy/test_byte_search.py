@@ -61,8 +61,10 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
         someone.without_provider()
     assert someone.alike.run()["summaries"] == 1
     [summary] = someone.alike.summaries()
-    told = "SELECT lower(text || array_to_string(key_points, ' ')) FROM memories JOIN merges ON summary_id = memory_id"
-    assert WORD in someone.service.one(told)
+    reported = (
+        "SELECT lower(text || array_to_string(key_points, ' ')) FROM memories JOIN merges ON summary_id = memory_id"
+    )
+    assert WORD in someone.service.one(reported)
     said = someone.service.rows(
         "SELECT memory_id FROM memories WHERE text ILIKE %s AND memory_id <> %s", f"%{WORD}%", summary
     )
@@ -71,7 +73,7 @@ def test_a_summary_that_outlives_one_of_its_sources_says_nothing_of_it(someone: 
     erasure = requests.request(someone.tenant_id, asked, "key")
     worked(someone.service)
     assert someone.api.get(f"/v1/memories/{summary}").is_success, "the summary is rebuilt from the other sources"
-    assert WORD not in someone.service.one(told)
+    assert WORD not in someone.service.one(reported)
     assert WORD not in someone.service.one("SELECT words::text FROM memory_words WHERE memory_id = %s", summary)
     someone.work()
     assert requests.get(someone.tenant_id, erasure.erasure_id).status == "verified"
@@ -196,8 +198,11 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
 
     until(is_gone, lambda: {"samples": sampled(someone), "files": in_files(someone), "snapshots": snapshots(someone)})
     done = requests.get(someone.tenant_id, someone.erasure_id)
-    told = {each["where"] for each in (done.report or {})["elsewhere"]}
-    assert {"deleted rows in PostgreSQL's files and indexes", "PostgreSQL's samples of columns, for its plans"} <= told
+    reported = {each["where"] for each in (done.report or {})["elsewhere"]}
+    assert {
+        "deleted rows in PostgreSQL's files and indexes",
+        "PostgreSQL's samples of columns, for its plans",
+    } <= reported
 
 
 def test_an_empty_table_keeps_its_sample_until_the_runbooks_statement_deletes_it(someone: Everywhere) -> None:

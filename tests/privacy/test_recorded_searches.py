@@ -139,13 +139,13 @@ def test_an_access_export_lists_times_and_ids(api: Api, consenting: dict[str, st
     find(api, "boat")
     find(api, "boat", subject=f"ann {PRIVATE}")
     find(api, "tea", subject="bob", limit=1)
-    told = exported(api, f"ann {PRIVATE}")
-    assert [(one["about_the_subject"], one["memory_ids"]) for one in told] == [
+    reported = exported(api, f"ann {PRIVATE}")
+    assert [(one["about_the_subject"], one["memory_ids"]) for one in reported] == [
         (False, [consenting["ann"]]),
         (True, [consenting["ann"]]),
     ]
     times = api.service.rows("SELECT search_id::text, searched_at FROM recorded_searches ORDER BY searched_at")
-    assert [(one["recorded_search"], datetime.fromisoformat(one["searched_at"])) for one in told] == times[:2]
+    assert [(one["recorded_search"], datetime.fromisoformat(one["searched_at"])) for one in reported] == times[:2]
     cold_store.cache_clear()
 
 

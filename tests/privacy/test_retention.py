@@ -82,16 +82,16 @@ def test_a_batch_expires_as_each_memory_by_itself(memories: list[Memory]) -> Non
         np.array([each.pii for each in memories], float),
         np.array([each.is_talk for each in memories], bool),
     )
-    told = compute_expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
+    reported = compute_expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
     wanted = [ACCEPTED + reference(each) * DAY_SECONDS for each in memories]
-    np.testing.assert_allclose(told.at, wanted, atol=0.5, rtol=0)
-    for row in np.flatnonzero(np.isfinite(told.at)):
-        limit = category_days(POLICY, told.category[row])
+    np.testing.assert_allclose(reported.at, wanted, atol=0.5, rtol=0)
+    for row in np.flatnonzero(np.isfinite(reported.at)):
+        limit = category_days(POLICY, reported.category[row])
         assert limit is not None
-        assert told.at[row] >= ACCEPTED + limit * DAY_SECONDS, category_name(POLICY, told.category[row])
-        age = (told.at[row] - ACCEPTED) / DAY_SECONDS + 1
-        risk = privacy_risk(POLICY, told.pii[row], told.sensitivity[row], np.array(age))
-        assert not told.by_risk[row] or risk > POLICY.risk_above
+        assert reported.at[row] >= ACCEPTED + limit * DAY_SECONDS, category_name(POLICY, reported.category[row])
+        age = (reported.at[row] - ACCEPTED) / DAY_SECONDS + 1
+        risk = privacy_risk(POLICY, reported.pii[row], reported.sensitivity[row], np.array(age))
+        assert not reported.by_risk[row] or risk > POLICY.risk_above
 
 
 def test_nothing_known_never_expires() -> None:

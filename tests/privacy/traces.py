@@ -79,13 +79,14 @@ def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
 
 def exported(tenant_id: UUID, name: str, data: bytes) -> list[bytes]:
     """Return the parts of an export that can still be decrypted."""
-    _, _, named, number = name.split("/")
+    _, _, named, part = name.split("/")
     export_id = UUID(named)
     with database.tenant(tenant_id) as tx:
         key = encryption_keys.open_record_keys(tx, tenant_id, [export_id]).get(export_id)
-    return (
-        [] if key is None else [unseal(key, data, part_associated_data(tenant_id.bytes + export_id.bytes, int(number)))]
-    )
+    if key is None:
+        return []
+    number = int(part.partition("-")[0])
+    return [unseal(key, data, part_associated_data(tenant_id.bytes + export_id.bytes, number))]
 
 
 def opened(tenant_id: UUID, data: bytes) -> list[bytes]:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ops" / "runbook.md").read_text()
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"
 # Modules that write dead letters; add any other module whose reasons must be covered.
-WRITERS = {"dead_letters.py", "ingest.py", "reembed.py", "score_by_model.py", "stage_runner.py"}
+WRITERS = {"dead_letters.py", "drain.py", "reembed.py", "score_by_model.py", "stage_runner.py"}
 
 
 def headings(part: str) -> list[str]:
@@ -59,15 +59,15 @@ def test_nobody_else_writes_dead_letters() -> None:
 
 
 def test_each_alert_has_a_heading() -> None:
-    told = dict(re.findall(r"^\| \[(Ebbing\w+)\]\(#([\w-]+)\)", TEXT, flags=re.MULTILINE))
-    assert [each.lower().replace(" ", "-") for each in headings("Alerts")] == list(told.values())
-    assert len(told) == 6
+    reported = dict(re.findall(r"^\| \[(Ebbing\w+)\]\(#([\w-]+)\)", TEXT, flags=re.MULTILINE))
+    assert [each.lower().replace(" ", "-") for each in headings("Alerts")] == list(reported.values())
+    assert len(reported) == 6
     if ALERTS.exists():
         groups = yaml.safe_load(ALERTS.read_text())["groups"]
         rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
-        assert {rule["alert"] for rule in rules} == set(told)
+        assert {rule["alert"] for rule in rules} == set(reported)
         for rule in rules:
-            assert rule["annotations"]["runbook"] == f"ops/runbook.md#{told[rule['alert']]}"
+            assert rule["annotations"]["runbook"] == f"ops/runbook.md#{reported[rule['alert']]}"
 
 
 def test_links_within_the_page_lead_somewhere() -> None:

@@ -40,7 +40,10 @@ def test_the_schema_of_the_next_version_stays_so_that_this_one_is_a_way_back(mig
         owner.execute("UPDATE alembic_version SET version_num = '9999'")
     assert migrations.upgrade_schema() == ("9999", "9999")
     assert server_info.read_revision(migrated) == "9999"
-    told = CliRunner().invoke(app, ["migrate"])
-    assert (told.exit_code, told.stdout) == (0, "schema: 9999, from a newer version, compatible with this one\n")
+    reported = CliRunner().invoke(app, ["migrate"])
+    assert (reported.exit_code, reported.stdout) == (
+        0,
+        "schema: 9999, from a newer version, compatible with this one\n",
+    )
     with pytest.raises(Misconfigured, match="9999"):
         migrations.upgrade_schema(migrations.newest_revision())

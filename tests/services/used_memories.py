@@ -68,8 +68,8 @@ class Shop:
     ) -> bytes:
         """Append touches to the stream, and return their base."""
         base = base or generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-        told = [each if isinstance(each, Use) else Use(each) for each in uses]
-        touches = Touches(told, touch.session_digest(self.tenant_id, session), **more)
+        reported = [each if isinstance(each, Use) else Use(each) for each in uses]
+        touches = Touches(reported, touch.session_digest(self.tenant_id, session), **more)
         self.post(touch.encode(touches), base)
         return base
 

@@ -33,8 +33,8 @@ def test_a_use_keeps_a_memory_but_not_by_a_fixed_time_to_live() -> None:
 
 
 def test_where_a_caller_tells_what_it_used_the_other_results_aren_t() -> None:
-    told = BaselineSearch(3.5, np.array([0, 1]), (1,))
-    assert left("lru", [9] * 4 + [2], told) == [1, 3]
+    reported = BaselineSearch(3.5, np.array([0, 1]), (1,))
+    assert left("lru", [9] * 4 + [2], reported) == [1, 3]
 
 
 def test_what_is_dropped_is_neither_found_nor_used() -> None:

@@ -31,10 +31,10 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     """Twenty-eight days pass without any call to a model, although one is configured."""
     monkeypatch.setattr(simulation, "RANKED", 20)
     year = generate_year(60, 28, seed=5)
-    told: list[float] = []
-    found = Simulation(year, lambda _, share: told.append(share))
+    reported: list[float] = []
+    found = Simulation(year, lambda _, share: reported.append(share))
     own, *others = found.outcomes("spec")
-    assert told == sorted(told)
+    assert reported == sorted(reported)
     assert [one.name for one in (own, *others)] == ["spec", "ttl", "lru", "linear"]
     assert own.sizes[0] == 0
     assert own.measures.active_set <= own.sizes[-1] < found.keep_all.measures.active_set == 60

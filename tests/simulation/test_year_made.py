@@ -26,8 +26,8 @@ def year() -> Year:
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.said[0])
 def test_a_question_shares_no_content_word_with_what_answers_it(topic: Topic) -> None:
-    told = stems([way.format(x=value) for way, value in product(topic.said, topic.values)])
-    assert not told & stems([way.format(who="") for way in topic.asked])
+    reported = stems([way.format(x=value) for way, value in product(topic.said, topic.values)])
+    assert not reported & stems([way.format(who="") for way in topic.asked])
     assert len(topic.said) > 1
     assert len(topic.asked) > 1
 

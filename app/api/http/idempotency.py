@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return _digest(key.encode()), msgspec.json.encode(self).decode()
 
     def settled(self, accepted: AppendResult) -> Outcome:
-        """Return the record of the original request if this one is a repetition, else this record.
+        """Return the record of the original request if this one is a repetition; otherwise this record.
 
         Raises:
             Conflict: The original request had a different body.

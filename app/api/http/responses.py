@@ -87,11 +87,17 @@ def _given(memory_id: UUID, given: MemoryIn, created_at: datetime) -> dict[str, 
 def _stored(row: StoredMemory, live: LiveMemory | None) -> dict[str, Any]:
     return {
         **_given(row.memory_id, row, row.created_at),
-        **pick(row, "updated_at", "access_count", "cross_domain_count", "tier", "multiplier", "inferred", "made_by"),
+        "updated_at": row.updated_at,
         "accessed_at": row.accessed_at if row.access_count else None,
+        "access_count": row.access_count,
+        "cross_domain_count": row.cross_domain_count,
+        "tier": row.tier,
         "summary": row.tier == "cold",
+        "multiplier": row.multiplier,
         "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
+        "inferred": row.inferred,
         "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
+        "made_by": row.made_by,
         **_live(live),
         "status": _status(indexed=row.indexed, embedded=row.embedded),
     }

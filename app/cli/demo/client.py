@@ -73,7 +73,7 @@ class TourReport:
     repeat_gives_same_ids: bool
 
     @property
-    def found(self) -> int:
+    def found_count(self) -> int:
         """Number of questions with an expected answer among the results."""
         return sum(asked.found for asked in self.questions)
 
@@ -83,7 +83,7 @@ class TourReport:
         kept = sum(self.kinds.values())
         checks = {
             f"{kept} of {self.memories} memories were stored": kept == self.memories,
-            f"only {self.found} of {len(self.questions)} questions were answered": self.found * 2
+            f"only {self.found_count} of {len(self.questions)} questions were answered": self.found_count * 2
             >= len(self.questions),
             "an edited memory wasn't found by its new text": self.edit_is_found,
             "a deleted memory was still found": self.delete_is_gone,

@@ -119,4 +119,4 @@ def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, a
 
 
 def _as_json(found: TourReport, start_seconds: float) -> dict[str, Any]:
-    return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found, "wrong": found.wrong}
+    return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found_count, "wrong": found.wrong}

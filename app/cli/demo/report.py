@@ -45,7 +45,7 @@ def show_report(report: TourReport, start_seconds: float) -> None:
     for asked in report.questions:
         _show_question(asked)
     screen.print()
-    found = f"{report.found} of {len(report.questions)}"
+    found = f"{report.found_count} of {len(report.questions)}"
     screen.print(_fact("Answered", f"{found}; a search takes {report.search_p50_ms:.1f} ms (p50)"))
     _show_salience(report.salience)
     again = "the first request sent again with its Idempotency-Key returns the same ids"

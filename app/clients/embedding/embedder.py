@@ -19,7 +19,7 @@ GONE_SECONDS: Final = 60.0
 
 
 class EmbedderUnavailable(Exception):
-    """The embedder of a space is unavailable in this process; the message gives the reason and contains only names."""
+    """The embedder of a space is unavailable in this process; the message gives the reason and only contains names."""
 
 
 class Embedder(Protocol):
@@ -69,7 +69,7 @@ def embedder() -> Embedder:
     if config.embedder == "local":
         return StaticEmbedder()
     if config.embedder == "openai":
-        from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second, 40 MB; not for the bundled one
+        from app.clients.embedding import openai_embedder  # noqa: PLC0415 - takes 0.5 s and 40 MB
 
         return openai_embedder.from_settings(config)
     from app.clients.embedding import local_models  # noqa: PLC0415 - only if configured
@@ -91,12 +91,13 @@ def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
         dimensions: The space's dimensions.
 
     Raises:
-        NoEmbedder: It is unavailable here, or its vectors have changed. It is not retried for `GONE_SECONDS`.
+        EmbedderUnavailable: The embedder is unavailable here, or its vectors have changed. It is not retried for
+            `GONE_SECONDS`.
     """
     key = (kind, model, dimensions)
     with _lock:  # concurrent callers load a model only once
-        since, reason = _gone.get(key, (-GONE_SECONDS, ""))
-        if key not in _others and time.monotonic() - since < GONE_SECONDS:
+        failed_at, reason = _gone.get(key, (-GONE_SECONDS, ""))
+        if key not in _others and time.monotonic() - failed_at < GONE_SECONDS:
             raise EmbedderUnavailable(reason)
         try:
             return _others.setdefault(key, _others.get(key) or _open(*key))
@@ -106,10 +107,10 @@ def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
 
 
 def _open(kind: str, model: str, dimensions: int) -> Embedder:
-    found = _build(kind, model, dimensions)
-    if (found.model, found.dimensions) != (model, dimensions):
-        raise EmbedderUnavailable(f"{found.model} with {found.dimensions} dimensions has taken its place")
-    return found
+    opened = _build(kind, model, dimensions)
+    if (opened.model, opened.dimensions) != (model, dimensions):
+        raise EmbedderUnavailable(f"{opened.model} with {opened.dimensions} dimensions has taken its place")
+    return opened
 
 
 def _build(kind: str, model: str, dimensions: int) -> Embedder:

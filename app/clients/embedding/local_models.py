@@ -1,8 +1,8 @@
 """Embed texts with a model in this process, using `fastembed` or `sentence-transformers`.
 
 Both are optional packages, imported when a model is loaded; they download models that aren't on disk. `fastembed` adds
-no prefixes to queries and passages, and `sentence-transformers` only those named in a model's own files;
-`app.domain.text.prefixes` has those of the known families.
+no prefixes to queries and passages, and `sentence-transformers` only the prefixes named in a model's own files;
+`app.domain.text.prefixes` has the prefixes of the known model families.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from app.errors import Misconfigured
 from app.settings import Settings
 
 INPUT_MAX_BYTES: Final = 24_000
-"""Truncation limit for a memory passed to the model, which reads its first `reads_tokens` tokens."""
+"""Truncation limit for a memory or query passed to the model, which uses only its first `reads_tokens` tokens."""
 BATCH: Final = 32
-"""Texts per run of the model; more would use more memory for padding without saving time."""
+"""Maximum number of texts per run of the model; more would need more memory for padding without saving time."""
 AUTO: Final = "auto"
 """Use the prefix that the model's own files or its family define."""
 MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
@@ -43,10 +43,10 @@ class LoadedModel(NamedTuple):
     """A loaded model.
 
     Attributes:
-        documents: Returns vectors of texts, in order, after adding a prefix to each.
+        documents: Returns vectors of texts, in order, after adding a prefix to each text.
         query: Returns the vector of a query after adding a prefix.
-        own: Prefixes named in its files, otherwise those of its family.
-        reads_tokens: Number of tokens of a text that it reads; None if the package doesn't report it.
+        own: Prefixes named in the model's files, otherwise the prefixes of its family.
+        reads_tokens: Number of tokens of a text that the model uses, from its start; None if the package doesn't say.
     """
 
     documents: Callable[[Texts, str], Any]
@@ -58,7 +58,7 @@ class LoadedModel(NamedTuple):
 class LocalModel:
     """An embedding model in this process; thread-safe, with serialised runs.
 
-    A blank text gets the zero vector, which is close to nothing.
+    A blank text gets the zero vector, whose cosine to every vector is 0.
 
     Args:
         kind: The package, a value of the setting `EMBEDDER`.
@@ -80,17 +80,17 @@ class LocalModel:
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions), float32; norm 1, or 0 for a blank text.
 
-        Texts of similar length are run together because a run pads all of its texts to the longest.
+        Texts of similar length share a run because the model pads all texts of a run to the longest one.
         """
         texts = [clip(format_passage(memory), INPUT_MAX_BYTES) for memory in batch]
         places = sorted((place for place, text in enumerate(texts) if text), key=lambda place: len(texts[place]))
-        found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
+        vectors_by_memory = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for start in range(0, len(places), BATCH):
             run = places[start : start + BATCH]
             with self._lock:  # a query waits for at most one run
                 vectors = self._loaded.documents([texts[place] for place in run], self.prefixes.document)
-            found[run] = normalise_rows(np.asarray(vectors, dtype=np.float32))
-        return found
+            vectors_by_memory[run] = normalise_rows(np.asarray(vectors, dtype=np.float32))
+        return vectors_by_memory
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - as above
         """Return the vector of a query, shape (dimensions,), float32; norm 1, or 0 for a blank query."""
@@ -114,7 +114,7 @@ def open_model(config: Settings, kind: str, tagged: str) -> LocalModel:
     """Return the model of a space, with the document prefix of its vectors if known.
 
     Args:
-        config: Settings for the query prefix, the document prefix of a space that has one, and the threads.
+        config: Settings with the query prefix, the document prefix (used if the space has one) and the threads.
         kind: `fastembed` or `sentence-transformers`.
         tagged: The space's model without its passage version.
 
@@ -176,8 +176,8 @@ def _fastembed(name: str, threads: int) -> LoadedModel:
     is_folder = folder.is_dir()
     if is_folder:
         _register(name, folder)
-    more: dict[str, Any] = {"specific_model_path": name} if is_folder else {}
-    model = TextEmbedding(model_name=name, threads=threads, **more)
+    options: dict[str, Any] = {"specific_model_path": name} if is_folder else {}
+    model = TextEmbedding(model_name=name, threads=threads, **options)
 
     def documents(texts: Texts, prefix: str) -> Any:
         return np.stack(list(model.passage_embed([prefix + text for text in texts], batch_size=BATCH)))
@@ -193,7 +193,7 @@ def _register(name: str, folder: Path) -> None:
     """Register a folder with an ONNX model in `fastembed`, under its path.
 
     Raises:
-        FileNotFoundError: It contains no model.
+        FileNotFoundError: The folder contains no model.
     """
     from fastembed import TextEmbedding  # noqa: PLC0415 - optional
     from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415 - optional
@@ -209,7 +209,7 @@ def _register(name: str, folder: Path) -> None:
         pooling=pooling,
         normalization=True,
         sources=ModelSource(hf=name),  # never downloaded: the folder contains the files
-        dim=0,  # determined by a run
+        dim=0,  # `LocalModel` determines the dimensions by a run
         model_file=file,
     )
 

@@ -17,15 +17,15 @@ from app.domain.text.embedding_input import PASSAGE_VERSION, MemoryText, format_
 from app.settings import Settings
 
 INPUT_MAX_BYTES: Final = 24_000
-"""Truncation limit for a memory; most models accept 8,192 tokens, and a token may be three bytes."""
-_CUTS = 3  # maximum number of times a single text is halved if the model finds it too long
-_NORMS = (1e-6, 1e6)  # norms outside this range are no model's output
+"""Truncation limit for a memory or query; most models accept 8,192 tokens, and a token may have three bytes."""
+_CUTS = 3  # maximum number of times that a text is halved if it is too long for the model
+_NORMS = (1e-6, 1e6)  # a response with a norm outside this range is rejected
 
 
 class OpenAIEmbedder:
     """An embedding model behind OpenAI's protocol; thread-safe.
 
-    A blank text isn't sent and gets the zero vector, which is close to nothing.
+    A blank text isn't sent and gets the zero vector, whose cosine to every vector is 0.
 
     Args:
         model: The model's name at the provider.
@@ -75,7 +75,7 @@ class OpenAIEmbedder:
         """Dimensions of a vector.
 
         Raises:
-            ProviderFailed: They had to be determined by a call, and it failed.
+            ProviderFailed: The dimensions had to be determined by a call, and the call failed.
         """
         if self._dimensions is None:
             self._dimensions = self._call(["dimensions"], self._query_patience, unnoted).shape[1]
@@ -85,13 +85,13 @@ class OpenAIEmbedder:
         """Return vectors of memories, shape (n, dimensions), float32; norm 1, or 0 for a blank text.
 
         Raises:
-            ProviderFailed: A call failed. If it was for a single memory, its text may be the cause.
+            ProviderFailed: A call failed. If the call was for a single memory, the memory's text may be the cause.
         """
         texts = [clip(format_passage(memory), INPUT_MAX_BYTES) for memory in batch]
-        found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
+        vectors = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for places in self._batches(texts):
-            found[places] = self._cutting([texts[place] for place in places], spent)
-        return found
+            vectors[places] = self._cutting([texts[place] for place in places], spent)
+        return vectors
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
         """Return the vector of a query, shape (dimensions,), float32; norm 1, or 0 for a blank query.
@@ -125,13 +125,16 @@ class OpenAIEmbedder:
         """Return unit vectors of texts, in their order.
 
         Raises:
-            ProviderFailed: The call failed; `GARBAGE` if it didn't return one finite vector of the right size per text.
+            ProviderFailed: The call failed; `GARBAGE` if the response doesn't contain one finite vector of the right
+                size for each text.
         """
-        came, usage = self._provider.vectors(self._name, texts, dimensions=self._asked_dimensions, patience=patience)
+        received, usage = self._provider.vectors(
+            self._name, texts, dimensions=self._asked_dimensions, patience=patience
+        )
         spent(usage)
-        if sorted(vector.index for vector in came) != list(range(len(texts))):
+        if sorted(vector.index for vector in received) != list(range(len(texts))):
             raise ProviderFailed(Reason.GARBAGE, "wrong count")
-        rows = [_numbers(vector) for vector in sorted(came, key=lambda vector: vector.index)]
+        rows = [_numbers(vector) for vector in sorted(received, key=lambda vector: vector.index)]
         size = self._dimensions or rows[0].size
         if any(row.size != size for row in rows):
             raise ProviderFailed(Reason.GARBAGE, "wrong size")
@@ -159,7 +162,7 @@ def open_embedder(settings: Settings, name: str, dimensions: int | None) -> Open
 
     Args:
         name: The model's name at the provider.
-        dimensions: Dimensions of a vector; None determines them. They are requested unless `EMBEDDING_DIMENSIONS` is 0.
+        dimensions: Dimensions of a vector, requested unless `EMBEDDING_DIMENSIONS` is 0; None for the model's own.
 
     Raises:
         Misconfigured: The settings name an invalid provider.

@@ -1,7 +1,7 @@
 """The bundled embedder: static word vectors, looked up offline without running a model.
 
-The vectors are wordllama's. A memory's vector is composed from them in one of two ways: the current one, and the
-previous one, which serves tenants until `ebbing reembed` has migrated them.
+The word vectors are those of wordllama. A memory's vector is composed from them by one of two methods: the current one,
+or the previous one, which serves older tenants until `ebbing reembed` has migrated them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from app.domain.text.words import content_words, split_words
 Vectors = NDArray[np.float32]
 
 BEFORE_WEIGHTS: Final = (0.2, 0.12)
-"""Weights of the vectors of the previous turn and the one before it in the vector of a short memory."""
+"""Weights of the vectors of the previous turn and the turn before that in the vector of a short memory."""
 AFTER_WEIGHTS: Final = (0.2, 0.12)
-"""Weights of the vectors of the next turn and the one after it in the vector of a short memory."""
+"""Weights of the vectors of the next turn and the turn after that in the vector of a short memory."""
 SENTENCE_WEIGHT: Final = 0.5
 """Weight of the plain mean of all words, including stop words, in a query's vector."""
 RARITY_RANGE: Final = (0.3, 4.5)
 """Bounds of a word's general rarity; a word of several tokens has the upper bound."""
 COMMON_TOKEN: Final = 300
-"""Token id with a general rarity of 0: ids follow frequency, so a larger id means a rarer word."""
+"""Token id with a general rarity of 0; token ids are ordered by frequency, so a larger id means a rarer word."""
 
 _COMMON_WORDS = 8_000
 _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
@@ -43,11 +43,11 @@ _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
 _SPELLINGS = 100_000
 """Maximum number of words whose tokens are cached; beyond it, the cache is cleared."""
 _SLICE_WORDS = 16_384
-"""Word vectors gathered at a time: 16 MiB at 256 dimensions."""
+"""Number of word vectors that are summed at a time: 16 MiB at 256 dimensions."""
 
 
 class WordVectors:
-    """Vectors of words: the mean of the vectors of a word's tokens; thread-safe."""
+    """Vectors of words, each the mean of the vectors of the word's tokens; thread-safe."""
 
     def __init__(self) -> None:
         """Load the vectors, in about 0.2 s and 60 MB."""
@@ -71,11 +71,11 @@ class WordVectors:
     def nearest(self, spellings: Sequence[str], least: float, most: int) -> dict[str, list[str]]:
         """Return the nearest common words of each common word, nearest first, without the word itself.
 
-        Words that aren't common are left out because they consist of pieces, whose neighbours are pieces too.
+        Words that aren't common are omitted because they consist of pieces, whose neighbours are pieces too.
 
         Args:
             least: Minimum cosine.
-            most: Maximum number of words returned for each.
+            most: Maximum number of nearest words per word.
         """
         common = self._common_words()
         names = list(common)
@@ -90,8 +90,8 @@ class WordVectors:
     def _common_words(self) -> dict[str, int]:
         """Return the token ids of the first `_COMMON_WORDS` whole lower-case words, by spelling."""
         tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
-        whole = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
-        return dict(whole[:_COMMON_WORDS])
+        whole_words = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
+        return dict(whole_words[:_COMMON_WORDS])
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
@@ -106,10 +106,10 @@ class WordVectors:
         """Return each word's general rarity, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
         least, most = RARITY_RANGE
         tokens, sizes = self._tokens_of(spellings)
-        found = np.where(sizes > 0, most, 1.0)
+        rarities = np.where(sizes > 0, most, 1.0)
         single = np.maximum(tokens[np.repeat(sizes == 1, sizes)], 1)
-        found[sizes == 1] = np.clip(np.log(single / COMMON_TOKEN), least, most)
-        return found
+        rarities[sizes == 1] = np.clip(np.log(single / COMMON_TOKEN), least, most)
+        return rarities
 
     def closest(self, asked: Sequence[str], texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """Return, for each text, the largest cosine of each query word to any word of the text, at least 0.
@@ -121,20 +121,21 @@ class WordVectors:
         Returns:
             Shape (len(texts), len(asked)).
         """
-        found = np.zeros((len(texts), len(asked)))
+        cosines_max = np.zeros((len(texts), len(asked)))
         sizes = np.fromiter(map(len, texts), np.intp, len(texts))
-        some = np.flatnonzero(sizes)
-        if some.size and asked:
+        nonempty = np.flatnonzero(sizes)
+        if nonempty.size and asked:
             table = self._word_table()
             distinct, places = np.unique(table.rows(list(chain.from_iterable(texts))), return_inverse=True)
             cosines = self._cosines(table, distinct, asked)
-            found[some] = np.maximum.reduceat(cosines[places], run_starts(sizes[some]), axis=0)
-        return np.maximum(found, 0.0, out=found)
+            cosines_max[nonempty] = np.maximum.reduceat(cosines[places], run_starts(sizes[nonempty]), axis=0)
+        return np.maximum(cosines_max, 0.0, out=cosines_max)
 
     def _cosines(self, table: WordTable, rows: NDArray[np.intp], asked: Sequence[str]) -> Vectors:
         """Return the cosine of each word with each query word, shape (words, asked); 0 for a word without tokens.
 
-        A token shared by several words is multiplied only once: a word's product is the mean of its tokens' products.
+        A token shared by several words is multiplied with the query only once: a word's product is the mean of its
+        tokens' products.
         """
         tokens, sizes = table.tokens(rows)
         distinct, places = np.unique(tokens, return_inverse=True)
@@ -145,21 +146,21 @@ class WordVectors:
 
     def _lengths(self, table: WordTable, rows: NDArray[np.intp]) -> Vectors:
         """Return the norm of each word's vector, shape (n,); norms are computed once per word."""
-        known = self._measured
-        if known is None or known[0] is not table or len(known[1]) < len(table):
-            first = len(known[1]) if known is not None and known[0] is table else 0
+        cached = self._measured
+        if cached is None or cached[0] is not table or len(cached[1]) < len(table):
+            first = len(cached[1]) if cached is not None and cached[0] is table else 0
             tokens, sizes = table.tokens(np.arange(first, len(table)))
             fresh = np.linalg.norm(_means(np.asarray(self._matrix[tokens], np.float32), sizes), axis=1)
-            known = table, np.concatenate((known[1][:first], fresh)) if known is not None and first else fresh
-            self._measured = known
-        return known[1][rows]
+            cached = table, np.concatenate((cached[1][:first], fresh)) if cached is not None and first else fresh
+            self._measured = cached
+        return cached[1][rows]
 
     def _tokens_of(self, spellings: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         table = self._word_table()
         return table.tokens(table.rows(spellings))
 
     def _word_table(self) -> WordTable:
-        """Return the table of words looked up so far; a new one if it has grown too large."""
+        """Return the table of words looked up so far; replace it by an empty one if it has grown too large."""
         if len(self._table) > _SPELLINGS:
             self._table = WordTable(self._encode)
         return self._table
@@ -171,10 +172,10 @@ class WordVectors:
 def _means(rows: Vectors, sizes: NDArray[np.intp]) -> Vectors:
     """Return the mean of each run of rows, shape (runs, columns); zero for an empty run."""
     means = np.zeros((len(sizes), rows.shape[1]), np.float32)
-    some = np.flatnonzero(sizes)
-    if some.size:
-        sums = np.add.reduceat(rows, run_starts(sizes[some]), axis=0)
-        means[some] = sums / sizes[some, None].astype(np.float32)
+    nonempty = np.flatnonzero(sizes)
+    if nonempty.size:
+        sums = np.add.reduceat(rows, run_starts(sizes[nonempty]), axis=0)
+        means[nonempty] = sums / sizes[nonempty, None].astype(np.float32)
     return means
 
 
@@ -185,11 +186,11 @@ def word_vectors() -> WordVectors:
 
 
 class StaticEmbedder:
-    """Composes the vector of a memory from its words' vectors, weighted by their general rarity.
+    """Embedder that composes the vector of a memory from its words' vectors, weighted by their general rarity.
 
-    A short memory's vector includes a share of the two turns before and after it, larger the shorter the memory is,
-    because short texts are less informative. A text without any known word (such as an empty one) gets the zero vector,
-    which is close to nothing.
+    A memory's vector also includes a share of the vectors of the two turns before and after it. The share is smaller
+    for a memory of more than `SHORT_WORDS` content words, because a short text is less informative by itself. A text
+    without any known word (such as an empty text) gets the zero vector, whose cosine to every vector is 0.
     """
 
     normalised = True
@@ -208,13 +209,15 @@ class StaticEmbedder:
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""
-        own = [memory.line for memory in batch]
+        lines_by_memory = [memory.line for memory in batch]
         places = _places(
-            line for spoken, each in zip(own, batch, strict=True) for line in (spoken, *each.context, *each.after)
+            line
+            for spoken, each in zip(lines_by_memory, batch, strict=True)
+            for line in (spoken, *each.context, *each.after)
         )
         looked_up = [_content_words_or_signs(line) for line in places]
         alone = _sum_words(self._words, [list(dict.fromkeys(text)) for text in looked_up], weighted=True)
-        lines = [places[line] for line in own]
+        lines = [places[line] for line in lines_by_memory]
         vectors: Vectors = alone[lines]
         openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
         _add_turns(vectors, alone, places, [memory.context for memory in batch], BEFORE_WEIGHTS, openness)
@@ -222,7 +225,7 @@ class StaticEmbedder:
         return normalise_rows(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """Return a query vector: content words weighted by `idf` and general rarity, plus all words' plain mean.
+        """Return a query vector: content words weighted by `idf` and general rarity, plus the plain mean of all words.
 
         A word missing from `idf` has an idf of 1.
         """
@@ -234,9 +237,9 @@ class StaticEmbedder:
 
 
 class FormerStaticEmbedder(StaticEmbedder):
-    """Previous composition: plain means of content words, with only the two previous turns.
+    """Embedder with the previous composition: plain means of content words, with only the two previous turns.
 
-    It serves tenants whose vectors it created until they are migrated.
+    It serves tenants whose vectors were created by it until they are migrated.
     """
 
     model = "wordllama-l2-supercat+context"
@@ -253,7 +256,7 @@ class FormerStaticEmbedder(StaticEmbedder):
         return normalise_rows(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """Return the unit sum of the query's content words, weighted by `idf`, 1 for missing words."""
+        """Return the normalised sum of the query's content words, weighted by `idf`; a missing word has an idf of 1."""
         content = _content_words_or_signs(text)
         weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
         return normalise_rows(weights @ self._words.vectors(content))
@@ -280,21 +283,26 @@ def _add_turns(
         places: Row of each line in `alone`.
         turns: Neighbouring lines of each memory, nearest first.
         weights: Weights of the nearest turn and of the next.
-        openness: Factor on these weights per memory, shape (n,).
+        openness: Factor on the weights for each memory, shape (n,).
     """
     for turn, weight in enumerate(weights):
-        here = [n for n, lines in enumerate(turns) if turn < len(lines)]
-        there = [places[turns[n][turn]] for n in here]
-        vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
+        rows = [n for n, lines in enumerate(turns) if turn < len(lines)]
+        turn_rows = [places[turns[n][turn]] for n in rows]
+        vectors[rows] += np.float32(weight) * openness[rows, None] * alone[turn_rows]
 
 
 def _content_words_or_signs(text: str) -> list[str]:
-    """Return a text's content words; if there are none, its signs (emoji)."""
+    """Return a text's content words; if there are none, its symbols (emoji)."""
     return content_words(text) or text.split()
 
 
 def _sum_words(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
-    """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity if `weighted`."""
+    """Return the normalised sum of each text's word vectors, shape (n, dimensions).
+
+    Args:
+        texts: Words of each text.
+        weighted: Weight the words by their general rarity.
+    """
     rows = _places(word for text in texts for word in text)
     vectors = known.vectors(list(rows))
     if weighted:

@@ -12,13 +12,13 @@ Places = NDArray[np.intp]
 
 
 class WordTable:
-    """Append-only table of words by row; rows never change; thread-safe."""
+    """Append-only table of words, one row per word; rows never change; thread-safe."""
 
     def __init__(self, encode: Callable[[Sequence[str]], Sequence[Sequence[int]]]) -> None:
         """Create an empty table.
 
         Args:
-            encode: Returns the token ids of each word; may be empty.
+            encode: Returns the token ids of each word; a word may have none.
         """
         self._encode = encode
         self._rows: dict[str, int] = {}

@@ -39,9 +39,9 @@ class ChatModel:
 
     @classmethod
     def from_settings(cls, settings: Settings, model: str, timeout_seconds: float) -> ChatModel:
-        """Create a model with its own provider from the settings, so that one purpose can't open another's breaker.
+        """Create a model from the settings, with its own provider, so that each purpose has a breaker of its own.
 
-        It makes a single attempt per prompt: each caller has a fallback, or rows from which to retry later.
+        The model makes a single attempt per prompt: each caller has a fallback, or rows from which to retry later.
 
         Raises:
             Misconfigured: The settings name an invalid provider.
@@ -64,7 +64,7 @@ class ChatModel:
             spent: Receives the cost of the response, even of an unusable one.
 
         Raises:
-            ProviderFailed: There was no response, or an unusable one; `resilience.TREATMENTS` decides what follows.
+            ProviderFailed: There was no response, or it was unusable; see `resilience.TREATMENTS` for the treatment.
         """
         mark = delimiter(self._random_bytes(DELIMITER_BYTES))
         reply = self._provider.chat(

@@ -1,4 +1,4 @@
-"""Score how well texts serve a query with a cross-encoder in this process."""
+"""Score the relevance of texts to a query with a cross-encoder in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CrossEncoder:
 
     Args:
         name: The model's name.
-        ask: Scores a query and texts.
+        ask: Returns the scores of texts for a query.
     """
 
     priced_as = None

@@ -4,7 +4,7 @@ These rules decide who receives memories, regardless of base URL, redirects or D
 
 - the host must be allowed, and redirects are never followed;
 - its name is resolved once, and the connection uses the addresses that were checked;
-- a public name that resolves to a private address is refused; link-local and metadata addresses always are;
+- a public name that resolves to a private address is refused; link-local and metadata addresses are always refused;
 - plain HTTP is limited to this machine and its private network;
 - the whole exchange, from connecting to the last byte, must finish within the request's timeout, even if bytes trickle;
 - a response has a maximum size and must be uncompressed, so that it cannot expand in memory;
@@ -47,7 +47,7 @@ class HostRefused(Exception):
 
 
 class AnswerRefused(Exception):
-    """The response is too large, or compressed although that wasn't requested. The message is a fixed reason."""
+    """The response is too large, or compressed although compression wasn't requested. The message is a fixed reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Allowed:
         """Check that the host is allowed.
 
         Raises:
-            HostRefused: It isn't.
+            HostRefused: The host isn't allowed.
         """
         if host.lower() not in self.hosts:
             raise HostRefused(f"{host} isn't one of the allowed hosts: {', '.join(sorted(self.hosts))}")
@@ -82,12 +82,12 @@ class Allowed:
         Raises:
             HostRefused: The address isn't allowed.
         """
-        where = _plain_form(address)
-        if where.is_link_local or where.is_multicast or where.is_unspecified or where in _METADATA:
+        parsed = _plain_form(address)
+        if parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified or parsed in _METADATA:
             raise HostRefused(f"{host} leads to {address}, which is no provider's")
-        if not where.is_global and not (self.private or _is_named_local(host)):
+        if not parsed.is_global and not (self.private or _is_named_local(host)):
             raise HostRefused(f"{host} leads to {address}, a private address")
-        if where.is_global and plain:
+        if parsed.is_global and plain:
             raise HostRefused(f"{host} is on the internet, and plain HTTP would show memories to all on the way")
 
 
@@ -100,7 +100,7 @@ def client(
     resolve: Resolve | None = None,
     clock: Clock = time.monotonic,
 ) -> httpx2.Client:
-    """Return an HTTP client that enforces the rules above; it is thread-safe and reuses connections.
+    """Return an HTTP client that enforces the rules of this module; it is thread-safe and reuses connections.
 
     Args:
         allowed: Allowed destinations.
@@ -253,9 +253,9 @@ class _Network(httpcore2.NetworkBackend):
             self._allowed.check_address(host, address, plain=self._deadline.plain)
         failed: httpcore2.ConnectError | httpcore2.ConnectTimeout = httpcore2.ConnectError("no address")
         for address in addresses:
-            left = _left(self._deadline, self._clock, timeout)
+            remaining = _left(self._deadline, self._clock, timeout)
             try:
-                stream = self._system.connect_tcp(address, port, left, local_address, socket_options)
+                stream = self._system.connect_tcp(address, port, remaining, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
             else:
@@ -283,8 +283,8 @@ class _Stream(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        left = _left(self._deadline, self._clock, timeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._deadline, self._clock)
+        remaining = _left(self._deadline, self._clock, timeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, remaining), self._deadline, self._clock)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
@@ -294,10 +294,10 @@ def _left(deadline: _Deadline, clock: Clock, timeout: float | None) -> float | N
     """Return the seconds left for the next operation, at most `timeout`."""
     if deadline.at is None:
         return timeout
-    left = deadline.at - clock()
-    if left <= 0:
+    remaining = deadline.at - clock()
+    if remaining <= 0:
         raise httpcore2.ReadTimeout
-    return left if timeout is None else min(left, timeout)
+    return remaining if timeout is None else min(remaining, timeout)
 
 
 def _sent(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -306,8 +306,8 @@ def _sent(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 def _resolve(host: str, port: int) -> list[str]:
     """Resolve a host to its distinct addresses with the system's resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 def _is_named_local(host: str) -> bool:
@@ -323,9 +323,9 @@ def _is_named_local(host: str) -> bool:
 
 def _plain_form(address: str) -> _Address:
     """Return the address, unwrapping an IPv4 address embedded in an IPv6 one."""
-    given = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(given, ipaddress.IPv6Address):
-        if given in _NAT64:
-            return ipaddress.IPv4Address(int(given) & 0xFFFFFFFF)
-        return given.ipv4_mapped or given.sixtofour or given
-    return given
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed in _NAT64:
+            return ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+        return parsed.ipv4_mapped or parsed.sixtofour or parsed
+    return parsed

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ModelClients:
-    """Clients whose connections and circuit breakers outlast a call; each has its own provider.
+    """Clients that reuse their connections and circuit breakers between calls; each has its own provider.
 
-    `openai` is imported with the first client that needs it: it takes half a second and 40 MB.
+    The package `openai` is imported with the first client that needs it, because it takes half a second and 40 MB.
 
     Raises:
         Misconfigured: By each client, if the settings are invalid for it.
@@ -26,7 +26,7 @@ class ModelClients:
 
     @cached_property
     def salience_scorer(self) -> Scorer:
-        """Rates memories."""
+        """Client that rates memories."""
         from app.clients.llm.salience_scorer import Scorer  # noqa: PLC0415 - see the class
 
         config = settings()
@@ -38,40 +38,40 @@ class ModelClients:
 
     @cached_property
     def summariser(self) -> ChatModel:
-        """Writes summaries."""
+        """Client that writes summaries."""
         return _chat_model(settings().summarising_model)
 
     @cached_property
     def contradiction_detector(self) -> ChatModel:
-        """Compares new memories with earlier ones."""
+        """Client that detects contradictions between new memories and earlier ones."""
         return _chat_model(settings().salience_model)
 
     @cached_property
     def question_writer(self) -> ChatModel:
-        """Writes the questions of self-tests."""
+        """Client that writes the questions of self-tests."""
         return _chat_model(settings().salience_model)
 
     @cached_property
     def reranker(self) -> Reranker | None:
-        """Scores search results; None if none is configured."""
+        """Client that scores search results; None if no reranker is configured."""
         return load_reranker(settings())
 
     @cached_property
     def rerank_breaker(self) -> Breaker:
-        """Stops calls of a failing reranker."""
+        """Circuit breaker of the reranker."""
         return Breaker(settings().llm_breaker_failures, settings().llm_breaker_seconds)
 
     @cached_property
     def rerank_pool(self) -> ThreadPoolExecutor:
-        """Threads that wait for the reranker, so that a search doesn't have to."""
+        """Threads that call the reranker, so that a search can stop waiting at its timeout."""
         return ThreadPoolExecutor(settings().llm_concurrency, thread_name_prefix="rerank")
 
     def close(self) -> None:
-        """Close and forget all clients; their next use creates new ones."""
+        """Close and remove all clients; the next use of a client creates a new one."""
         clients = vars(self).copy()
         vars(self).clear()
         for client in clients.values():
-            if hasattr(client, "close"):  # optional for the reranker of a package
+            if hasattr(client, "close"):  # a plugin's reranker may have none
                 client.close()
 
 

@@ -1,8 +1,8 @@
 """Call a model provider over OpenAI's protocol: requests, responses, and the classification of failures.
 
-The `openai` package makes the requests but decides nothing: its retries, redirects and environment variables are
-disabled. Responses are decoded from their bytes (`responses.py`) because the package doesn't validate them. None of its
-errors leave this module, because their messages may quote the request.
+The `openai` package only sends the requests: its retries, redirects and environment variables are disabled. Responses
+are decoded from their bytes (`responses.py`) because the package doesn't validate them. Its errors never leave this
+module, because their messages may quote the request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
 ANSWER_MAX_BYTES: Final = 64 * MIB
-"""Maximum size of a response: 2048 vectors of about 3,000 dimensions as plain numbers."""
+"""Maximum size of a response, enough for 2048 vectors of about 3,000 dimensions as plain numbers."""
 NO_KEY: Final = "none"
 """API key to send if none is configured, as for a self-hosted server."""
 
@@ -116,10 +116,10 @@ class Provider:
             base_url=base_url,
             max_retries=0,
             http_client=self._http,
-            # Passed explicitly, so that neither can come from the environment.
+            # Passed explicitly, so that no environment variable can replace the key or the headers.
             default_headers={"Authorization": f"Bearer {api_key}"},
         )
-        # The package imports these lazily, which isn't safe if several threads do it at once.
+        # Accessed here because the package imports these lazily, which isn't thread-safe.
         self._chats = self._openai.chat.completions.with_raw_response
         self._embeddings = self._openai.embeddings.with_raw_response
         self._slots = Slots(slots)
@@ -194,7 +194,7 @@ class Provider:
     def vectors(
         self, model: str, texts: Sequence[str], *, dimensions: int | None, patience: Patience
     ) -> tuple[Sequence[Vector], Usage]:
-        """Call an embedding model; return the vectors as received, in that order, and the usage.
+        """Call an embedding model; return the vectors as received and in the received order, and the usage.
 
         Args:
             model: The model's name at the provider.
@@ -257,9 +257,9 @@ def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
         now: Seconds since 1970.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        given = headers.get(name, "").strip()
+        value = headers.get(name, "").strip()
         try:
-            seconds = float(given) * unit
+            seconds = float(value) * unit
         except ValueError:
             continue
         if math.isfinite(seconds):
@@ -278,8 +278,8 @@ def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:
         reason = Reason.SERVER_ERROR if status >= 500 else Reason.BAD_REQUEST if status >= 400 else Reason.REDIRECTED
     if reason is Reason.BAD_REQUEST and any(words in str(error).lower() for words in _TOO_LONG_WORDS):
         reason = Reason.TOO_LARGE
-    asked = retry_after_seconds(error.response.headers, now) if status == 429 or status >= 500 else None
-    return ProviderFailed(reason, "", status, asked)
+    requested_wait = retry_after_seconds(error.response.headers, now) if status == 429 or status >= 500 else None
+    return ProviderFailed(reason, "", status, requested_wait)
 
 
 def _check(base_url: str, allowed: egress.Allowed) -> None:

@@ -31,7 +31,7 @@ class Reranker(Protocol):
         """Name in the setting `PRICES`; None if calls are free."""
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> Sequence[float]:
-        """Return how well each text serves the query: finite numbers on any scale, higher is better.
+        """Return the relevance of each text to the query: finite numbers on any scale, higher is better.
 
         Args:
             texts: At least two memories, each prefixed with its day and speaker if known.
@@ -51,7 +51,7 @@ class LlmReranker:
         self._chat.close()
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:
-        """Return how well each text serves the query, 0 to 1.
+        """Return the relevance of each text to the query, 0 to 1.
 
         Raises:
             ProviderFailed: There was no response in time, or it was invalid.
@@ -81,18 +81,18 @@ def load_reranker(config: Settings) -> Reranker | None:
 
 
 def _of_package(name: str) -> Reranker:
-    """Load a custom reranker from its entry point, calling it first if it is callable."""
+    """Load a plugin's reranker from its entry point; if that is a class or a function, call it."""
     entries = {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
     if name not in entries:
         known = ", ".join([*KINDS, *sorted(entries)])
         raise Misconfigured(f"EBBING_RERANKER={name} is no reranker that is here: {known}")
     try:
-        given: Any = entries[name].load()
-        made = given() if callable(given) else given
+        target: Any = entries[name].load()
+        reranker = target() if callable(target) else target
     except Exception as error:
         raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) doesn't load: {error!r}") from error
-    if not (isinstance(getattr(made, "model", None), str) and callable(getattr(made, "scores", None))):
+    if not (isinstance(getattr(reranker, "model", None), str) and callable(getattr(reranker, "scores", None))):
         raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) needs a `model` and `scores(query, texts)`")
-    if not isinstance(getattr(made, "priced_as", 0), str | None):
+    if not isinstance(getattr(reranker, "priced_as", 0), str | None):
         raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) needs `priced_as`, a name or None")
-    return cast("Reranker", made)
+    return cast("Reranker", reranker)

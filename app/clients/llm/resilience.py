@@ -1,8 +1,8 @@
 """Handle provider failures: one table of treatments, and the mechanisms that apply it.
 
-Each mechanism has `run(work)` and is thread-safe. They nest, outermost first: `Retries` (waits and retries), `Slots`
-(limits concurrency), `Breaker` (stops calls while the provider is down). They only see failures as `ProviderFailed`,
-whose message is a reason and numbers and never contains a text, a body or a key.
+Each mechanism has a method `run(work)` and is thread-safe. The mechanisms nest, outermost first: `Retries` (waits and
+retries), `Slots` (limits concurrency), `Breaker` (stops calls while the provider is down). They only handle
+`ProviderFailed`, whose message is a reason and numbers and never contains a text, a body or a key.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Verdict(StrEnum):
     """Consequence of a failure for the work."""
 
     RETRY = "retry"
-    """The same request may succeed later: wait and retry; until then, the rules apply."""
+    """The same request may succeed later: wait and retry; until then, rule-based results apply."""
     FALL_BACK = "fall_back"
-    """A retry soon is no use: use the rules where there are some."""
+    """An early retry won't help: use the rule-based result, if there is one."""
     DEAD_LETTER = "dead_letter"
     """This request will always fail: dead-letter the memory, or keep the rule-based result."""
 
@@ -62,8 +62,8 @@ class Treatment:
     Attributes:
         verdict: Consequence for the work.
         trips: True if the failure indicates that the provider as a whole is down, and counts for the breaker. An
-            unusable answer doesn't count: one tenant's text may have caused it and must not affect the others.
-        halve: True if a smaller batch may succeed because a single memory may be the cause.
+            unusable answer doesn't count: one tenant's text may have caused it and must not affect other tenants.
+        halve: True if a single memory may be the cause, so that a smaller batch may succeed.
     """
 
     verdict: Verdict
@@ -99,7 +99,7 @@ class ProviderFailed(Exception):
 
     Attributes:
         reason: Kind of failure.
-        detail: Details in our own words, such as `wrong count` or the refused host; may be empty.
+        detail: Fixed phrase such as `wrong count`, or the refused host; may be empty.
         status: HTTP status, if there was one.
         retry_after_seconds: Wait requested by the provider or the breaker, 0 or more, or None.
     """
@@ -130,7 +130,7 @@ class Backoff:
     Attributes:
         base_seconds: Cap of the first wait, above 0.
         cap_seconds: Maximum cap; doesn't apply to waits requested by the provider.
-        chance: Random number generator, 0 up to 1.
+        chance: Returns random numbers in [0, 1).
     """
 
     base_seconds: float = 0.5
@@ -140,8 +140,8 @@ class Backoff:
     def delay_seconds(self, tries: int, retry_after_seconds: float | None = None) -> float:
         """Return the seconds to wait after this many attempts, 1 or more.
 
-        A `Retry-After` is honoured in full, plus jitter of up to `base_seconds`, so that clients rejected together
-        don't return together.
+        A `Retry-After` is honoured in full. Jitter of up to `base_seconds` is added, so that clients that were rejected
+        at the same time don't retry at the same time.
         """
         if retry_after_seconds is not None:
             return max(retry_after_seconds, 0.0) + self.chance() * self.base_seconds
@@ -220,14 +220,15 @@ class Slots:
 
 
 class Breaker:
-    """Circuit breaker: stops calls to a failing provider, then probes it with a single call.
+    """Circuit breaker: stops calls to a failing provider, then probes the provider with a single call.
 
-    While closed, calls pass. A number of consecutive failures opens it, and calls fail immediately. A failure with a
-    `Retry-After` opens it at once, for the requested time. After this time it is half open: one call passes as a probe
-    and the others still fail. The probe's success closes the breaker; its failure opens it for twice as long as before.
+    While the breaker is closed, calls pass. A number of consecutive failures opens it, and calls then fail immediately.
+    A failure with a `Retry-After` opens it at once, for the requested time. When its time in the open state is over,
+    the breaker is half open: one call passes as a probe and the others still fail. If the probe succeeds, the breaker
+    closes; if it fails, the breaker opens for twice as long as before.
 
     Args:
-        failures: Consecutive failures that open it, 1 or more.
+        failures: Number of consecutive failures that open the breaker, 1 or more.
         open_seconds: Initial time in the open state.
         open_max_seconds: Maximum time in the open state, unless the provider requests longer.
         clock: Monotonic clock in seconds.
@@ -282,9 +283,9 @@ class Breaker:
         with self._lock:
             if self._until is None:
                 return False
-            left = self._until - self._clock()
-            if left > 0:
-                raise ProviderFailed(Reason.CIRCUIT_OPEN, retry_after_seconds=left)
+            remaining = self._until - self._clock()
+            if remaining > 0:
+                raise ProviderFailed(Reason.CIRCUIT_OPEN, retry_after_seconds=remaining)
             if self._probing:
                 raise ProviderFailed(Reason.CIRCUIT_OPEN)
             self._probing = True
@@ -302,15 +303,17 @@ class Breaker:
             self._failures += 1
             if probe:
                 self._probing = False
-            asked = min(retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS)
-            if self._until is not None and not probe:  # started before the breaker opened: can only extend it
-                self._until = max(self._until, self._clock() + asked)
+            requested = min(retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS)
+            if (
+                self._until is not None and not probe
+            ):  # the call started before the breaker opened: it can only extend the open state
+                self._until = max(self._until, self._clock() + requested)
             elif probe or self._failures >= self._most:
-                own = min(self._open_seconds * 2.0 ** min(self._openings, 60), self._open_max_seconds)
+                scheduled = min(self._open_seconds * 2.0 ** min(self._openings, 60), self._open_max_seconds)
                 self._openings += 1
-                self._until = self._clock() + max(own, asked)
-            elif asked:
-                self._until = self._clock() + asked
+                self._until = self._clock() + max(scheduled, requested)
+            elif requested:
+                self._until = self._clock() + requested
 
     def _stopped(self, *, probe: bool) -> None:
         if probe:

@@ -54,7 +54,7 @@ class Reply:
 
     Attributes:
         content: Text of the response; may be empty.
-        problem: Reason why it is incomplete (truncated or refused), or None.
+        problem: Reason why the response is incomplete (truncated or refused), or None.
         usage: Cost of the call.
     """
 
@@ -106,7 +106,7 @@ def read_chat(body: bytes, input_tokens: int) -> Reply:
         input_tokens: Estimated input tokens, used if the response has no usage.
 
     Raises:
-        ProviderFailed: `GARBAGE` if it isn't a chat response.
+        ProviderFailed: `GARBAGE` if the body isn't a chat response.
     """
     answer = _decoded(body, _Chat)
     if not answer.choices:
@@ -124,7 +124,7 @@ def read_vectors(body: bytes, input_tokens: int) -> tuple[Sequence[Vector], Usag
         input_tokens: Estimated input tokens, used if the response has no usage.
 
     Raises:
-        ProviderFailed: `GARBAGE` if it isn't an embedding response.
+        ProviderFailed: `GARBAGE` if the body isn't an embedding response.
     """
     answer = _decoded(body, _Embeddings)
     return answer.data, _usage(answer.usage, input_tokens, 0)

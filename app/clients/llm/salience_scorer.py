@@ -1,4 +1,4 @@
-"""Rate memories with a language model in batches; bisect the batches whose answers are unusable."""
+"""Rate memories with a language model in batches, and bisect batches with unusable answers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Scored:
         failed: Failures of individual memories by id. Memories without a result, because the provider failed or time
             ran out first, are in neither mapping.
         usage: Cost of all calls, including failed ones.
-        cause: The provider's failure if it ended the work, otherwise that of the first memory that failed; None if all
-            memories have a score.
+        cause: The failure of the provider if it ended the work, otherwise the failure of the first memory that failed;
+            None if all memories have a score.
     """
 
     scores: dict[UUID, Score] = field(default_factory=dict)
@@ -48,8 +48,9 @@ class Gathered:
     Attributes:
         scores: Scores by memory id.
         failed: Failures caused by the memory itself, by memory id.
-        spared: Memories whose status is unchanged: not rated, or only by a failing provider. Memories in none of the
-            three belonged to a problematic batch that ran out of time, and should be rated individually.
+        spared: Memories whose status is unchanged, because they weren't sent or the provider failed. Memories in none
+            of `scores`, `failed` and `spared` belonged to a problematic batch that ran out of time, and should be rated
+            individually.
         illness: Failure of the provider as a whole, if any.
         usage: Cost of all calls, including failed ones.
     """
@@ -75,13 +76,13 @@ class Gathered:
 
     @property
     def is_nonsense(self) -> bool:
-        """True if several texts were answered but every answer was unusable."""
+        """True if there are answers about several memories and every answer was unusable."""
         several = len(self.failed) > 1 and not self.scores
         return several and all(failure.reason is Reason.GARBAGE for failure in self.failed.values())
 
     def blame_provider(self, reason: Reason) -> None:
         """Reclassify failures with this reason from the memories to the provider."""
-        blamed = {memory_id for memory_id, each in self.failed.items() if each.reason is reason}
+        blamed = {memory_id for memory_id, failure in self.failed.items() if failure.reason is reason}
         for memory_id in blamed:
             self.illness = self.illness or self.failed[memory_id]
             del self.failed[memory_id]
@@ -138,19 +139,19 @@ class Scorer:
         Args:
             memories: Any number.
             threads: Number of concurrent batches, 1 or more.
-            seconds: Time limit for starting batches, other than the first of each thread. A failure of the provider
+            seconds: Time limit for starting further batches after the first of each thread. A failure of the provider
                 also stops new batches.
             cues: Request cues too.
         """
         until = self._clock() + seconds
-        is_ill = threading.Event()
+        provider_failed = threading.Event()
 
         def ask(place: int, batch: Sequence[UnscoredText]) -> Scored | None:
-            if is_ill.is_set() or (place >= threads and self._clock() >= until):
+            if provider_failed.is_set() or (place >= threads and self._clock() >= until):
                 return None
             scored = self.score(batch, cues=cues)
             if scored.is_cut_short:
-                is_ill.set()
+                provider_failed.set()
             return scored
 
         gathered = Gathered()
@@ -164,7 +165,7 @@ class Scorer:
             # response.
             pool.shutdown(wait=False, cancel_futures=True)
         self._was_understood |= bool(gathered.scores)
-        if not self._was_understood:  # a server that rejects every request has not accepted the protocol yet
+        if not self._was_understood:  # as long as every request fails, the server may not support the protocol
             gathered.blame_provider(Reason.BAD_REQUEST)
         if gathered.illness is None and gathered.is_nonsense:
             gathered.blame_provider(Reason.GARBAGE)
@@ -175,8 +176,8 @@ class Scorer:
 
         A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
         further until the failing memory is isolated; if both answers are unusable too, all memories of the batch fail.
-        An isolated memory is retried once. This takes at most `SETTLE_SECONDS` per batch; memories not settled by then
-        are in neither mapping.
+        An isolated memory is retried once. After `SETTLE_SECONDS` per batch, no further attempt starts; memories that
+        aren't settled by then are in neither mapping.
 
         Args:
             memories: Any number.
@@ -218,15 +219,15 @@ class _Work:
 
     def _settle_failed(self, batch: Sequence[UnscoredText], failure: ProviderFailed) -> None:
         if len(batch) == 1:
-            again = self._try(batch, failure) if failure.reason is Reason.GARBAGE else failure
-            self._give_up(batch, again)
+            retry_failure = self._try(batch, failure) if failure.reason is Reason.GARBAGE else failure
+            self._give_up(batch, retry_failure)
             return
         middle = len(batch) // 2
         halves = [batch[:middle], batch[middle:]]
         failures = [self._try(half, failure) for half in halves]
-        senseless = all(each is not None and each.reason is Reason.GARBAGE for each in failures)
+        is_garbage = all(result is not None and result.reason is Reason.GARBAGE for result in failures)
         for half, failed in zip(halves, failures, strict=True):
-            if senseless:
+            if is_garbage:
                 self._give_up(half, failed)
             elif failed is not None:
                 self._settle_failed(half, failed)

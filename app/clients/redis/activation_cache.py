@@ -1,4 +1,4 @@
-"""Record which memories the turns of a conversation activated: only ids and numbers, expiring after an hour."""
+"""Record the memories that each turn of a conversation activated, as ids and turn numbers that expire after an hour."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def last_turns(tenant_id: UUID, session: str, memory_ids: Sequence[UUID]) -> npt
     """
     if not memory_ids:
         return np.empty(0)
-    members = cast("list[str]", [memory_id.bytes for memory_id in memory_ids])  # it accepts bytes too
+    members = cast("list[str]", [memory_id.bytes for memory_id in memory_ids])  # the method also accepts bytes
     return np.array(client().zmscore(_key(tenant_id, session), members), np.float64)
 
 
 def record_activation(tenant_id: UUID, session: str, memory_ids: Sequence[UUID], turn: int, turns_kept: int) -> None:
     """Record that a turn of the session activated these memories, and extend the expiry to an hour from now.
 
-    Entries more than `turns_kept` turns old are removed, and beyond `ACTIVATED_MAX` memories the oldest ones.
+    Entries more than `turns_kept` turns old are removed. Of more than `ACTIVATED_MAX` memories, the oldest are removed.
 
     Raises:
         RedisError: Redis is unreachable or full.

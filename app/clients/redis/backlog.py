@@ -1,4 +1,4 @@
-"""Inspect the ingest streams for reads and dashboards."""
+"""Inspect the pending entries of the ingest streams, for reads of single memories and for dashboards."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ class Backlog:
         return int(self._client.hget(BACKLOG, "entries") or 0)
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
-        """Return when the oldest pending request was accepted, in milliseconds since 1970; None if there is none."""
+        """Return the acceptance time of the oldest pending request, in milliseconds since 1970, or None.
+
+        Args:
+            tenant_ids: Only requests of these tenants; None for all tenants.
+        """
         waiting = [str(t) for t in tenant_ids] if tenant_ids is not None else self._waiting()
         with self._client.pipeline(transaction=False) as pipe:
             for tenant in waiting:
@@ -63,7 +67,7 @@ class Backlog:
     def unaccounted(self) -> int | None:
         """Return the number of requests that are counted as pending but missing from the streams.
 
-        It is 0 unless a stream was lost or belongs to no tenant on the ring or under a lease. None if more than
+        The number is 0 unless a stream was lost or belongs to no tenant on the ring or under a lease. None if more than
         `TENANTS_COMPARED` tenants have pending requests.
         """
         keys = (RING_MEMBERS, HELD, BACKLOG)
@@ -75,12 +79,14 @@ class Backlog:
     def edges(self, tenant_ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
         """Return the first and the last pending entry's id by tenant; tenants without pending requests are omitted."""
         keys = [stream_key(tenant_id) for tenant_id in tenant_ids]
-        ids = [each.decode() for each in cast("list[bytes]", self._client.eval(script("edges"), len(keys), *keys))]
+        ids = [
+            entry_id.decode() for entry_id in cast("list[bytes]", self._client.eval(script("edges"), len(keys), *keys))
+        ]
         pairs = zip(tenant_ids, ids[::2], ids[1::2], strict=True)
         return {tenant_id: (first, last) for tenant_id, first, last in pairs if first}
 
     def beat(self) -> int:
-        """Set the mark's beat to Redis's time, and return it in milliseconds since 1970."""
+        """Set the beat of Redis's mark to the current time of Redis, and return it in milliseconds since 1970."""
         return int(cast("bytes", self._client.eval(script("beat"), 1, QUEUE)))
 
     def now_ms(self) -> int:
@@ -90,8 +96,8 @@ class Backlog:
 
     def _waiting(self) -> list[str]:
         on_ring = cast("set[bytes]", self._client.smembers(RING_MEMBERS))
-        held = cast("list[bytes]", self._client.zrange(HELD, 0, -1))
-        return [tenant.decode() for tenant in {*on_ring, *held}]
+        leased = cast("list[bytes]", self._client.zrange(HELD, 0, -1))
+        return [tenant.decode() for tenant in {*on_ring, *leased}]
 
 
 def _envelope(entry_id: bytes, fields: dict[bytes, bytes]) -> Envelope | None:

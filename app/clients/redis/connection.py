@@ -82,7 +82,7 @@ def redis_url() -> str:
 
 
 def _verify(connection: Any) -> None:
-    """Open a connection of the synchronous client, and check the mark of the Redis behind it."""
+    """Open a connection of the synchronous client, and check the mark of its Redis."""
     connection.on_connect()
     check = registered_check()
     if check is None:
@@ -95,7 +95,7 @@ def _verify(connection: Any) -> None:
 
 
 async def _verify_async(connection: Any) -> None:
-    """Open a connection of the asynchronous client, and check its mark in a thread."""
+    """Open a connection of the asynchronous client, and check the mark of its Redis in a thread."""
     await connection.on_connect()
     check = registered_check()
     if check is None:
@@ -110,12 +110,14 @@ async def _verify_async(connection: Any) -> None:
 def connect(
     timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2, *, is_verified: bool = True
 ) -> redis.Redis:
-    """Return a client for workers and routes off the hot path; RESP2, for its older reply types and fewer round trips.
+    """Return a synchronous client, for workers and for routes other than ingest.
+
+    The client uses RESP2 because of its older reply types and fewer round trips.
 
     Args:
         timeout_seconds: Timeout of a reply.
         retries: Maximum number of retries of a command after a connection error.
-        is_verified: Refuse a Redis that isn't the installation's; see `identity`.
+        is_verified: Refuse a Redis that isn't the installation's; see `connection_check`.
     """
     return redis.Redis.from_url(
         redis_url(),
@@ -128,7 +130,7 @@ def connect(
 
 
 class _Connection(redis.asyncio.Connection):
-    """Packs commands in C, as the synchronous client does by default; this halves the cost of an ingest call."""
+    """Connection that packs commands in C, as the synchronous client does by default; halves an ingest call's cost."""
 
     def pack_command(self, *args: Any) -> list[bytes]:
         if isinstance(args[0], str) and " " in args[0]:  # "CLIENT SETINFO" and similar commands are two arguments
@@ -137,7 +139,10 @@ class _Connection(redis.asyncio.Connection):
 
 
 def connect_async(connections: int = 64) -> redis.asyncio.Redis:
-    """Return a client for the ingest path; retrying its script is safe because the ledger stores an envelope once."""
+    """Return an asynchronous client for the ingest path.
+
+    Retries of its script are safe because the ledger stores each envelope only once.
+    """
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url(),
         redis_connect_func=_verify_async,
@@ -161,17 +166,17 @@ def check_settings(client: redis.Redis) -> list[str]:
         Misconfigured: A setting would lose accepted memories; the message says how to change it.
     """
     try:
-        held = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
+        values = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
     except redis.ResponseError:
         return [
             "Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"
         ]
-    if held.get("maxmemory-policy") != "noeviction":
-        policy = held.get("maxmemory-policy")
+    if values.get("maxmemory-policy") != "noeviction":
+        policy = values.get("maxmemory-policy")
         raise Misconfigured(
             f"Redis has maxmemory-policy {policy}: set it to noeviction, or it can evict accepted memories"
         )
-    if held.get("appendonly") != "yes":
+    if values.get("appendonly") != "yes":
         raise Misconfigured(
             "Redis keeps no append-only file: set appendonly to yes, or a restart loses accepted memories"
         )

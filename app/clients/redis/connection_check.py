@@ -1,9 +1,9 @@
-"""Verify on every new connection that Redis is the one that this installation has written to.
+"""Verify on every new connection that this installation has written to this Redis before.
 
 Redis holds a mark: the installation's epoch, and the time of the last witnessed acceptance (`beat`). A Redis that was
-emptied has no mark, another installation's has another epoch, and an older copy has an older beat. The rules are in
-`app.domain.ingest.redis_identity`; the process registers the check with `verify_connections`, because the expected mark
-is in PostgreSQL. Without a registered check, connections aren't verified.
+emptied has no mark, the Redis of another installation has another epoch, and an older copy has an older beat. The rules
+are in `app.domain.ingest.redis_identity`. The process registers the check with `verify_connections`, because the
+expected mark is in PostgreSQL. Without a registered check, connections aren't verified.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _check: Check | None = None
 
 
 class QueueReplaced(redis.RedisError):
-    """Redis that this installation hasn't written to, or an older copy of it. The message says what to do."""
+    """This installation hasn't written to this Redis, or it is an older copy. The message says what to do."""
 
 
 def verify_connections(check: Check | None) -> None:
-    """Register the check for all connections that this process opens from now on; None ends the checks."""
+    """Register the check for all connections that this process opens from now on; None disables checks."""
     global _check  # noqa: PLW0603 - state of the process
     _check = check
 

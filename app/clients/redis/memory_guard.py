@@ -6,8 +6,8 @@ import time
 
 from app.errors import Unavailable
 
-# Ingest uses at most this share of Redis's memory; usage is re-checked every 250 ms or every MiB accepted. The rest is
-# reserved for draining the backlog: replies to drains (`drain_bytes` per process, twice while Lua builds them), the
+# Ingest uses at most this share of Redis's memory; usage is checked again every 250 ms or every MiB accepted. The rest
+# is reserved for draining the backlog: replies to drains (`drain_bytes` per process, twice while Lua builds them), the
 # broker's messages, and the drain's own records. Celery workers exit if Redis refuses their messages.
 DOOR_SHARE = 0.8
 LOOK_SECONDS = 0.25
@@ -15,7 +15,7 @@ LOOK_BYTES = 1 << 20
 
 
 class MemoryGuard:
-    """Tracks whether ingest may use more of Redis's memory, based on periodic checks."""
+    """Decides whether ingest may use more of Redis's memory, based on periodic checks."""
 
     def __init__(self) -> None:
         self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
@@ -35,11 +35,11 @@ class MemoryGuard:
         self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
 
     def refuse_for(self, seconds: float) -> None:
-        """Refuse everything for this long."""
+        """Refuse all requests for this long."""
         self._shut_until = time.monotonic() + seconds
 
     def is_shut(self) -> bool:
-        """Return true while closed by `refuse_for`."""
+        """Return true while `refuse_for` applies."""
         return time.monotonic() < self._shut_until
 
     def check(self) -> None:

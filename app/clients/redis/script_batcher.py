@@ -16,7 +16,7 @@ _Call = tuple[tuple[Any, ...], asyncio.Future[Any]]
 
 
 class BatchedScript:
-    """A script whose calls share round trips; with 16 callers, a call costs half the CPU of an individual one.
+    """A script whose calls share round trips; with 16 callers, a call takes half the CPU time of an individual call.
 
     A batch contains the calls that arrived while the previous batch was in flight, so a single call is never delayed.
     Each call gets its own answer; a batch isn't a transaction.
@@ -26,7 +26,9 @@ class BatchedScript:
         """Use a client from `connect_async` and the script's source."""
         self._client = client
         self._script = script
-        self._digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()  # Redis's name for it
+        self._digest = hashlib.sha1(
+            script.encode(), usedforsecurity=False
+        ).hexdigest()  # identifies the script in Redis
         self._waiting: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
 

@@ -1,7 +1,7 @@
 """Ingest streams: requests are appended to their tenant's Redis stream and drained from it into PostgreSQL.
 
-`StreamWriter` (asynchronous, in the API) appends; `StreamReader` (synchronous, in workers) takes turns on the ring of
-tenants with pending entries. Each operation is a single Lua call; see `scripts/`.
+`StreamWriter` (asynchronous, in the API) appends; `StreamReader` (synchronous, in workers) processes one tenant after
+the other from the ring of tenants with pending entries. Each operation is a single Lua call; see `scripts/`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,12 @@ class StreamEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TenantBatch:
-    """One tenant's turn on the ring; a dead worker was processing the `suspects`."""
+    """Entries of one tenant's turn.
+
+    Attributes:
+        suspects: Entries that a worker was processing when it died.
+        fresh: The other entries, to be processed together.
+    """
 
     tenant_id: UUID
     suspects: list[StreamEntry] = field(default_factory=list)
@@ -74,7 +79,13 @@ class TenantBatch:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """Result of an append: a new entry, or the stored outcome of a previous request with the same idempotency key."""
+    """Result of an append: a new entry, or the stored outcome of a previous request with the same idempotency key.
+
+    Attributes:
+        nudge: True if the caller must nudge the ingest worker (see `app.queues`).
+        earlier: Stored outcome of the previous request; None for a new entry.
+        entry_id: Id of the new entry; empty if there is none.
+    """
 
     nudge: bool
     earlier: str | None = None
@@ -82,7 +93,7 @@ class AppendResult:
 
 
 class StreamWriter:
-    """Appends requests to the streams; each in one atomic script call."""
+    """Appends requests to the streams, each in one atomic script call."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         """Use a client from `connect_async`."""
@@ -104,7 +115,7 @@ class StreamWriter:
         body: bytes,
         idempotency: tuple[str, str] | None,
     ) -> AppendResult:
-        """Append one request's memories or touches to the tenant's stream.
+        """Append one request's memories or uses to the tenant's stream.
 
         Args:
             idempotency: Digest of the caller's key, and the outcome to store under it.
@@ -161,7 +172,7 @@ def _limits() -> tuple[int, int, int, int]:
 def append_again(tenant_id: UUID, entry: StreamEntry) -> bool:
     """Append a dead letter's entry again with the ingest script and its limits; return true if a nudge is needed.
 
-    The entry retains its base, by which the ledger recognises it, and its original position in the conversation.
+    The entry retains its base, by which the ledger detects duplicates, and its original position in the conversation.
 
     Raises:
         BacklogFull: The tenant's backlog limit is reached.
@@ -172,7 +183,7 @@ def append_again(tenant_id: UUID, entry: StreamEntry) -> bool:
 
 
 def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
-    """Append best-effort data from a thread, with a short timeout and no nudge; the next drain picks it up.
+    """Append best-effort data from a thread, with a short timeout and no nudge; the next drain stores it.
 
     Raises:
         BacklogFull: The tenant's backlog limit is reached.
@@ -221,9 +232,9 @@ def as_unavailable(error: redis.RedisError) -> Unavailable:
 
 
 def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
-    whose, what = which.split("_")
-    unit = "requests" if what == "entries" else "bytes"
-    if whose == "tenant":
+    scope, resource = which.split("_")
+    unit = "requests" if resource == "entries" else "bytes"
+    if scope == "tenant":
         return BacklogFull(f"{held} {unit} of this tenant are waiting, the limit is {limit}", retry_after_seconds=2)
     return Unavailable(f"{held} {unit} are waiting, the limit is {limit}", retry_after_seconds=2)
 
@@ -231,9 +242,9 @@ def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
 class StreamReader:
     """Drains the streams in workers.
 
-    A worker holds one tenant at a time under a lease. No other worker gets this tenant's turn while the lease lasts, so
-    entries need no claims of their own. An expired lease means that its worker died; the entries that it was processing
-    are redelivered one by one.
+    In a turn, one worker processes one tenant under a lease. No other worker can start a turn of this tenant while the
+    lease lasts, so entries need no claims of their own. An expired lease means that the worker died; the entries that
+    it was processing are redelivered one by one.
     """
 
     def __init__(self, client: redis.Redis) -> None:
@@ -246,7 +257,7 @@ class StreamReader:
     def claim(self, *, first: bool) -> TenantBatch | None:
         """Lease the tenant at the head of the ring and return its entries; None if the ring is empty.
 
-        Every turn must be ended by a `acknowledge` with `free`.
+        Every turn must be ended by a call of `acknowledge` with `free=True`.
 
         Args:
             first: True on the first turn of a slice, which clears the flag of the nudge that started the slice.
@@ -292,7 +303,8 @@ class StreamReader:
         """Count an attempt at a single entry before it starts, so that attempts that kill the process count too.
 
         Returns:
-            Number of this attempt, from 1. Call `uncount_attempt` if it fails for a reason unrelated to the entry.
+            Number of this attempt, from 1. If the attempt fails for a reason unrelated to the entry, call
+            `uncount_attempt`.
         """
         return self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1)
 
@@ -342,8 +354,8 @@ def _room() -> MemoryGuard:
 
 def close() -> None:
     """Close the connections, at shutdown and between tests."""
-    for opened in (client, _hasty):
-        if opened.cache_info().currsize:
-            opened().close()
-    for made in (client, _hasty, stream_reader, backlog, _acceptance, _room):
-        made.cache_clear()
+    for connection in (client, _hasty):
+        if connection.cache_info().currsize:
+            connection().close()
+    for cached in (client, _hasty, stream_reader, backlog, _acceptance, _room):
+        cached.cache_clear()

@@ -16,15 +16,15 @@ def read_page(tenant_id: UUID, after: str, limit: int) -> tuple[list[Envelope], 
     Returns:
         The valid envelopes, and the position for the next page; None after the last page.
     """
-    found = cast(
+    entries = cast(
         "list[tuple[bytes, dict[bytes, bytes]]]", client().xrange(stream_key(tenant_id), min=f"({after}", count=limit)
     )
     envelopes = []
-    for entry_id, fields in found:
+    for entry_id, fields in entries:
         try:
             envelopes.append(
                 decode_envelope(entry_id.decode(), *(fields.get(name, b"") for name in (b"n", b"h", b"e")))
             )
         except MalformedEnvelope:
             continue  # the drain turns it into a dead letter; its subject is unknown
-    return envelopes, found[-1][0].decode() if len(found) == limit else None
+    return envelopes, entries[-1][0].decode() if len(entries) == limit else None

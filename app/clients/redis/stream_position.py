@@ -1,4 +1,4 @@
-"""Watermarks in a tenant's stream: its current end, and whether entries up to a position are still pending."""
+"""Read the current end of a tenant's stream, and check whether entries up to a position are still pending."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.clients.redis.stream import backlog, client
 
 def stream_end(tenant_id: UUID) -> str:
     """Return a position at or after all existing entries and before all future ones."""
-    before = f"{backlog().now_ms() - 1}-0"  # without a stream, its first entry will have a later timestamp
+    before = f"{backlog().now_ms() - 1}-0"  # if the stream doesn't exist yet, its first entry gets a later timestamp
     with suppress(redis.ResponseError):
         last: bytes = client().xinfo_stream(stream_key(tenant_id))["last-generated-id"]
         return last.decode()

@@ -1,4 +1,4 @@
-"""Report the pending requests of individual tenants, for a page that compares them."""
+"""Report the pending requests of individual tenants, for a page that compares tenants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.clients.redis.connection import BACKLOG, HELD, RING, stream_key
 from app.clients.redis.stream import client
 
 COMPARED_MOST: Final = 5000
-"""Maximum number of tenants examined, leased ones first, then in ring order; more would block Redis for too long."""
+"""Maximum number of tenants examined, leased tenants first, then in ring order; more would block Redis for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class TenantBacklog:
     """A tenant's pending requests.
 
     Attributes:
-        oldest_seconds: Age of the oldest request; None if none are pending.
+        oldest_seconds: Age of the oldest request in seconds; None if no request is pending.
     """
 
     tenant_id: UUID
@@ -34,8 +34,8 @@ def list_longest(most: int) -> list[TenantBacklog]:
     with redis.pipeline(transaction=False) as pipe:
         pipe.lrange(RING, 0, COMPARED_MOST - 1)
         pipe.zrange(HELD, 0, -1)
-        waiting, held = cast("list[list[bytes]]", pipe.execute())
-    names = list(dict.fromkeys([*held, *waiting]))[:COMPARED_MOST]
+        waiting, leased = cast("list[list[bytes]]", pipe.execute())
+    names = list(dict.fromkeys([*leased, *waiting]))[:COMPARED_MOST]
     with redis.pipeline(transaction=False) as pipe:
         for name in names:
             pipe.xrange(stream_key(name.decode()), count=1)
@@ -54,12 +54,12 @@ def list_backlogs(tenant_ids: list[UUID]) -> list[TenantBacklog]:
         for tenant in tenant_ids:
             pipe.xlen(stream_key(tenant))
             pipe.xrange(stream_key(tenant), count=1)
-        (seconds, microseconds), noted, *pairs = pipe.execute()
+        (seconds, microseconds), counters, *pairs = pipe.execute()
     now_ms = seconds * 1000 + microseconds // 1000
-    found = []
+    backlogs = []
     for place, tenant in enumerate(tenant_ids):
         requests, first = pairs[2 * place], pairs[2 * place + 1]
         oldest = max(now_ms - int(first[0][0].partition(b"-")[0]), 0) / 1000 if first else None
-        memories, size = (int(each or 0) for each in noted[2 * place : 2 * place + 2])
-        found.append(TenantBacklog(tenant, requests, memories, size, oldest))
-    return found
+        memories, size = (int(count or 0) for count in counters[2 * place : 2 * place + 2])
+        backlogs.append(TenantBacklog(tenant, requests, memories, size, oldest))
+    return backlogs

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/audit")
 
 
 @router.get("")
-def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
+def show_log(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show manual actions, newest first, and the audit chain to keys with the scope `privacy`."""
     acts = operator_log.list_actions(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     state = audit_verification.verify_last(viewer.tenant_id) if viewer.may("privacy") else None
@@ -37,7 +37,7 @@ def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Resp
 
 
 @router.get("/entries")
-def entries(
+def list_entries(
     viewer: PrivacyViewer, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
 ) -> Response:
     """List the audit entries, newest first."""
@@ -47,7 +47,7 @@ def entries(
 
 
 @router.get("/chain")
-def whole(viewer: PrivacyViewer, request: Request, after: str | None = None) -> Response:
+def verify_all(viewer: PrivacyViewer, request: Request, after: str | None = None) -> Response:
     """Verify the complete chain in slices of a few seconds."""
     place = START if after is None else read_anchor(after)
     if place is None:

@@ -45,7 +45,7 @@ router = APIRouter(prefix=PLACE)
 
 
 @router.get("")
-def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
+def show_runs(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show runs, merges waiting for approval, proposals and completed merges."""
     tenant_id = viewer.tenant_id
     held, following_policies, _ = policy_versions.list_in_force(tenant_id)
@@ -72,7 +72,7 @@ def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Resp
 
 
 @router.get("/{merge_id}")
-def merge(viewer: AnyViewer, request: Request, merge_id: MergeId, *, summary: bool = False) -> Response:
+def show_merge(viewer: AnyViewer, request: Request, merge_id: MergeId, *, summary: bool = False) -> Response:
     """Show a merge; with `summary`, generate a preview of a waiting merge's summary, which is not stored."""
     shown = merge_log.get(viewer.tenant_id, merge_id)
     said = merge_log.preview_merge(viewer.tenant_id, merge_id, making=summary) if viewer.may("read") else None
@@ -90,7 +90,7 @@ def merge(viewer: AnyViewer, request: Request, merge_id: MergeId, *, summary: bo
 
 
 @router.post("/run")
-def run(acting: Maintaining) -> Response:
+def start_run(acting: Maintaining) -> Response:
     """Start a manual run, even if consolidation is paused."""
     level = acting.form.get("level", "")
     if level and level not in KEPT_SHARES:
@@ -101,7 +101,7 @@ def run(acting: Maintaining) -> Response:
 
 
 @router.post("/pause")
-def pause(acting: Maintaining) -> Response:
+def pause_nights(acting: Maintaining) -> Response:
     """Pause automatic consolidation through a new policy version."""
     acting.record("pause_consolidation")
     _set_paused(acting, paused=True)
@@ -109,7 +109,7 @@ def pause(acting: Maintaining) -> Response:
 
 
 @router.post("/resume")
-def resume(acting: Maintaining) -> Response:
+def resume_nights(acting: Maintaining) -> Response:
     """Resume automatic consolidation through a new policy version."""
     acting.record("resume_consolidation")
     _set_paused(acting, paused=False)
@@ -139,7 +139,7 @@ def reject_supersession(acting: Writing, supersession_id: SupersessionId) -> Res
 
 
 @router.post("/{merge_id}/approve")
-def approve(acting: Maintaining, merge_id: MergeId) -> Response:
+def approve_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Start a job that checks the merge again and applies it."""
     acting.record("approve_merge", merge_id)
     parameters = approval.job_parameters(acting.tenant_id, merge_id, acting.key_id)
@@ -148,7 +148,7 @@ def approve(acting: Maintaining, merge_id: MergeId) -> Response:
 
 
 @router.post("/{merge_id}/reject")
-def reject(acting: Maintaining, merge_id: MergeId) -> Response:
+def reject_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Reject a merge; its memories stay unchanged."""
     acting.record("reject_merge", merge_id)
     approval.reject_merge(acting.tenant_id, merge_id, acting.key_id)
@@ -156,7 +156,7 @@ def reject(acting: Maintaining, merge_id: MergeId) -> Response:
 
 
 @router.post("/{merge_id}/undo")
-def undo(acting: Maintaining, merge_id: MergeId) -> Response:
+def undo_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Undo a merge: delete its summary and reactivate its sources."""
     acting.record("undo_merge", merge_id)
     merge_undo.undo_merge(acting.tenant_id, merge_id, acting.key_id)

@@ -18,7 +18,9 @@ router = APIRouter(prefix="/letters")
 
 
 @router.get("")
-def page(viewer: Operating, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
+def list_letters(
+    viewer: Operating, request: Request, cursor: str | None = None, *, discarded: bool = False
+) -> Response:
     """List pending or discarded dead letters, newest first."""
     found, reasons = dead_letter_replay.list_letters(
         viewer.tenant_id, LetterFilter(), discarded=discarded, older_than=TIMED.decode(cursor), limit=PAGE

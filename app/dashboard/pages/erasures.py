@@ -40,13 +40,13 @@ REPORT_HEADERS: Final = rendering.HEADERS | {
 
 
 @router.get("/subjects")
-def ask(viewer: PrivacyViewer, request: Request) -> Response:
+def show_form(viewer: PrivacyViewer, request: Request) -> Response:
     """Show the empty form."""
     return rendering.page(request, viewer, "privacy_subject", subject=None)
 
 
 @router.post("/subjects")
-def look(acting: Asking, request: Request) -> Response:
+def show_subject(acting: Asking, request: Request) -> Response:
     """Show a subject's data and preview an erasure. The subject is posted, so that it appears in no URL."""
     given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
     scope = requested_scope(given)
@@ -65,7 +65,9 @@ def look(acting: Asking, request: Request) -> Response:
 
 
 @router.get("/erasures")
-def page(viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
+def list_erasures(
+    viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, every: bool = False
+) -> Response:
     """List requested erasures, newest first; with `every`, include deletions of single memories."""
     place = TIMED.decode(cursor)
     if every:
@@ -92,7 +94,7 @@ def erase(acting: Guarding) -> Response:
 
 
 @router.get("/erasures/{erasure_id}")
-def one(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId) -> Response:
+def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId) -> Response:
     """Show the progress of an erasure: found and removed rows by step, and its passes if legal holds delayed it."""
     found = requests.get(viewer.tenant_id, erasure_id)
     done = {each["step"]: each for each in found.executed}
@@ -105,14 +107,14 @@ def one(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId) -> Respo
 
 
 @router.get("/erasures/{erasure_id}/report")
-def report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
+def show_report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
     found = read_report(viewer.tenant_id, erasure_id)
     return Response(report_page.render_report(found), media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
-def cancel(acting: Guarding, erasure_id: ErasureId) -> Response:
+def cancel_erasure(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories."""
     acting.record("cancel_erasure", erasure_id)
     requests.cancel(acting.tenant_id, erasure_id, acting.key_id)
@@ -120,7 +122,7 @@ def cancel(acting: Guarding, erasure_id: ErasureId) -> Response:
 
 
 @router.post("/erasures/{erasure_id}/finish")
-def finish(acting: Guarding, erasure_id: ErasureId) -> Response:
+def start_erasure_now(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Start an erasure before its grace period ends, or continue an interrupted one."""
     acting.record("finish_erasure", erasure_id)
     rights_overview.start_now(acting.tenant_id, erasure_id)
@@ -128,14 +130,14 @@ def finish(acting: Guarding, erasure_id: ErasureId) -> Response:
 
 
 @router.get("/exports")
-def exported(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
+def list_exports(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List exports, newest first."""
     found = export_requests.list_exports(viewer.tenant_id, TIMED.decode(cursor), PAGE)
     return rendering.page(request, viewer, "privacy_exports", exports=found, following=TIMED.encode(found.following))
 
 
 @router.post("/exports")
-def export(acting: Guarding) -> Response:
+def create_export(acting: Guarding) -> Response:
     """Request an export, which a job creates."""
     fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law")}
     given = read_as(NewExport, {**fields, "reason": acting.reason})
@@ -145,7 +147,7 @@ def export(acting: Guarding) -> Response:
 
 
 @router.post("/exports/{export_id}/file")
-def fetch(acting: Guarding, export_id: ExportId) -> Response:
+def download_export(acting: Guarding, export_id: ExportId) -> Response:
     """Return the zip file. This is a POST because the download is recorded in the audit log."""
     acting.record("fetch_export", export_id)
     made = export_archive.stream_archive(acting.tenant_id, export_id, acting.key_id)

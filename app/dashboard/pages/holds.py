@@ -24,7 +24,9 @@ router = APIRouter(prefix="/privacy/holds")
 
 
 @router.get("")
-def page(viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, released: bool = False) -> Response:
+def list_holds(
+    viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, released: bool = False
+) -> Response:
     """List the active holds, or all holds, newest first."""
     found = legal_holds.list_holds(viewer.tenant_id, TIMED.decode(cursor), PAGE, released=released)
     return rendering.page(
@@ -39,14 +41,14 @@ def page(viewer: PrivacyViewer, request: Request, cursor: str | None = None, *, 
 
 
 @router.get("/{hold_id}")
-def one(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
+def show_hold(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
     """Show a hold and the number of memories it covers now."""
     found, counts = legal_holds.get(viewer.tenant_id, hold_id)
     return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
 
 
 @router.post("")
-def place(acting: Guarding) -> Response:
+def place_hold(acting: Guarding) -> Response:
     """Place a hold: from the response on, its memories can't be edited, merged, deleted or moved to a lower tier."""
     given = read_as(
         NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
@@ -57,7 +59,7 @@ def place(acting: Guarding) -> Response:
 
 
 @router.post("/{hold_id}/release")
-def release(acting: Guarding, hold_id: HoldId) -> Response:
+def release_hold(acting: Guarding, hold_id: HoldId) -> Response:
     """Release a hold; memories without another hold can be edited, merged, moved and deleted again."""
     acting.record("release_hold", hold_id)
     legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id)

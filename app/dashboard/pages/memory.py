@@ -61,7 +61,7 @@ class Related:
 
 
 @router.get("/{memory_id}")
-def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
+def show_memory(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
     """Show a memory, or a notice if it is pending or doesn't exist."""
     try:
         found = lookup.get(viewer.tenant_id, MEMORY.parse(memory_id))
@@ -108,7 +108,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
 
 
 @router.post("/{memory_id}/restore")
-def restore(acting: Writing, memory_id: MemoryId) -> Response:
+def restore_memory(acting: Writing, memory_id: MemoryId) -> Response:
     """Restore a memory: from the archive at once, from cold storage in a job."""
     acting.record("restore_memory", memory_id)
     manual_restore.restore(acting.tenant_id, memory_id, acting.key_id)

@@ -43,13 +43,13 @@ class Streams:
 
 
 @router.get("/")
-async def first(viewer: AnyViewer, request: Request) -> Response:
+async def show_overview(viewer: AnyViewer, request: Request) -> Response:
     """Show the overview."""
-    return await run_in_threadpool(_first, viewer, request)
+    return await run_in_threadpool(_render_overview, viewer, request)
 
 
-def _first(viewer: Viewer, request: Request) -> Response:
-    found = _live(viewer)
+def _render_overview(viewer: Viewer, request: Request) -> Response:
+    found = _read_live_part(viewer)
     night: list[schedule.ScheduleView] | None
     try:
         night = schedule.list_schedules(viewer.tenant_id)
@@ -63,17 +63,17 @@ def _first(viewer: Viewer, request: Request) -> Response:
 
 
 @router.get("/now")
-def live(viewer: AnyViewer, request: Request) -> Response:
+def show_live_part(viewer: AnyViewer, request: Request) -> Response:
     """Render the live part of the page, for polling browsers."""
-    return rendering.page(request, viewer, "live", **_live(viewer))
+    return rendering.page(request, viewer, "live", **_read_live_part(viewer))
 
 
-def _live(viewer: Viewer) -> dict[str, Any]:
+def _read_live_part(viewer: Viewer) -> dict[str, Any]:
     return {"health": status.now(viewer.tenant_id, every=viewer.is_admin)}
 
 
 @router.get("/events")
-async def events(viewer: AnyViewer, request: Request) -> Response:
+async def stream_events(viewer: AnyViewer, request: Request) -> Response:
     """Stream the live part as server-sent events named `now`, whenever it changes."""
     streams: Streams = request.app.state.streams
     if streams.count >= STREAMS_MAX:
@@ -94,7 +94,7 @@ async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
                 await cache.known(viewer.key_id)
             except EbbingError:
                 return
-            context = await run_in_threadpool(_live, viewer)
+            context = await run_in_threadpool(_read_live_part, viewer)
             html = rendering.render("live", viewer, **context)
             if html != said:
                 yield _event("now", html)
@@ -113,7 +113,7 @@ def _event(name: str, html: str) -> bytes:
 
 
 @router.post("/schedule/{name}/run")
-def run(acting: Maintaining, name: str) -> Response:
+def start_run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
     acting.record("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
@@ -121,7 +121,7 @@ def run(acting: Maintaining, name: str) -> Response:
 
 
 @router.post("/schedule/{name}/pause")
-def pause(acting: Maintaining, name: str) -> Response:
+def pause_entry(acting: Maintaining, name: str) -> Response:
     """Pause scheduled runs."""
     acting.record("pause", name)
     schedule.set_paused(acting.tenant_id, name, paused=True)
@@ -129,7 +129,7 @@ def pause(acting: Maintaining, name: str) -> Response:
 
 
 @router.post("/schedule/{name}/resume")
-def resume(acting: Maintaining, name: str) -> Response:
+def resume_entry(acting: Maintaining, name: str) -> Response:
     """Resume scheduled runs."""
     acting.record("resume", name)
     schedule.set_paused(acting.tenant_id, name, paused=False)

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/privacy")
 
 
 @router.get("")
-def page(viewer: PrivacyViewer, request: Request) -> Response:
+def show_overview(viewer: PrivacyViewer, request: Request) -> Response:
     """Show open requests, most urgent first, and statistics of the last 24 months."""
     return rendering.page(
         request,
@@ -40,20 +40,20 @@ def page(viewer: PrivacyViewer, request: Request) -> Response:
 
 
 @router.get("/log")
-def log(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
+def list_requests(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List all requests, newest first."""
     found = request_log.list_requests(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
     return rendering.page(request, viewer, "privacy_log", requests=found, following=TIMED.encode(found.following))
 
 
 @router.get("/categories")
-def kept(viewer: PrivacyViewer, request: Request) -> Response:
+def show_categories(viewer: PrivacyViewer, request: Request) -> Response:
     """Count the memories of each category now."""
     return rendering.page(request, viewer, "privacy_categories", running=categories.count_categories(viewer.tenant_id))
 
 
 @router.post("/requests")
-def enter(acting: Guarding) -> Response:
+def create_request(acting: Guarding) -> Response:
     """Record a request received through another channel."""
     day = acting.form.get("received", "")
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner")}
@@ -64,7 +64,7 @@ def enter(acting: Guarding) -> Response:
 
 
 @router.post("/requests/{request_id}/confirm")
-def confirm(acting: Guarding, request_id: RequestId) -> Response:
+def confirm_receipt(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the requester was sent a confirmation of receipt."""
     acting.record("confirm_request", request_id)
     request_log.confirm_receipt(acting.tenant_id, request_id)
@@ -72,7 +72,7 @@ def confirm(acting: Guarding, request_id: RequestId) -> Response:
 
 
 @router.post("/requests/{request_id}/deny")
-def deny(acting: Guarding, request_id: RequestId) -> Response:
+def deny_request(acting: Guarding, request_id: RequestId) -> Response:
     """Deny a request with its legal basis."""
     basis = read_as(Denial, {"basis": acting.form.get("basis", "")}).basis
     acting.record("deny_request", request_id)
@@ -81,7 +81,7 @@ def deny(acting: Guarding, request_id: RequestId) -> Response:
 
 
 @router.post("/requests/{request_id}/complete")
-def complete(acting: Guarding, request_id: RequestId) -> Response:
+def complete_request(acting: Guarding, request_id: RequestId) -> Response:
     """Record a request as completed."""
     acting.record("complete_request", request_id)
     request_log.answer_request(acting.tenant_id, request_id, "done", None, acting.key_id)

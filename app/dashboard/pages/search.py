@@ -68,13 +68,13 @@ class Signal:
 
 
 @router.get("/search")
-def form(viewer: Reading, request: Request) -> Response:
+def show_form(viewer: Reading, request: Request) -> Response:
     """Show the empty form."""
     return _page(request, viewer, {"tier_active": "on", "limit": "10"})
 
 
 @router.post("/search")
-def ask(acting: Asking, request: Request) -> Response:
+def run_search(acting: Asking, request: Request) -> Response:
     """Run the search without reinforcement, priming and reranking."""
     given = acting.form
     try:
@@ -88,7 +88,7 @@ def ask(acting: Asking, request: Request) -> Response:
 
 
 @router.get("/reviews")
-def flagged(viewer: Reading, request: Request) -> Response:
+def list_flagged(viewer: Reading, request: Request) -> Response:
     """List memories flagged by a failed review or self-test."""
     found = reviews.list_flagged(viewer.tenant_id, FLAGGED_MAX)
     return rendering.page(request, viewer, "reviews", found=found, most=FLAGGED_MAX)

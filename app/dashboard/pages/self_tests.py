@@ -53,7 +53,7 @@ class Charts:
 
 
 @router.get("")
-def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
+def show_runs(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show runs, newest first, with charts of completed runs."""
     found = self_tests.list_runs(viewer.tenant_id, TIMED.decode(cursor), RUNS)
     flagged = reviews.list_flagged(viewer.tenant_id, FLAGGED + 1)
@@ -78,7 +78,7 @@ def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Resp
 
 
 @router.post("/run")
-def run(acting: Maintaining) -> Response:
+def start_run(acting: Maintaining) -> Response:
     """Start a run, even if none is due."""
     acting.record("run_self_tests")
     queue.create(acting.tenant_id, self_tests.KIND, {}, actor=acting.key_id)

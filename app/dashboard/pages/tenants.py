@@ -18,7 +18,7 @@ Looking = Annotated[Viewer, Depends(require_viewer("admin"))]
 
 
 @router.get("")
-def page(
+def list_tenants(
     viewer: Looking, request: Request, name: Annotated[str, Query(max_length=NAME_MAX, pattern=r"^[^\x00]*$")] = ""
 ) -> Response:
     """List tenants by longest backlog, or those whose name contains the search text."""

@@ -75,7 +75,7 @@ class MoveReason:
 
 
 @router.get("")
-def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
+def show_tiers(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Response:
     """Show the page from counters; the browser loads the expensive forecast separately."""
     held = tier_report.tier_report(viewer.tenant_id)
     latest = tier_report.list_latest_moves(viewer.tenant_id, HISTORY.decode(cursor), PAGE)
@@ -96,7 +96,7 @@ def page(viewer: AnyViewer, request: Request, cursor: str | None = None) -> Resp
 
 
 @router.get("/ahead")
-def ahead(viewer: AnyViewer, request: Request) -> Response:
+def show_forecast(viewer: AnyViewer, request: Request) -> Response:
     """Render the fragment with the forecast and the compression of archived vectors."""
     try:
         found = tier_report.cached_outlook(viewer.tenant_id)

@@ -1,8 +1,8 @@
 """Group memories by similarity of meaning, with small bonuses for shared time, thread and entities (seed 004 §3.2).
 
-Each new memory is compared with its nearest neighbours, and pairs that are near enough become edges of a graph. Its
-connected components are split by average linkage, so that a chain of near pairs doesn't become one group. Memories of
-different subjects are never compared.
+A graph connects each new memory with its nearest neighbours, if they are near enough. The graph's connected components
+are split by average linkage, so that a chain of near pairs doesn't become one group. Memories of different subjects are
+never compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class ComparedMemories:
-    """Memories to compare, in any order; all lengths are n.
+    """Memories to compare, in any order; every sequence and array has n entries.
 
     Attributes:
         ids: Unique ids.
@@ -47,8 +47,8 @@ class ComparedMemories:
         threads: Conversation of each memory, if any.
         entities: Entities that each memory names.
         said_at: Seconds since 1970, shape (n,).
-        vectors: Vectors of one embedding space, of length 1 or 0, shape (n, dimensions).
-        is_new: Whether to search this memory's neighbours; other memories are only candidates. Shape (n,).
+        vectors: Vectors of one embedding space, each with norm 1 or 0, shape (n, dimensions).
+        is_new: True to search for this memory's neighbours; other memories are only candidates. Shape (n,).
     """
 
     ids: Sequence[UUID]
@@ -66,12 +66,12 @@ def applied_method(rules: Consolidation, memories: int) -> Literal["linkage", "h
 
 
 def cosine_above(rules: Consolidation) -> float:
-    """Return the cosine that a pair must exceed to be near enough even with every bonus."""
+    """Return the cosine that a pair must exceed even if it gets every bonus."""
     return 1 - rules.distance_below - rules.near_in_time - rules.same_thread - rules.shared_entities
 
 
 def group_memories(memories: ComparedMemories, rules: Consolidation) -> list[Group]:
-    """Return disjoint groups of two or more memories, each with a new one, ordered by their first ids.
+    """Return disjoint groups of two or more memories, each with at least one new memory, ordered by first id.
 
     The result doesn't depend on the order of the memories.
     """
@@ -84,11 +84,17 @@ def group_memories(memories: ComparedMemories, rules: Consolidation) -> list[Gro
             groups += [
                 _build_group(part, members) for members in _groups(part, rules, method) if part.is_new[members].any()
             ]
-    return sorted(groups, key=lambda made: made.ids[0])
+    return sorted(groups, key=lambda group: group.ids[0])
 
 
 class _Part(NamedTuple):
-    """Memories of one subject in ascending order of ids; each one without a thread has a thread number of its own."""
+    """Memories of one subject in id order.
+
+    Attributes:
+        threads: A number per thread; a memory without a thread has a unique negative number.
+        named: Memory-by-entity matrix; None if no entity is shared.
+        names: Number of entities that each memory names.
+    """
 
     ids: list[UUID]
     hours: NDArray[np.float64]
@@ -100,7 +106,7 @@ class _Part(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """Pairs of indices that are near enough, with their distances; shape (n,) each."""
+    """Pairs of memories, by index, that are near enough, with their distances; shape (n,) each."""
 
     one: Places
     other: Places
@@ -129,7 +135,7 @@ def _build_part(memories: ComparedMemories, places: Places) -> _Part:
 
 
 def _incidence(entities: Sequence[set[str]]) -> csr_array[Any] | None:
-    """Return the memory-by-entity matrix, or None if no entity is shared; entities of a single memory are left out."""
+    """Return the memory-by-entity matrix of shared entities, or None if no entity is shared."""
     counts = Counter(chain.from_iterable(entities))
     numbers = {name: n for n, name in enumerate(sorted(name for name, count in counts.items() if count > 1))}
     if not numbers:
@@ -159,6 +165,7 @@ def _distances(part: _Part, rows: Places, columns: Places | slice, rules: Consol
 
 
 def _groups(part: _Part, rules: Consolidation, method: Literal["linkage", "hdbscan"]) -> Iterator[Places]:
+    """Yield the indices of each group's members."""
     edges = _edges(part, rules)
     levels = [rules.distance_below, *(level for level in FALLING if level < rules.distance_below)]
     if method == "hdbscan":
@@ -170,21 +177,21 @@ def _groups(part: _Part, rules: Consolidation, method: Literal["linkage", "hdbsc
 
 
 def _edges(part: _Part, rules: Consolidation) -> _Edges:
-    """Return the edges from each new memory to its nearest neighbours; ties with the last neighbour are included."""
-    new = np.flatnonzero(part.is_new)
+    """Return the edges from each new memory to its nearest neighbours; ties for the last place are included."""
+    new_rows = np.flatnonzero(part.is_new)
     size, most = max(_BLOCK_CELLS // len(part.ids), 1), rules.neighbours
     below = np.float32(rules.distance_below)
-    found = [_Edges(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32))]
-    for start in range(0, len(new), size):
-        rows = new[start : start + size]
+    blocks = [_Edges(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32))]
+    for start in range(0, len(new_rows), size):
+        rows = new_rows[start : start + size]
         distances = _distances(part, rows, slice(None), rules)
         distances[np.arange(len(rows)), rows] = np.inf
         near = distances < below
         for row in np.flatnonzero(near.sum(axis=1) > most):
             near[row] &= distances[row] <= np.partition(distances[row], most - 1)[most - 1]
         one, other = np.nonzero(near)
-        found.append(_Edges(rows[one], other, distances[one, other]))
-    return _Edges(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        blocks.append(_Edges(rows[one], other, distances[one, other]))
+    return _Edges(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
 def _components(count: int, edges: _Edges) -> Iterator[Places]:
@@ -194,10 +201,10 @@ def _components(count: int, edges: _Edges) -> Iterator[Places]:
     from scipy.sparse import coo_array  # noqa: PLC0415 - as above
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
-    there = coo_array((np.ones(len(edges.one), np.int8), (edges.one, edges.other)), shape=(count, count))
-    _, labels = connected_components(there.tocsr(), directed=False)
-    among = np.union1d(edges.one, edges.other)
-    order = among[np.argsort(labels[among], kind="stable")]
+    graph = coo_array((np.ones(len(edges.one), np.int8), (edges.one, edges.other)), shape=(count, count))
+    _, labels = connected_components(graph.tocsr(), directed=False)
+    connected = np.union1d(edges.one, edges.other)
+    order = connected[np.argsort(labels[connected], kind="stable")]
     yield from np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
@@ -229,7 +236,10 @@ def _linked(part: _Part, members: Places, rules: Consolidation) -> Iterator[Plac
 
 
 def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Places]:
-    """Yield clusters by density, then linkage, since a chain is as dense as a ball; three or fewer by linkage only."""
+    """Yield clusters by HDBSCAN, each split by average linkage, because HDBSCAN doesn't split chains.
+
+    Three or fewer memories are only linked.
+    """
     if len(members) <= 3:
         yield from _linked(part, members, rules)
         return
@@ -247,10 +257,10 @@ def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Place
 
 def _by_label(labels: Sequence[str | int | None]) -> list[Places]:
     """Return the indices of each label, ordered by first occurrence."""
-    found: dict[str | int | None, list[int]] = {}
+    places_by_label: dict[str | int | None, list[int]] = {}
     for place, label in enumerate(labels):
-        found.setdefault(label, []).append(place)
-    return [np.array(places, np.intp) for places in found.values()]
+        places_by_label.setdefault(label, []).append(place)
+    return [np.array(places, np.intp) for places in places_by_label.values()]
 
 
 def _build_group(part: _Part, members: Places) -> Group:

@@ -1,7 +1,7 @@
 """Build the prompt that asks a language model which earlier memories a new one contradicts, and parse its answer.
 
-Texts are sent as `app.domain.prompts` describes. An answer can only mark
-earlier memories of the same question as outdated.
+Texts are sent as `app.domain.prompts` describes. An answer can only mark earlier memories of the same question as
+outdated.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ContradictionText:
 
 @dataclass(frozen=True, slots=True)
 class ContradictionQuestion:
-    """A new memory with one or more earlier memories near it."""
+    """A new memory with one or more similar earlier memories."""
 
     memory: ContradictionText
     earlier: tuple[ContradictionText, ...]
@@ -76,7 +76,7 @@ def split_batches(questions: Sequence[ContradictionQuestion], tokens_max: int) -
 
 
 def prompt(questions: Sequence[ContradictionQuestion]) -> Prompt[list[SupersessionPair]]:
-    """Return the prompt for the pairs of a new memory and an outdated earlier one, of one batch of questions."""
+    """Return the prompt for a batch of questions; its answer is read as pairs of a new and an outdated memory."""
     return Prompt(
         partial(build_messages, questions),
         ANSWER_SCHEMA,
@@ -134,7 +134,7 @@ def read(answer: str, questions: Sequence[ContradictionQuestion], mark: str) -> 
 
     Args:
         questions: The batch that was sent.
-        mark: The mark that was sent with it.
+        mark: The mark that was sent with the batch.
 
     Raises:
         Unusable: The answer doesn't match the questions, or names an earlier memory of another question.
@@ -150,10 +150,11 @@ def read(answer: str, questions: Sequence[ContradictionQuestion], mark: str) -> 
 
 
 def _pairs(item: _PairItem, position: int, question: ContradictionQuestion, mark: str) -> Iterator[SupersessionPair]:
+    """Yield the pairs of one item of the answer, after checking that the item matches the question."""
     if item.position != position:
         raise Unusable("wrong position")
     earlier = {prompts.handle(each.memory_id, mark): each.memory_id for each in question.earlier}
     if item.id != prompts.handle(question.memory.memory_id, mark) or not set(item.outdated) <= earlier.keys():
         raise Unusable("wrong id")
-    for named in dict.fromkeys(item.outdated):
-        yield SupersessionPair(question.memory.memory_id, earlier[named])
+    for outdated_handle in dict.fromkeys(item.outdated):
+        yield SupersessionPair(question.memory.memory_id, earlier[outdated_handle])

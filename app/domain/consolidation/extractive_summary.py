@@ -2,7 +2,8 @@
 
 Sentences are chosen greedily by the value that each adds to those already chosen: facts, words, sources and centrality
 (LexRank, Erkan and Radev 2004). The gains are submodular, so the greedy choice is close to the optimum (Lin and Bilmes
-2011). A sentence's value rises with its salience under the salience rules, and is 0 if it gives orders.
+2011). A sentence's value rises with its salience under the salience rules. It is 0 if the sentence contains only
+instructions to a model.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Sentence:
         worth: Value of each item that it contributes, by the item's name, before `weight`.
         own: Names of the items that are facts.
         weight: Factor on all values.
-        tells_change: Whether the sentence states a change.
+        tells_change: The sentence states a change.
     """
 
     line: SourceLine
@@ -82,8 +83,8 @@ def extract_summary(sources: Sequence[Source], form: Form, level: Level) -> Summ
     """Return a summary made of the sources' sentences.
 
     Its length is limited to the level's share of the sources' characters, but at least `FLOOR_CHARACTERS`; if no
-    sentence fits, the summary is one longer sentence. For `duplicates` it is the fullest source in full, followed by
-    sentences of the other sources with facts that it lacks, whatever their length.
+    sentence fits, the summary is one longer sentence. For `duplicates` it is the most valuable source in
+    full, followed by sentences of other sources that add facts or words, whatever their length.
 
     Args:
         sources: One or more, in any order.
@@ -107,30 +108,30 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
     lines, saliences = _lines(ordered)
     if not lines:
         return []
-    found = [facts(line.text) for line in lines]
+    facts_by_line = [facts(line.text) for line in lines]
     speakers = {word for source in ordered for word in split_words(source.speaker or "")}
-    names = frozenset().union(*(each.names for each in found)) - speakers
+    names = frozenset().union(*(each.names for each in facts_by_line)) - speakers
     words = [stems(line.text) for line in lines]
-    spread = Counter(word for each in words for word in set(each))
-    central = _centrality(_vectors(words, spread))
+    document_counts = Counter(word for each in words for word in set(each))
+    centrality = _centrality(_vectors(words, document_counts))
     last = max(len(ordered) - 1, 1)
     candidates = []
     for at, (line, salience) in enumerate(zip(lines, saliences, strict=True)):
-        stated, stemmed = found[at], words[at]
-        own = _stated(stated, names, asks=contains_question(line.text))
+        line_facts, line_stems = facts_by_line[at], words[at]
+        own = _stated(line_facts, names, asks=contains_question(line.text))
         worth = {name: _WORTH[name.partition(":")[0]] for name in own}
-        worth |= {f"word:{word}": _WORD_WORTH * spread[word] ** 0.5 for word in stemmed}
+        worth |= {f"word:{word}": _WORD_WORTH * document_counts[word] ** 0.5 for word in line_stems}
         changes = _CHANGES.search(line.text) is not None
         if changes:
             worth[f"change:{at}"] = _CHANGE_WORTH
-        worth[f"central:{at}"] = _CENTRAL_WORTH * float(central[at])
+        worth[f"central:{at}"] = _CENTRAL_WORTH * float(centrality[at])
         worth[f"salience:{at}"] = _SALIENT_WORTH * salience
-        worth[f"source:{line.source}"] = _SOURCE_WORTH * min(len(stemmed) / _TELLING_WORDS, 1)
+        worth[f"source:{line.source}"] = _SOURCE_WORTH * min(len(line_stems) / _TELLING_WORDS, 1)
         weight = (0.75 + 0.5 * ordered[line.source].importance) * (1 + _LATER * line.source / last)
         weight *= _ASKED if contains_question(line.text) else 1
         weight *= 1 if own else min(1, _PLAIN + salience * (1 - _PLAIN) / _TELLING_SALIENCE)
         if not strip_instructions(line.text).strip() or not (
-            own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS
+            own or salience >= _IDLE or len(line_stems) >= _TELLING_WORDS
         ):
             weight = 0.0
         candidates.append(_Sentence(line, worth, own, weight, changes))
@@ -173,7 +174,7 @@ def _without_speaker(source: Source) -> str:
 
 
 def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str]:
-    """Return named facts; a capitalised word at the start of a sentence counts only if it is a name elsewhere."""
+    """Return facts as items (`number:7`); a capitalised word at the start of a sentence must be a name elsewhere."""
     return frozenset(
         [
             *(f"name:{name}" for name in (found.names | found.starts) & names),
@@ -201,10 +202,10 @@ def _centrality(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each sentence's centrality, scaled to a maximum of 1."""
     near = vectors @ vectors.T
     steps = near / np.maximum(near.sum(axis=1, keepdims=True), 1e-12)
-    found = np.full(len(near), 1 / len(near))
+    scores = np.full(len(near), 1 / len(near))
     for _ in range(_ROUNDS):
-        found = (1 - _DAMPING) / len(near) + _DAMPING * (found @ steps)
-    scaled: NDArray[np.float64] = found / found.max()
+        scores = (1 - _DAMPING) / len(near) + _DAMPING * (scores @ steps)
+    scaled: NDArray[np.float64] = scores / scores.max()
     return scaled
 
 
@@ -218,7 +219,7 @@ def _table(candidates: Sequence[_Sentence]) -> NDArray[np.float64]:
 
 
 def _best(candidates: Sequence[_Sentence], form: Form, most: int) -> list[int]:
-    """Return the indices of the best sentences that fit, skipping redundant ones, or of a short one if none fits."""
+    """Return the indices of the best sentences that fit, skipping redundant ones; if none fits, of the shortest one."""
     table = _table(candidates)
     costs = np.array([(len(each.line.text) + _COST_CHARACTERS) ** _COST_EXPONENT for each in candidates])
 
@@ -227,10 +228,10 @@ def _best(candidates: Sequence[_Sentence], form: Form, most: int) -> list[int]:
 
     chosen: list[int] = []
     covered = np.zeros(table.shape[1])
-    left = [at for at, each in enumerate(candidates) if each.weight > 0]
-    while left:
-        gains = np.maximum(table[left] - covered, 0).sum(axis=1) / costs[left]
-        best = left.pop(int(gains.argmax()))
+    remaining = [at for at, each in enumerate(candidates) if each.weight > 0]
+    while remaining:
+        gains = np.maximum(table[remaining] - covered, 0).sum(axis=1) / costs[remaining]
+        best = remaining.pop(int(gains.argmax()))
         if not _repeats(candidates[best], candidates, chosen) and fits([*chosen, best]):
             chosen.append(best)
             covered = np.maximum(covered, table[best])
@@ -246,8 +247,8 @@ def _swap_sentences(
     fits: Callable[[Sequence[int]], bool],
 ) -> list[int]:
     """Swap low-value chosen sentences for the best unchosen ones if the total value rises and the text still fits."""
-    out = [at for at, each in enumerate(candidates) if at not in chosen and each.weight > 0]
-    for entering in sorted(out, key=lambda at: (-table[at].sum(), at))[:_EXCHANGES]:
+    unchosen = [at for at, each in enumerate(candidates) if at not in chosen and each.weight > 0]
+    for entering in sorted(unchosen, key=lambda at: (-table[at].sum(), at))[:_EXCHANGES]:
         value = table[chosen].max(axis=0).sum()
         for leaving in sorted(chosen, key=lambda at: (table[at].sum(), at))[:_EXCHANGES]:
             others = [at for at in chosen if at != leaving]
@@ -269,7 +270,7 @@ def _repeats(sentence: _Sentence, candidates: Sequence[_Sentence], chosen: Seque
 
 
 def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
-    """Return the indices of the sentences of the most valuable source, then of others that add something to it."""
+    """Return the indices of all sentences of the most valuable source, then of others that add facts or words."""
     by_source: dict[int, list[int]] = {}
     for at, each in enumerate(candidates):
         by_source.setdefault(each.line.source, []).append(at)
@@ -294,5 +295,5 @@ def _key_points(candidates: Sequence[_Sentence], chosen: Sequence[int]) -> tuple
 
 
 def _plainest(ordered: Sequence[Source]) -> str:
-    """Return the shortest text, for sources in which no text has a word."""
+    """Return the shortest text; used if no source contains a word."""
     return min((source.text for source in ordered), key=len)

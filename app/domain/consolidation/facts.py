@@ -1,7 +1,7 @@
 """Extract facts that a text's form reveals: names, numbers, dates, links and negations.
 
-A summary must neither lose nor invent them. Each is normalised to one form: "3,000" and "three thousand" are one
-number, "May 3rd" and "2025-05-03" one day.
+A summary must neither lose nor invent facts. Each fact is normalised: "3,000" and "three thousand" are one number, "May
+3rd" and "2025-05-03" one day.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def facts(text: str) -> Facts:
     """Return the facts of a text."""
     links, rest = _links(text) if any(sign in text for sign in ".@#:") else (frozenset[str](), text)
     dates: frozenset[str] = frozenset()
-    if (found := [*_DATE.finditer(rest)]) and (dates := frozenset(part for each in found for part in _dated(each))):
+    if (matches := [*_DATE.finditer(rest)]) and (dates := frozenset(part for each in matches for part in _dated(each))):
         rest = _DATE.sub(" | ", rest)
     names, starts = _names(rest)
     return Facts(names, starts, frozenset(_numbers(rest)), dates, links, frozenset(_denied(rest)))
@@ -104,13 +104,13 @@ def denies(text: str) -> bool:
 
 def stems(text: str) -> list[str]:
     """Return the stems of a text's content words; scripts without spaces yield overlapping character pairs."""
-    found = []
+    text_stems = []
     for word in _words(text):
         if _IDEOGRAPHS.search(word):
-            found += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
+            text_stems += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
         elif word not in STOP_WORDS:
-            found.append(stem(word))
-    return found
+            text_stems.append(stem(word))
+    return text_stems
 
 
 @lru_cache(maxsize=50_000)
@@ -131,8 +131,8 @@ def _words(text: str) -> list[str]:
 
 def _links(text: str) -> tuple[frozenset[str], str]:
     """Return the links, and the text without them."""
-    found = frozenset(_bare(link[0]).casefold() for link in _LINK.finditer(text))
-    return found, _LINK.sub(lambda link: f"| {link[0][len(_bare(link[0])) :]}", text) if found else text
+    links = frozenset(_bare(link[0]).casefold() for link in _LINK.finditer(text))
+    return links, _LINK.sub(lambda link: f"| {link[0][len(_bare(link[0])) :]}", text) if links else text
 
 
 def _bare(link: str) -> str:
@@ -140,6 +140,7 @@ def _bare(link: str) -> str:
 
 
 def _dated(date: re.Match[str]) -> Iterator[str]:
+    """Yield a date's normalised parts: month and day, month, and year, as far as they are stated."""
     if date["iso"]:
         year, month, day = date["iso"].split("-")
         yield from (f"{month}-{day}", month, year)
@@ -158,6 +159,7 @@ def _month(name: str) -> int:
 
 
 def _numbers(text: str) -> Iterator[str]:
+    """Yield a text's numbers in digits, including spelt numbers above one."""
     for match in _NUMBER.finditer(text):
         written = match[0].removesuffix(match["thousand"] or "")
         yield f"{_plain(written)}000" if match["thousand"] else _plain(written)
@@ -168,6 +170,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def _plain(written: str) -> str:
+    """Return a written number without separators of thousands and trailing zeros."""
     if _THOUSANDS.fullmatch(written):
         return re.sub(r"\D", "", written)
     whole, sign, rest = written.partition("." if "." in written else ",")
@@ -193,21 +196,22 @@ def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
         word = match[0]
         if not word[0].isupper():
             continue
-        low = word.lower().replace("’", "'")
-        if low in _NO_NAMES or low.startswith("i'"):
+        lowered = word.lower().replace("’", "'")
+        if lowered in _NO_NAMES or lowered.startswith("i'"):
             continue
         before = text[max(match.start() - 8, 0) : match.start()].rstrip(" \t'’")
-        begins = (not before or before[-1] in _ENDS) and not _TITLE.search(before)
-        owns = text.startswith(("'s ", "’s "), match.end()) and low not in STOP_WORDS
-        (starts if begins and not owns else names).add(low)
+        starts_sentence = (not before or before[-1] in _ENDS) and not _TITLE.search(before)
+        is_possessive = text.startswith(("'s ", "’s "), match.end()) and lowered not in STOP_WORDS
+        (starts if starts_sentence and not is_possessive else names).add(lowered)
     return frozenset(names), frozenset(starts)
 
 
 def _denied(text: str) -> Iterator[str]:
-    every = _words(text)
-    for at, word in enumerate(every):
+    """Yield the stem of the first content word after each negation; an empty string if none of the next four is one."""
+    words = _words(text)
+    for at, word in enumerate(words):
         if _is_denial(word):
-            after = (stem(each) for each in every[at + 1 : at + 5] if each not in STOP_WORDS)
+            after = (stem(each) for each in words[at + 1 : at + 5] if each not in STOP_WORDS)
             yield next(after, "")
     yield from _UNSPACED.findall(text)
 

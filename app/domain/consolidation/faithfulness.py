@@ -1,6 +1,6 @@
-"""Measure how many of the agreed key points a summary still states, comparing names, numbers and words without a model.
+"""Measure the share of its key points that a summary still states, by comparing names, numbers and words.
 
-Words match if they begin alike, which covers inflections and derived words but not synonyms.
+Words match if their first five characters are equal, which covers inflections and derived words but not synonyms.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def stems(text: str) -> set[str]:
 def name_stems(text: str) -> set[str]:
     """Return the stems of a text's names and numbers: words with a digit, and capitalised words after the first."""
     written = words_as_written(text)
-    lower = {word.lower() for place, word in enumerate(written) if place and word[0].isupper()} - STOP_WORDS
-    lower |= {word.lower() for word in written if any(sign.isdigit() for sign in word)}
-    return {stem(word) if word.isalpha() else word for word in lower}
+    lowered = {word.lower() for place, word in enumerate(written) if place and word[0].isupper()} - STOP_WORDS
+    lowered |= {word.lower() for word in written if any(sign.isdigit() for sign in word)}
+    return {stem(word) if word.isalpha() else word for word in lowered}
 
 
 def states_point(text: str, point: str) -> bool:
     """Return whether a text states a point: it contains all of the point's names and numbers, and most of its words."""
-    held, wanted = stems(text) | name_stems(text), stems(point)
-    return name_stems(point) <= held and len(wanted & held) >= WORDS_MIN * len(wanted)
+    text_stems, point_stems = stems(text) | name_stems(text), stems(point)
+    return name_stems(point) <= text_stems and len(point_stems & text_stems) >= WORDS_MIN * len(point_stems)
 
 
 def entailed_share(summary: str, key_points: Sequence[str], sources: Sequence[str]) -> float | None:
@@ -46,5 +46,5 @@ def entailed_share(summary: str, key_points: Sequence[str], sources: Sequence[st
 
     Points that no source states any more, after an edit or an erasure, are left out.
     """
-    due = [point for point in key_points if any(states_point(source, point) for source in sources)]
-    return sum(states_point(summary, point) for point in due) / len(due) if due else None
+    supported = [point for point in key_points if any(states_point(source, point) for source in sources)]
+    return sum(states_point(summary, point) for point in supported) / len(supported) if supported else None

@@ -1,7 +1,7 @@
-"""Choose what to do with a group of similar memories, by seed 004's table (§3.3) or by mnemex's cohesion.
+"""Choose the action for a group of similar memories, by seed 004's table (§3.3) or by mnemex's cohesion rule.
 
-Memories to be preserved (§3.4) are exempt from every action but linking: those that are important, never forgotten,
-held or recent, and one per day.
+Preserved memories (§3.4) are only ever linked: memories that are important, marked as never to be forgotten, under a
+legal hold or recent, and one memory per day and subject.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NO_THREAD: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The memories of a group at a moment; every array has shape (n,), in the order of their ids.
+    """The memories of a group as of a moment; every array has shape (n,), in id order.
 
     Attributes:
         importance: Importance without a context, 0 to 1.
         age_days: Days since each memory was accepted or restored.
         said_at: Seconds since 1970: the caller's timestamp, or the time of acceptance if there is none.
         threads: Equal numbers for equal threads; `NO_THREAD` for none.
-        is_kept: Whether the memory is marked as never to be forgotten, is held, or was used after the moment.
+        is_kept: The memory is marked as never to be forgotten, is under a legal hold, or was used after that moment.
         days: Equal numbers for equal local dates of the group's subject.
         on_day: Number of active memories with the same subject and date, including the group's.
     """
@@ -56,8 +56,8 @@ class GroupVerdict:
     Attributes:
         action: None to leave the group unchanged.
         level: Compression level of the summary.
-        taken: Members that the action applies to; shape (n,).
-        waits: Whether the action needs approval first.
+        taken: True for the members that the action applies to; shape (n,).
+        waits: The action needs approval first.
         why: The reason, in words and numbers.
     """
 
@@ -80,14 +80,16 @@ def decide_group(
         level: Compression level of summaries.
         by_cohesion: Decide by cohesion instead of the table.
     """
-    asked = _by_cohesion(rules, members, cohesion, level) if by_cohesion else _by_table(rules, members, level)
-    return asked if asked.action is None or asked.action == "link" else _spare_preserved(rules, members, asked)
+    verdict = _by_cohesion(rules, members, cohesion, level) if by_cohesion else _by_table(rules, members, level)
+    return verdict if verdict.action is None or verdict.action == "link" else _spare_preserved(rules, members, verdict)
 
 
 def approve_verdict(rules: Consolidation, members: Members, level: Level) -> GroupVerdict:
     """Return the verdict for a group whose merge was approved; preserved memories are still left out."""
-    every = np.ones(members.importance.shape, np.bool_)
-    return _spare_preserved(rules, members, GroupVerdict("duplicates", level, every, waits=False, why="agreed to"))
+    all_members = np.ones(members.importance.shape, np.bool_)
+    return _spare_preserved(
+        rules, members, GroupVerdict("duplicates", level, all_members, waits=False, why="agreed to")
+    )
 
 
 def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict) -> GroupVerdict:
@@ -99,37 +101,40 @@ def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict
     if count < SUMMARISED_LEAST:
         none = np.zeros_like(taken)
         return GroupVerdict(None, asked.level, none, waits=False, why=f"{asked.why}; {count} of them may be summarised")
-    kept = int((~taken).sum())
-    return replace(asked, taken=taken, why=f"{asked.why}; {kept} kept" if kept else asked.why)
+    spared = int((~taken).sum())
+    return replace(asked, taken=taken, why=f"{asked.why}; {spared} kept" if spared else asked.why)
 
 
 def _by_cohesion(rules: Consolidation, members: Members, cohesion: float, level: Level) -> GroupVerdict:
-    every = np.ones(members.importance.shape, np.bool_)
+    """Merge the group from a cohesion of `merged_from` on, and propose its merge from `asked_from` on."""
+    all_members = np.ones(members.importance.shape, np.bool_)
     for least, waits in ((rules.merged_from, False), (rules.asked_from, True)):
         if cohesion >= least:
-            return GroupVerdict("duplicates", level, every, waits=waits, why=f"cohesion {cohesion:.2f} >= {least}")
-    return GroupVerdict(None, level, ~every, waits=False, why=f"cohesion {cohesion:.2f} < {rules.asked_from}")
+            return GroupVerdict(
+                "duplicates", level, all_members, waits=waits, why=f"cohesion {cohesion:.2f} >= {least}"
+            )
+    return GroupVerdict(None, level, ~all_members, waits=False, why=f"cohesion {cohesion:.2f} < {rules.asked_from}")
 
 
 def _by_table(rules: Consolidation, members: Members, level: Level) -> GroupVerdict:
     """Apply the first matching row of the table: few members, all unimportant, some important, others."""
     importance, count = members.importance, members.importance.size
-    every = np.ones(importance.shape, np.bool_)
+    all_members = np.ones(importance.shape, np.bool_)
     if count <= LINKED_MOST:
-        return GroupVerdict("link", level, every, waits=False, why=f"{count} memories")
-    in_order: Action | None = "narrative" if is_sequence(members) else None
-    told = f"{count} memories" + (" in a sequence" if in_order else "")
+        return GroupVerdict("link", level, all_members, waits=False, why=f"{count} memories")
+    narrative: Action | None = "narrative" if is_sequence(members) else None
+    description = f"{count} memories" + (" in a sequence" if narrative else "")
     if np.all(importance < rules.low_importance_below):
-        why = f"{told}, all below {rules.low_importance_below}"
-        return GroupVerdict(in_order or "summary", level, every, waits=False, why=why)
+        why = f"{description}, all below {rules.low_importance_below}"
+        return GroupVerdict(narrative or "summary", level, all_members, waits=False, why=why)
     high = importance > rules.high_importance_above
     if high.any():
-        why = f"{told}, {int(high.sum())} above {rules.high_importance_above}"
-        return GroupVerdict(in_order or "support", level, ~high, waits=False, why=why)
+        why = f"{description}, {int(high.sum())} above {rules.high_importance_above}"
+        return GroupVerdict(narrative or "support", level, ~high, waits=False, why=why)
     is_old = bool(np.all(members.age_days > rules.summarise_after_days))
-    why = f"{told}, none above {rules.high_importance_above}"
+    why = f"{description}, none above {rules.high_importance_above}"
     why += f", all older than {rules.summarise_after_days:g} d" if is_old else ""
-    return GroupVerdict(in_order or "summary", level if is_old else "light", every, waits=False, why=why)
+    return GroupVerdict(narrative or "summary", level if is_old else "light", all_members, waits=False, why=why)
 
 
 def is_sequence(members: Members) -> bool:
@@ -146,10 +151,10 @@ def _preserved(rules: Consolidation, members: Members) -> npt.NDArray[np.bool_]:
 
 
 def _one_a_day(members: Members, taken: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Exempt the most important memory of each day that would otherwise lose all its memories; the first on a tie."""
-    left = taken.copy()
+    """Exempt the most important memory of each day that would otherwise lose all of its memories."""
+    remaining = taken.copy()
     for day in np.unique(members.days[taken]):
         rows = np.flatnonzero(taken & (members.days == day))
         if rows.size >= members.on_day[rows[0]]:
-            left[rows[np.argmax(members.importance[rows])]] = False
-    return left
+            remaining[rows[np.argmax(members.importance[rows])]] = False
+    return remaining

@@ -46,7 +46,7 @@ class Summary:
 
     Attributes:
         key_points: Points that the summary must retain, one line each.
-        method: Whether a model wrote it or it was extracted.
+        method: `llm` if a model wrote the text, `extractive` if its sentences come from the sources.
         model: Name of the model, if one wrote it.
     """
 

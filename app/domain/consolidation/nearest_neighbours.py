@@ -1,4 +1,4 @@
-"""Find the nearest neighbours of some memories among very many, in one pass over blocks that are dropped after use."""
+"""Find the nearest neighbours of some memories among very many, which are read once, in blocks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Ids = NDArray[np.bytes_]
 
 
 class Nearest:
-    """Best matches so far for each of some memories, by cosine; on a tie the first one wins."""
+    """Best matches so far of some memories, by cosine; of equal cosines, the one compared first wins."""
 
     def __init__(self, vectors: NDArray[np.float32], most: int, above: float) -> None:
         """Start without matches.
 
         Args:
-            vectors: Vectors of the memories, of length 1 or 0, shape (n, dimensions).
+            vectors: Vectors of the memories, each with norm 1 or 0, shape (n, dimensions).
             most: Number of matches to retain per memory.
             above: Cosine that every match must exceed.
         """
@@ -26,7 +26,7 @@ class Nearest:
         self._ids: Ids = np.zeros((len(vectors), most), "S16")
 
     def compare(self, rows: NDArray[np.intp], ids: Ids, vectors: NDArray[np.float32]) -> None:
-        """Update these rows' matches from a block; ids and vectors have shape (m,) and (m, dimensions)."""
+        """Update the matches of these rows with a block of m memories: `ids` (m,) and `vectors` (m, dimensions)."""
         most = self._most
         cosines = self._vectors[rows] @ vectors.T
         better = np.flatnonzero(cosines > self._cosines[rows, -1:])  # far faster than `nonzero` on two axes
@@ -35,8 +35,8 @@ class Nearest:
         if crowded.size:
             least = np.full(len(rows), -np.inf, np.float32)
             least[crowded] = np.partition(cosines[crowded], -most, axis=1)[:, -most]
-            among = cosines[row, column] >= least[row]
-            row, column = row[among], column[among]
+            passing = cosines[row, column] >= least[row]
+            row, column = row[passing], column[passing]
         if not row.size:
             return
         all_rows = np.concatenate([np.repeat(np.arange(len(rows)), most), row])
@@ -44,12 +44,12 @@ class Nearest:
         all_ids = np.concatenate([self._ids[rows].ravel(), ids[column]])
         order = np.lexsort((-all_cosines, all_rows))  # stable, so the first of equal cosines wins
         sorted_rows = all_rows[order]
-        kept = order[np.arange(len(order)) - np.searchsorted(sorted_rows, sorted_rows) < most]
-        self._cosines[rows] = all_cosines[kept].reshape(len(rows), most)
-        self._ids[rows] = all_ids[kept].reshape(len(rows), most)
+        best = order[np.arange(len(order)) - np.searchsorted(sorted_rows, sorted_rows) < most]
+        self._cosines[rows] = all_cosines[best].reshape(len(rows), most)
+        self._ids[rows] = all_ids[best].reshape(len(rows), most)
 
     def matched_ids(self) -> Ids:
         """Return the ids of all matches, each once, in ascending order."""
         ids: Ids = np.unique(self._ids)
-        there: Ids = ids[ids != b""]
-        return there
+        matched: Ids = ids[ids != b""]
+        return matched

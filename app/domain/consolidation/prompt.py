@@ -1,4 +1,4 @@
-"""Build the prompt that asks a language model for a summary; `checking` validates the answer.
+"""Build the prompt that asks a language model for a summary; `summary_checks` validates the answer.
 
 Texts are sent as `app.domain.prompts` describes.
 """
@@ -94,7 +94,7 @@ def build_messages(
 
 
 def _as_block(source: Source, mark: str) -> dict[str, object]:
-    said: dict[str, object] = {"id": handle(source.memory_id, mark), "said_on": day(source.said_at).isoformat()}
+    block: dict[str, object] = {"id": handle(source.memory_id, mark), "said_on": day(source.said_at).isoformat()}
     if source.speaker:
-        said["speaker"] = source.speaker
-    return {**said, "text": clip(source.text, TEXT_MAX_BYTES)}
+        block["speaker"] = source.speaker
+    return {**block, "text": clip(source.text, TEXT_MAX_BYTES)}

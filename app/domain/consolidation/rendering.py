@@ -1,4 +1,4 @@
-"""Render sentences of several sources as one text, with speakers and, in a narrative, days."""
+"""Render sentences of several sources as one text with the speakers' names and, in a narrative, the days."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SourceLine:
 
 
 def render_lines(lines: Sequence[SourceLine], form: Form) -> str:
-    """Render sentences, given in order: one line per speaker's turn, with the day in front in a narrative."""
+    """Render sentences in the given order, one line per turn; in a narrative, each day's first line names the day."""
     if form == "narrative":
         return "\n".join(_render_days(lines))
     turns = groupby(lines, key=lambda line: line.speaker)
@@ -49,21 +49,21 @@ def _turn(speaker: str | None, texts: list[str]) -> str:
 
 
 def _render_days(lines: Sequence[SourceLine]) -> Iterator[str]:
-    """Yield each day's turns; in English text, a day soon after the previous one is given relative to it."""
-    plain = not is_foreign([token for line in lines for token in tokens_of(line.text)])
-    before: date | None = None
+    """Yield one line per turn. Each day's first line names the day, in English text relative to the previous day."""
+    is_english = not is_foreign([token for line in lines for token in tokens_of(line.text)])
+    previous_day: date | None = None
     for (today, speaker), turn in groupby(lines, key=lambda line: (day(line.said_at), line.speaker)):
         text = join_sentences([line.text for line in turn])
-        if today == before:
+        if today == previous_day:
             yield f"{speaker}: {text}" if speaker else text
             continue
-        when = _when(today, before) if plain else today.isoformat()
+        when = _when(today, previous_day) if is_english else today.isoformat()
         yield f"{when}, {speaker}: {text}" if speaker else f"{when}: {text}"
-        before = today
+        previous_day = today
 
 
 def _when(today: date, before: date | None) -> str:
-    """Return a day in plain English: relative to the previous day up to twelve days, otherwise as a date."""
+    """Return a day in English: relative to the previous day if they are at most twelve days apart, otherwise a date."""
     days = (today - before).days if before else 0
     if days == 1:
         return "The next day"

@@ -68,8 +68,8 @@ def _parts(sentence: str) -> Iterator[str]:
     """Yield the sentence, split if it is too long; nothing if it contains no word."""
     while len(sentence) > LONG_CHARACTERS:
         ends = [pause.end() for pause in _PAUSE.finditer(sentence, LONG_CHARACTERS // 3, LONG_CHARACTERS)]
-        signed = [end for end in ends if not sentence[:end].rstrip()[-1:].isalnum()]
-        cut = (signed or ends or [LONG_CHARACTERS])[-1]
+        punctuated = [end for end in ends if not sentence[:end].rstrip()[-1:].isalnum()]
+        cut = (punctuated or ends or [LONG_CHARACTERS])[-1]
         yield sentence[:cut].strip()
         sentence = sentence[cut:].strip()
     if _WORDY.search(sentence):

@@ -114,7 +114,7 @@ class SourceFacts:
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """First five letters of these stems, to match inflections that `facts.stem` doesn't know."""
+        """First five letters of `stems`, to match inflections that `facts.stem` doesn't know."""
         return frozenset(word[:5] for word in self.stems if len(word) >= 5)
 
     @cached_property
@@ -157,7 +157,6 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
     Args:
         mark: The mark of the request, which the memories' handles derive from.
         extracted: The extractive summary of the sources, for comparison.
-        model: Name of the model.
 
     Raises:
         Unusable: The answer failed a check; the message is a key of `FAULTS`.
@@ -165,11 +164,11 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
     most = length_limit(sources, level)
     if len(answer) > 4 * most + _ANSWER_SPARE_CHARACTERS + 40 * len(sources):
         raise Unusable("too large")
-    found = decode(answer, _decoder, len(answer))
-    text, points = found.summary.strip(), tuple(" ".join(point.split()) for point in found.key_points)
-    known = SourceFacts(sources)
+    decoded = decode(answer, _decoder, len(answer))
+    text, points = decoded.summary.strip(), tuple(" ".join(point.split()) for point in decoded.key_points)
+    source_facts = SourceFacts(sources)
     ids = [handle(source.memory_id, mark) for source in sources]
-    if sorted(found.original_ids) != sorted(ids):
+    if sorted(decoded.original_ids) != sorted(ids):
         raise Unusable("wrong ids")
     if not re.search(r"[^\W_]", text) or not points or not all(points):
         raise Unusable("empty")
@@ -177,12 +176,12 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
         raise Unusable("too many points")
     if len(text) > max(most, len(extracted.text)):
         raise Unusable("too long")
-    _check_span(found.time_span, sources)
+    _check_span(decoded.time_span, sources)
     for part in (text, *points):
         if mark in part or _MARK.search(part) or any(each in part for each in ids):
             raise Unusable("leak")
-        check_summary(part, known)
-    _check_loss(text, extracted.text, known)
+        check_summary(part, source_facts)
+    _check_loss(text, extracted.text, source_facts)
     return Summary(text, points, "llm", model)
 
 
@@ -193,9 +192,8 @@ def prompt(
 
     Args:
         sources: One or more.
-        extracted: Extractive summary of the sources; the model's summary must be about as rich.
-        model: Name of the model.
-        fault: Why the previous answer was refused, one of `FAULTS`.
+        extracted: Extractive summary of the sources; the model's summary must retain most of its facts.
+        fault: Why the previous answer was refused, a key of `FAULTS`.
     """
     return Prompt(
         lambda mark: prompting.build_messages(sources, form, level, mark, FAULTS[fault] if fault else None),
@@ -231,10 +229,11 @@ def check_summary(text: str, known: SourceFacts) -> None:
 
 
 def _check_span(span: str, sources: Sequence[Source]) -> None:
+    """Refuse a time span that isn't one or two dates within the days of the sources."""
     days = [day(source.said_at) for source in sources]
-    found = _SPAN.fullmatch(span.strip())
+    match = _SPAN.fullmatch(span.strip())
     try:
-        first, last = (date.fromisoformat(part or found[1]) for part in found.groups()) if found else (None, None)
+        first, last = (date.fromisoformat(part or match[1]) for part in match.groups()) if match else (None, None)
     except ValueError:
         first = last = None
     if first is None or last is None or not min(days) <= first <= last <= max(days):
@@ -242,7 +241,7 @@ def _check_span(span: str, sources: Sequence[Source]) -> None:
 
 
 def _check_words(text: str, known: SourceFacts, least: float, words_min: int) -> None:
-    """Refuse texts of at least `words_min` words with too few from the sources; words that express time don't count."""
+    """Refuse texts of at least `words_min` words with too few words from the sources; words for time don't count."""
     words = {word for word in set(stems(text)) - _OF_TIME if not word.isdecimal()}
     supported = sum(word in known.stems or word[:5] in known.heads for word in words)
     if len(words) >= words_min and supported < least * len(words):
@@ -250,17 +249,21 @@ def _check_words(text: str, known: SourceFacts, least: float, words_min: int) ->
 
 
 def _check_denial(sentence: str, known: SourceFacts) -> None:
-    """Refuse a sentence with a clause whose negation differs from that of every similar source clause."""
+    """Refuse a sentence that negates what all similar source clauses affirm, or affirms what they all negate."""
     for words, denied in _clauses(sentence):
-        alike = [other for said, other in known.clauses if _is_alike(words, said, single=other)]
-        if alike and denied not in alike:
+        source_negations = [
+            source_denied
+            for source_words, source_denied in known.clauses
+            if _is_alike(words, source_words, single=source_denied)
+        ]
+        if source_negations and denied not in source_negations:
             raise Unusable("denial")
 
 
 def _is_alike(words: frozenset[str], said: frozenset[str], *, single: bool) -> bool:
     """Return whether two clauses share most words of the shorter one.
 
-    At least two words must be shared; with `single`, one is enough if `clauses` has only one.
+    At least two words must be shared. With `single`, one is enough if the source clause (`said`) has only one.
     """
     shared = len(words & said)
     return shared >= max(_LIKE * min(len(words), len(said)), 1 if single and len(said) == 1 else 2)
@@ -279,27 +282,32 @@ def _check_persons(sentence: str, known: SourceFacts) -> None:
         stated = facts(clause)
         persons = {name for name in stated.names | stated.starts if name not in STOP_WORDS}
         for number in stated.numbers if persons else ():
-            holders = [words for held, words in known.numbers_by_source if number in held]
-            if holders and not any(persons & words for words in holders):
+            source_words = [words for source_numbers, words in known.numbers_by_source if number in source_numbers]
+            if source_words and not any(persons & words for words in source_words):
                 raise Unusable("wrong person")
 
 
 def _check_loss(text: str, extracted: str, known: SourceFacts) -> None:
     """Refuse a summary that lost too many of the facts that the extractive summary retained."""
-    wanted, found = _count_facts(extracted, known), _count_facts(text, known)
-    if wanted >= _FEW_WORDS and found < KEPT_OF_EXTRACT * wanted:
+    extracted_count, summary_count = _count_facts(extracted, known), _count_facts(text, known)
+    if extracted_count >= _FEW_WORDS and summary_count < KEPT_OF_EXTRACT * extracted_count:
         raise Unusable("lossy")
 
 
 def _count_facts(text: str, known: SourceFacts) -> int:
     """Count the sources' facts that a text contains."""
-    stated, all_of = facts(text), known.facts
-    names = (stated.names | stated.starts) & all_of.names
-    return sum(map(len, (names, stated.numbers & all_of.numbers, stated.links, stated.dates & all_of.dates)))
+    stated, source_facts = facts(text), known.facts
+    names = (stated.names | stated.starts) & source_facts.names
+    return sum(
+        map(len, (names, stated.numbers & source_facts.numbers, stated.links, stated.dates & source_facts.dates))
+    )
 
 
 def _is_known(name: str, known: SourceFacts) -> bool:
-    """Return whether the sources contain every word of a name, in any case or inflection, or refer to this weekday."""
+    """Return whether the sources contain every word of a name in any case or inflection.
+
+    A weekday is also known if the sources refer to such a day, for example by "yesterday".
+    """
     if name in DAYS:
         return name in known.words or any(part == name for part in known.dates)
     parts = re.findall(r"[^\W_]+", name)
@@ -326,16 +334,16 @@ def _denies(sentence: str) -> bool:
 
 def _mentioned_days(source: Source) -> Iterator[date]:
     """Yield the day of a statement and the days it refers to relatively."""
-    said, low = day(source.said_at), source.text.lower()
-    yield said
+    spoken_on, lowered = day(source.said_at), source.text.lower()
+    yield spoken_on
     for words, distance in _NEAR_DAYS.items():
-        if words in low:
-            yield said + timedelta(days=distance)
+        if words in lowered:
+            yield spoken_on + timedelta(days=distance)
     for place, name in enumerate(DAYS):
-        if name in low:
-            ahead = (place - said.weekday()) % 7
-            yield said + timedelta(days=ahead)
-            yield said + timedelta(days=ahead - 7)
+        if name in lowered:
+            ahead = (place - spoken_on.weekday()) % 7
+            yield spoken_on + timedelta(days=ahead)
+            yield spoken_on + timedelta(days=ahead - 7)
 
 
 def _parts(each: date) -> tuple[str, ...]:

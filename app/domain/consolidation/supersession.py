@@ -28,7 +28,7 @@ Reason = Literal["cycle", "subject", "undone", "declined"]
 differ. `undone`: a person reverted it. `declined`: a person declined the proposal."""
 
 WAITING_DAYS: Final = 30
-"""Days that an unresolved name is retained; a memory stored later is unlikely to be the intended one."""
+"""Days that a supersession waits for the named memory; a memory stored later is unlikely to be the intended one."""
 
 
 @checked_dataclass(frozen=True, config=STRICT)
@@ -68,7 +68,7 @@ class SupersessionEnd(NamedTuple):
 
 
 class SupersessionPair(NamedTuple):
-    """A newer memory and the one that it is meant to supersede."""
+    """A newer memory and the older memory that it is meant to supersede."""
 
     memory_id: UUID
     superseded_id: UUID
@@ -97,7 +97,7 @@ class PairOutcome:
     """Outcome for a pair.
 
     Attributes:
-        since: When the older memory ceased to be current: as soon as both memories existed.
+        since: Time from which the older memory isn't current: when the later of the two was accepted.
         reason: Why the pair is rejected, or None if it is accepted.
     """
 
@@ -109,39 +109,40 @@ class PairOutcome:
 def judge_pairs(
     pairs: Sequence[SupersessionPair], ends: Mapping[UUID, SupersessionEnd], above: Collection[SupersessionPair]
 ) -> list[PairOutcome]:
-    """Judge pairs one after another, skipping pairs of a memory with itself.
+    """Judge pairs in order, skipping pairs of a memory with itself; accepted pairs count when later ones are judged.
 
     Pairs are rejected if the subjects differ or if a memory would supersede itself through others.
 
     Args:
         ends: All memories of the pairs.
-        above: Every pair above the newer memories, transitively: their superseders, the superseders of these, and so
-            on.
+        above: All active pairs above the newer memories: the pairs of their superseders, of the superseders'
+            superseders, and so on.
     """
-    newer: dict[UUID, set[UUID]] = {}
-    for known in above:
-        newer.setdefault(known.superseded_id, set()).add(known.memory_id)
-    judged = []
+    superseders: dict[UUID, set[UUID]] = {}
+    for active_pair in above:
+        superseders.setdefault(active_pair.superseded_id, set()).add(active_pair.memory_id)
+    outcomes = []
     for pair in dict.fromkeys(pairs):
         if pair.memory_id == pair.superseded_id:
             continue
-        one, other = ends[pair.memory_id], ends[pair.superseded_id]
-        reason = _against(one, other, newer)
+        newer, older = ends[pair.memory_id], ends[pair.superseded_id]
+        reason = _against(newer, older, superseders)
         if reason is None:
-            newer.setdefault(pair.superseded_id, set()).add(pair.memory_id)
-        judged.append(PairOutcome(pair, max(one.created_at, other.created_at), reason))
-    return judged
+            superseders.setdefault(pair.superseded_id, set()).add(pair.memory_id)
+        outcomes.append(PairOutcome(pair, max(newer.created_at, older.created_at), reason))
+    return outcomes
 
 
 def _against(one: SupersessionEnd, other: SupersessionEnd, newer: Mapping[UUID, set[UUID]]) -> Reason | None:
+    """Return why `one` can't supersede `other`, or None; `newer` maps memories to their superseders."""
     if one.subject != other.subject:
         return "subject"
-    seen, edge = {one.memory_id}, [one.memory_id]
-    while edge:
-        for memory_id in newer.get(edge.pop(), ()):
+    seen, frontier = {one.memory_id}, [one.memory_id]
+    while frontier:
+        for memory_id in newer.get(frontier.pop(), ()):
             if memory_id == other.memory_id:
                 return "cycle"
             if memory_id not in seen:
                 seen.add(memory_id)
-                edge.append(memory_id)
+                frontier.append(memory_id)
     return None

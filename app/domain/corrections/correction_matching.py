@@ -19,15 +19,19 @@ Reason = Literal["value", "ended", "renamed"]
 RARE_DOCUMENTS_MIN: Final = 500
 """Minimum number of memories assumed for a tenant; otherwise no word of a small tenant would be rare."""
 SCORE_MIN: Final = 1.15
+"""Minimum score of a correction with the reason `value`, unless `ALONE_MIN` applies."""
 BESIDE: Final = 0.5
 """Weight of a word shared by the contexts, relative to a word that names the slot."""
 BESIDE_MAX: Final = 0.6
+"""Maximum that words shared by the contexts add to a score."""
 ALONE_MIN: Final = 0.6
 """Total rarity of the shared words that suffices if they cover the whole object of the change."""
 SAME_VALUE: Final = 0.6
-"""Bonus for a day or time of the old statement that the new one declares over or replaces."""
+"""Bonus if the new statement declares a value of the old one over, or replaces it."""
 ENDED_MIN: Final = 1.2
+"""Minimum score of a correction with the reason `ended`."""
 RENAMED_MIN: Final = 0.7
+"""Minimum score of a correction with the reason `renamed`."""
 
 
 class EarlierStatement(NamedTuple):
@@ -55,8 +59,8 @@ class Correction:
 
 def rarity(documents: int, total: int) -> float:
     """Return a word's rarity, 0 to 1: BM25's inverse document frequency, relative to that of a word in one memory."""
-    known, held = max(total, documents, RARE_DOCUMENTS_MIN), max(documents, 1)
-    return math.log(1 + (known - held + 0.5) / (held + 0.5)) / math.log(1 + (known - 0.5) / 1.5)
+    memories, containing = max(total, documents, RARE_DOCUMENTS_MIN), max(documents, 1)
+    return math.log(1 + (memories - containing + 0.5) / (containing + 0.5)) / math.log(1 + (memories - 0.5) / 1.5)
 
 
 def find_corrections(
@@ -70,30 +74,34 @@ def find_corrections(
         rarities: Rarity of the new statement's stems, 0 to 1; a missing stem counts as 0.
         limit: Maximum number of corrections.
     """
-    found = [best for one in earlier if (best := _best(new, one, rarities)) is not None]
-    return sorted(found, key=lambda one: -one.score)[:limit]
+    corrections = [best for one in earlier if (best := _best(new, one, rarities)) is not None]
+    return sorted(corrections, key=lambda one: -one.score)[:limit]
 
 
 def _best(new: ParsedStatement, earlier: EarlierStatement, rarities: Mapping[str, float]) -> Correction | None:
-    found: list[Correction] = []
+    """Return the best correction of an earlier statement, or None if there is none."""
+    corrections: list[Correction] = []
     for place, clause in enumerate(new.clauses):
         if clause.is_open or not (clause.changes or clause.ended or clause.ended_values):
             continue
-        beside = _stems(new.clauses[max(0, place - 1) : place + 2])
+        new_context = _stems(new.clauses[max(0, place - 1) : place + 2])
         for at, old in enumerate(earlier.statement.clauses):
             if old.is_open or _are_of_others(clause, old, new.names, earlier.statement.names):
                 continue
-            context = beside & _stems(earlier.statement.clauses[max(0, at - 1) : at + 2])
-            found += [
+            shared_context = new_context & _stems(earlier.statement.clauses[max(0, at - 1) : at + 2])
+            corrections += [
                 Correction(earlier.memory_id, reason, score, tuple(sorted(words)))
                 for reason, score, words in (
-                    *(_by_value(change, clause, old, context, new.ended_values, rarities) for change in clause.changes),
-                    _by_end(clause, old, context, rarities),
+                    *(
+                        _by_value(change, clause, old, shared_context, new.ended_values, rarities)
+                        for change in clause.changes
+                    ),
+                    _by_end(clause, old, shared_context, rarities),
                     _by_name(clause, old, rarities),
                 )
                 if score > 0
             ]
-    return max(found, key=lambda one: one.score, default=None)
+    return max(corrections, key=lambda correction: correction.score, default=None)
 
 
 _NOTHING: Final[tuple[Reason, float, frozenset[str]]] = ("value", 0.0, frozenset())
@@ -123,16 +131,16 @@ def _by_value(
 
 def _has_other_value(change: SlotChange, old: Clause, shared: frozenset[str]) -> bool:
     """Return True if the old clause's value nearest to the shared words is comparable to a new value and differs."""
-    said = old.changes[-1].values if old.changes else old.values
+    old_values = old.changes[-1].values if old.changes else old.values
     places = [word.place for word in old.words if word.stem in shared]
     for new in change.values:
         near = [
             (min(abs(old.words_before(value.start) - place) for place in places), value)
-            for value in said
+            for value in old_values
             if are_comparable(new, value)
         ]
-        near = [one for one in near if one[0] <= SLOT_WORDS]
-        if near and differ(new, min(near, key=lambda one: one[0])[1]):
+        near = [candidate for candidate in near if candidate[0] <= SLOT_WORDS]
+        if near and differ(new, min(near, key=lambda candidate: candidate[0])[1]):
             return True
     return False
 
@@ -158,7 +166,7 @@ def _by_end(
 
 
 def _meet(values: tuple[Value, ...], others: tuple[Value, ...]) -> bool:
-    """Return True if the two have a value in common."""
+    """Return True if the two groups have a value in common."""
     return any(are_comparable(one, other) and not differ(one, other) for one in values for other in others)
 
 
@@ -178,7 +186,7 @@ def _is_qualified_otherwise(word: str, clause: Clause, old: Clause) -> bool:
 def _preceding_stems(word: str, clause: Clause) -> frozenset[str]:
     """Return the stems of the content words that directly precede a word."""
     pairs = itertools.pairwise(clause.words)
-    return frozenset(one.stem for one, other in pairs if other.stem == word and other.place == one.place + 1)
+    return frozenset(first.stem for first, second in pairs if second.stem == word and second.place == first.place + 1)
 
 
 def _are_of_others(clause: Clause, old: Clause, names: frozenset[str], old_names: frozenset[str]) -> bool:

@@ -39,12 +39,12 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class SlotChange:
-    """A new value for a slot.
+    """A new value for a slot: a property that has one value at a time, such as a dose or the day of a meeting.
 
     Attributes:
         words: Stems that name the slot.
-        core: Those between the verb and the value, such as "sertraline" in "the doctor has increased my sertraline
-            to …"; all of them if there is none.
+        core: The stems of `words` between the verb and the value, such as "sertraline" in "the doctor has increased my
+            sertraline to …"; all of `words` if there is none in between.
         values: The new value, as a group of adjacent values.
         replaced: The former values if the clause says "from … to …".
     """
@@ -57,14 +57,14 @@ class SlotChange:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A sentence or a part of one.
+    """A sentence or part of a sentence.
 
     Attributes:
         words: Content words in order.
         values: Values in order.
         changes: Slots that have a new value.
-        ended: Stems of things that it declares over.
-        ended_values: Values that it declares over or negates.
+        ended: Stems of things that the clause declares over.
+        ended_values: Values that the clause declares over or negates.
         renamed: Stems of `ended` that are retracted names: "she isn't Saara".
         names: Names in lower case.
         labels: Number after a noun, by the noun's stem: "sprint 2".
@@ -104,7 +104,7 @@ class ParsedStatement:
 
     @property
     def says_change(self) -> bool:
-        """True if it may correct an earlier statement."""
+        """True if the text may correct an earlier statement."""
         return any(clause.changes or clause.ended or clause.ended_values for clause in self.clauses)
 
     @property
@@ -137,19 +137,19 @@ class ParsedStatement:
 
 
 def may_correct(text: str) -> bool:
-    """Return False if a text can't correct another; takes a fraction of the time of `parse_statement`."""
+    """Return False if a text can't correct another; much faster than `parse_statement`."""
     bare = _bare(text)
-    said = letters(bare)
-    if not english_patterns.ENDS_WORDS.isdisjoint(said) and english_patterns.ENDS.search(bare):
+    words = letters(bare)
+    if not english_patterns.ENDS_WORDS.isdisjoint(words) and english_patterns.ENDS.search(bare):
         return True
-    if "not" in said and any(
+    if "not" in words and any(
         english_patterns.contrasts(match["before"], match["over"])
         for match in english_patterns.CONTRAST_IN_LINE.finditer(bare)
     ):
         return True
-    if not english_patterns.NOT_WORDS.isdisjoint(said) and english_patterns.NAMED_NO_MORE_IN_LINE.search(bare):
+    if not english_patterns.NOT_WORDS.isdisjoint(words) and english_patterns.NAMED_NO_MORE_IN_LINE.search(bare):
         return True
-    return not english_patterns.CHANGES_WORDS.isdisjoint(said) and may_hold_values(bare, said)
+    return not english_patterns.CHANGES_WORDS.isdisjoint(words) and may_hold_values(bare, words)
 
 
 def parse_statement(text: str) -> ParsedStatement:
@@ -165,6 +165,7 @@ def _bare(text: str) -> str:
 
 
 def _plain(text: str) -> Clause:
+    """Return a clause with its words, values and names, but without the changes that it states."""
     values = tuple(find_values(text))
     is_open = (
         text.rstrip().endswith("?")
@@ -196,7 +197,7 @@ def _is_name(word: str) -> bool:
 
 
 def _content_words(text: str, values: Iterable[Value]) -> Iterator[Word]:
-    spans = [(one.start, one.end) for one in values]
+    spans = [(value.start, value.end) for value in values]
     for place, match in enumerate(_WORD.finditer(text)):
         word = match[0].lower().replace("’", "'")
         if word in english_patterns.FILLERS or word in english_patterns.NEGATIONS or word.isdigit():
@@ -206,7 +207,7 @@ def _content_words(text: str, values: Iterable[Value]) -> Iterator[Word]:
 
 
 def _with_changes(clauses: list[Clause], place: int) -> Clause:
-    """Return a clause with the changes it states; the adjacent clauses supply missing slots and values."""
+    """Return a clause with the changes that it states; the adjacent clauses supply missing slots and values."""
     clause = clauses[place]
     if clause.is_open:
         return clause
@@ -217,6 +218,7 @@ def _with_changes(clauses: list[Clause], place: int) -> Clause:
 
 
 def _changes(clauses: list[Clause], place: int) -> Iterator[SlotChange]:
+    """Yield the new values that the clause at this index states, with the words that name their slots."""
     clause = clauses[place]
     text = clause.text
     for match in english_patterns.CHANGED.finditer(text):
@@ -255,7 +257,7 @@ def _change(clause: Clause, start: int, end: int, new: Value) -> SlotChange:
 
 
 def _stems_near(clause: Clause, centre: int, start: int, end: int) -> frozenset[str]:
-    """Return the stems at most `SLOT_WORDS` before `centre` or from `start` to `end`, without verbs of change."""
+    """Return the stems within `SLOT_WORDS` words before `centre` or from `start` to `end`, without verbs of change."""
     place = clause.words_before(centre)
     return frozenset(
         word.stem
@@ -266,6 +268,7 @@ def _stems_near(clause: Clause, centre: int, start: int, end: int) -> frozenset[
 
 
 def _group(clause: Clause, first: Value) -> tuple[Value, ...]:
+    """Return a value with the values that follow it at most `GROUP_GAP` characters apart."""
     group = [first]
     for value in clause.values:
         if value.start > group[-1].start and value.start - group[-1].end <= GROUP_GAP:
@@ -274,11 +277,12 @@ def _group(clause: Clause, first: Value) -> tuple[Value, ...]:
 
 
 def _ended_values(clause: Clause) -> tuple[frozenset[str], tuple[Value, ...], frozenset[str]]:
+    """Return the things, values and retracted names that the clause declares over; things and names as stems."""
     text = clause.text
-    said = letters(text)
+    words = letters(text)
     if (
-        english_patterns.ENDS_WORDS.isdisjoint(said)
-        and english_patterns.NOT_WORDS.isdisjoint(said)
+        english_patterns.ENDS_WORDS.isdisjoint(words)
+        and english_patterns.NOT_WORDS.isdisjoint(words)
         and not clause.values
     ):
         return frozenset(), (), frozenset()
@@ -304,8 +308,9 @@ def _ended_values(clause: Clause) -> tuple[frozenset[str], tuple[Value, ...], fr
 
 
 def _within(text: str, spans: Iterable[tuple[int, int]]) -> frozenset[str]:
-    found = (match[0].lower() for start, end in spans for match in _WORD.finditer(text[start:end]))
-    return frozenset(stem(word) for word in found if word not in english_patterns.FILLERS and not word.isdigit())
+    """Return the stems of the content words in these spans of a text."""
+    words = (match[0].lower() for start, end in spans for match in _WORD.finditer(text[start:end]))
+    return frozenset(stem(word) for word in words if word not in english_patterns.FILLERS and not word.isdigit())
 
 
 def _is_negated(clause: Clause, value: Value) -> bool:

@@ -26,7 +26,8 @@ class Value(NamedTuple):
     """A value in a text, from offset `start` to `end`.
 
     Attributes:
-        amount: The value to compare; for a date or month, the numbers of month and day, 0 if not given.
+        amount: The value to compare. For a date or month: the numbers of month and day, 0 if not stated. For a time of
+            day: minutes after noon or midnight.
         unit: For a number, the stem of the counted noun; empty for other kinds.
     """
 
@@ -84,7 +85,7 @@ def letters(text: str) -> frozenset[str]:
 
 
 def may_hold_values(text: str, said: frozenset[str]) -> bool:
-    """Return False if a text with these `letters` can't contain a value; takes a fraction of the time of a search."""
+    """Return False if a text with these `letters` can't contain a value; much faster than `find_values`."""
     return not VALUES_WORDS.isdisjoint(said) or _DIGIT.search(text) is not None or any(map(_WEEKDAY.fullmatch, said))
 
 
@@ -92,15 +93,16 @@ def find_values(text: str) -> list[Value]:
     """Return the values of a text in order, without overlaps."""
     if not may_hold_values(text, letters(text)):
         return []
-    taken: list[Value] = []
+    values: list[Value] = []
     for kind, pattern in _PATTERNS:
         for match in pattern.finditer(text):
-            if all(match.end() <= one.start or one.end <= match.start() for one in taken):
-                taken.extend(_read(kind, match))
-    return sorted(taken, key=lambda one: one.start)
+            if all(match.end() <= value.start or value.end <= match.start() for value in values):
+                values.extend(_read(kind, match))
+    return sorted(values, key=lambda value: value.start)
 
 
 def _read(kind: Kind, match: re.Match[str]) -> Iterator[Value]:
+    """Yield the value of a match, unless it is a number before a word that isn't a unit."""
     groups = {name: group.lower() for name, group in match.groupdict().items() if group}
     unit = ""
     amount: tuple[int, int] | int | str

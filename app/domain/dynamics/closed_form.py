@@ -13,7 +13,7 @@ from app.domain.dynamics.state import Row, State, when
 
 
 class ClosedForm(ABC):
-    """A model with a formula of the score and one of the level that gives a score; see `Dynamics` for the methods."""
+    """A model defined by two formulas: score from level, and level from score. `Dynamics` describes the methods."""
 
     refresh_seconds = math.inf
     spreads = False
@@ -49,7 +49,7 @@ class ClosedForm(ABC):
         return ops.text(self._level(ops, row, at, score))
 
     def advance(self, state: State, now: float) -> State:
-        """Move the anchor; the level stays the same and applies from there."""
+        """Move the anchor; the level stays the same, because it refers to the last use."""
         return replace(state, anchored_at=when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:

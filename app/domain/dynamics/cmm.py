@@ -29,7 +29,7 @@ from app.domain.dynamics.state import (
 )
 
 CLASS_IMPORTANCES: Final = {"correction": 2.0, "instruction": 2.0, "novel": 1.5, "normal": 1.0, "routine": 0.5}
-"""Importance by the memory's class as given at ingest; as salience it is halved."""
+"""Importance by the content class of a new memory; half of this importance is its initial salience."""
 
 _WEEKS_MIN = 1 / 7  # one use of an hour-old memory must not count as 168 uses a week
 
@@ -87,7 +87,7 @@ class Cmm(ClosedForm):
         """Return when strength falls below the thresholds, often in a jump when the grace period or the lock ends.
 
         Afterwards -ln of the decay is λ·a·t / (t + c) with t the age since creation, a = t - d the age since the last
-        use, and c = w·n weeks; it equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
+        use, and c = w·n weeks. This term equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
         """
         p = self.parameters
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
@@ -133,9 +133,9 @@ def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Float
 
     NaN means never activated; a negative number means activated in a later turn. Neither is primed.
     """
-    near = (turns >= 0) & (turns <= parameters.priming_turns)
-    fallen = -parameters.priming_decay_per_turn * np.where(near, turns, 0)
-    return 1 + np.where(near, parameters.priming_boost * np.exp(np.maximum(fallen, EXPONENT_MIN)), 0)
+    is_primed = (turns >= 0) & (turns <= parameters.priming_turns)
+    exponent = -parameters.priming_decay_per_turn * np.where(is_primed, turns, 0)
+    return 1 + np.where(is_primed, parameters.priming_boost * np.exp(np.maximum(exponent, EXPONENT_MIN)), 0)
 
 
 def relevance(similarity: Floats, decay: Floats, importance: Floats, primed: Floats) -> Floats:

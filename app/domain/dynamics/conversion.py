@@ -1,4 +1,4 @@
-"""Determine what memories lose when their tenant switches to another model of forgetting."""
+"""Determine the losses of a tenant's memories in a switch to another forgetting model."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _CLOSE: Final = 1e-6
 
 
 def conversion_losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return which memories lose what in a change of model; everything else is unchanged at `now`.
+    """Return the losses of memories in a change of model; everything else is unchanged at `now`.
 
     Args:
         state: The memories, anchored under `source`.
         now: The moment of the change.
         source: The model before the change.
-        target: The model after it; nothing is lost if both have the same name.
+        target: The model after the change; there are no losses if both models have the same name.
 
     Returns:
-        For each name in `LOSSES` that applies, whether each memory has that loss.
+        A mask of the affected memories for each name in `LOSSES`, apart from names that can't apply to these models.
     """
     if source.name == target.name:
         return {}
@@ -49,6 +49,6 @@ def conversion_losses(state: State, now: float, source: Dynamics, target: Dynami
         settled = source.advance(state, now)
         lost["stability"] = settled.stability > _CLOSE
         lost["retrieval"] = np.abs(settled.retrieval - strength) > _CLOSE
-    kept = target.strength(rebase(state, now, source, target), now)
-    lost["strength"] = (np.abs(kept - strength) > _CLOSE) & ~lost["multiplier_0"]
+    rebased_strength = target.strength(rebase(state, now, source, target), now)
+    lost["strength"] = (np.abs(rebased_strength - strength) > _CLOSE) & ~lost["multiplier_0"]
     return lost

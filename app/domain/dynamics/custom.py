@@ -18,11 +18,11 @@ from app.domain.dynamics.parameters import STRICT
 from app.domain.dynamics.state import DAY_SECONDS, State
 
 ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]
-"""`compute_decay(activation, impact, stability, mtype, params)`: the activation after a tick.
+"""`compute_decay(activation, impact, stability, mtype, params)` returns the activation after a tick.
 
 Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters
-(`lambda_fact`, …), those with another name in the seed also under that name (`alpha`, …), and the policy's own
-`settings`. The result must be between 0 and the activation."""
+(`lambda_fact`, …) and the policy's `settings`. Parameters with another name in the seed are passed under both names
+(`alpha`, …). The function must return a number between 0 and the activation."""
 
 REFRESH_TICKS_MAX: Final = 1_000
 _SEED_NAMES: Final = {
@@ -39,10 +39,10 @@ _Setting = Annotated[float, Field(allow_inf_nan=False)]
 
 @checked_dataclass(frozen=True, config=STRICT)
 class CustomParameters(MemoryDecayParameters):
-    """Parameters of a custom decay function: those of `memory_decay`, all of which the function receives.
+    """Parameters of a custom decay function: the parameters of `memory_decay` and the function's own `settings`.
 
-    The function itself decides what `curve`, `soft_floor`, and the rates and weights mean: the service doesn't apply
-    its own curves.
+    The function receives all parameters and may interpret `curve`, `soft_floor`, the rates and the weights freely: the
+    service doesn't apply its own curves.
     """
 
     tick_seconds: Annotated[float, Field(ge=3_600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
@@ -61,12 +61,12 @@ class CustomParameters(MemoryDecayParameters):
 
 @dataclass(frozen=True)
 class Stepping:
-    """A custom function as a `Curve`; it is called per memory and tick.
+    """A custom function as a `Curve`; each tick of each memory is a call.
 
     Attributes:
         name: Name of the profile, for errors.
         compute: The function.
-        params: Passed to the function.
+        params: Parameters that the function receives.
     """
 
     name: str
@@ -86,11 +86,11 @@ class Stepping:
         return after
 
     def _after(self, amount: float, impact: float, stability: float, mtype: str) -> float:
-        found = float(self.compute(amount, impact, stability, mtype, self.params))
-        if math.isnan(found):
-            given = f"activation {amount!r}, impact {impact!r}, stability {stability!r}, {mtype}"
-            raise ArithmeticError(f"compute_decay of {self.name!r} answers NaN for {given}")
-        return min(max(found, 0.0), amount)
+        decayed = float(self.compute(amount, impact, stability, mtype, self.params))
+        if math.isnan(decayed):
+            arguments = f"activation {amount!r}, impact {impact!r}, stability {stability!r}, {mtype}"
+            raise ArithmeticError(f"compute_decay of {self.name!r} answers NaN for {arguments}")
+        return min(max(decayed, 0.0), amount)
 
 
 def custom(name: str, compute: ComputeDecay) -> Callable[[CustomParameters], MemoryDecay]:
@@ -100,22 +100,22 @@ def custom(name: str, compute: ComputeDecay) -> Callable[[CustomParameters], Mem
     """
 
     def model(parameters: CustomParameters) -> MemoryDecay:
-        told = asdict(parameters)
-        told |= {seed: told[ours] for ours, seed in _SEED_NAMES.items()} | told.pop("settings")
-        _try_out(compute, told)
-        return MemoryDecay(parameters, Stepping(name, compute, told), name)
+        params = asdict(parameters)
+        params |= {seed: params[ours] for ours, seed in _SEED_NAMES.items()} | params.pop("settings")
+        _try_out(compute, params)
+        return MemoryDecay(parameters, Stepping(name, compute, params), name)
 
     return model
 
 
 def _try_out(compute: ComputeDecay, params: dict[str, Any]) -> None:
     for activation, impact, stability, mtype in product(_AMOUNTS, _AMOUNTS, _AMOUNTS, ("fact", "episode")):
-        given = f"for activation {activation}, impact {impact}, stability {stability}, {mtype}"
+        arguments = f"for activation {activation}, impact {impact}, stability {stability}, {mtype}"
         try:
-            found = float(compute(activation, impact, stability, mtype, params))
+            decayed = float(compute(activation, impact, stability, mtype, params))
         except Exception as error:
-            raise ValueError(f"compute_decay raises {type(error).__name__} {given}: {error}") from error
-        if not 0 <= found <= 1:
-            raise ValueError(f"compute_decay must answer 0 to 1, not {found!r}, {given}")
-        if found > activation + _SLACK:
-            raise ValueError(f"compute_decay makes a memory stronger, {found!r}, {given}")
+            raise ValueError(f"compute_decay raises {type(error).__name__} {arguments}: {error}") from error
+        if not 0 <= decayed <= 1:
+            raise ValueError(f"compute_decay must answer 0 to 1, not {decayed!r}, {arguments}")
+        if decayed > activation + _SLACK:
+            raise ValueError(f"compute_decay makes a memory stronger, {decayed!r}, {arguments}")

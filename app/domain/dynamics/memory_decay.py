@@ -43,13 +43,13 @@ CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
 """Kind and suggested importance by category: the middles of the seed's ranges (categories vs types)."""
 
 LOOK_AHEAD_TICKS: Final = 1_000
-"""Number of ticks that `due_at` looks ahead; without a crossing, it returns the end of that span."""
+"""Number of ticks that `due_at` looks ahead. If there is no crossing in this span, `due_at` returns its end."""
 
 _TICK_SLACK_SECONDS = 1e-6  # resolution of seconds since 1970 as a double, and of PostgreSQL
 _BLOCK_NUMBERS = 1_000_000
 _STABILITY_MIN = 1e-17  # negligible compared with 1
 IS_FACT: Final = np.array([kind in FACT_KINDS for kind in KINDS])
-"""Indexed by kind."""
+"""Mask of `FACT_KINDS`, indexed by kind."""
 
 _Rate = Annotated[float, Field(ge=1e-9, le=100, allow_inf_nan=False)]
 
@@ -143,8 +143,8 @@ PRESETS: Final = {
 
 
 Curve = Callable[[State], Callable[[Floats, Floats], Floats]]
-"""Function of memories that returns a function of one tick: (amount of storage or retrieval, stability before) to
-amount."""
+"""Function that takes memories and returns the decay of one tick: a function of an amount (storage or retrieval) and
+the stability before the tick that returns the amount after the tick."""
 
 
 @plain_dataclass(frozen=True)
@@ -199,7 +199,7 @@ class MemoryDecay:
         return ops.text(ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)))
 
     def advance(self, state: State, now: float) -> State:
-        """Move the anchor to its last tick, with storage, retrieval and stability as of then."""
+        """Move the anchor to the last tick up to `now`, with storage, retrieval and stability as of then."""
         return self._advanced(state, when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
@@ -221,12 +221,15 @@ class MemoryDecay:
         return choose(late, replace(self.advance(state, event.now), access_count=count), used)
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """Return the tick at which storage is first below the thresholds, or the end of the look-ahead."""
+        """Return the first tick at which storage is below the thresholds, or the end of the look-ahead.
+
+        Thresholds at or below the soft floor are never crossed: their moment is `inf`.
+        """
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = _storage(state) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
-        least = np.maximum(self._floor(state.salience), math.exp(EXPONENT_MIN))
-        rows = np.flatnonzero(~below & (thresholds > least))
+        lowest = np.maximum(self._floor(state.salience), math.exp(EXPONENT_MIN))
+        rows = np.flatnonzero(~below & (thresholds > lowest))
         falling = take(state, rows)
         storage, stability, tick = _storage(falling), falling.stability, self._tick(falling)
         last = self._look_ahead_ticks
@@ -238,14 +241,19 @@ class MemoryDecay:
             if crossed.any():
                 crossing = due(falling, falling.anchored_at + ticks * self.parameters.tick_seconds)
                 moments[rows[crossed]] = crossing[crossed]
-                left = np.flatnonzero(~crossed)
-                rows, storage, stability, falling = rows[left], storage[left], stability[left], take(falling, left)
+                remaining = np.flatnonzero(~crossed)
+                rows, storage, stability, falling = (
+                    rows[remaining],
+                    storage[remaining],
+                    stability[remaining],
+                    take(falling, remaining),
+                )
                 tick = self._tick(falling)
         return moments
 
     @property
     def _look_ahead_ticks(self) -> int:
-        """Fewer for a custom curve: its ticks are expensive, and a sweep follows after the refresh interval anyway."""
+        """Number of ticks to look ahead: until the next refresh for a custom curve, whose ticks are slow."""
         if self.curve is None:
             return LOOK_AHEAD_TICKS
         return min(math.floor(self.refresh_seconds / self.parameters.tick_seconds) + 1, LOOK_AHEAD_TICKS)
@@ -281,8 +289,8 @@ class MemoryDecay:
             return faded
         stable, ticks = take(state, rows), ticks[rows]
         for block in _blocks(int(ticks.max()), rows.size):
-            kept = self._stability_kept ** block[:, None]
-            losses = self._loss(stable, stable.stability * kept)
+            stability_shares = self._stability_kept ** block[:, None]
+            losses = self._loss(stable, stable.stability * stability_shares)
             faded[rows] += np.where(block[:, None] < ticks, losses, 0.0).sum(axis=0)
         return faded
 
@@ -291,16 +299,16 @@ class MemoryDecay:
         amounts, stability = np.stack([_storage(state), state.retrieval]), state.stability.copy()
         moving = np.flatnonzero(ticks > 0)
         tick = self._tick(take(state, moving))
-        for done in range(int(ticks.max(initial=0))):
-            left = moving[ticks[moving] > done]
-            if left.size < moving.size:
-                moving, tick = left, self._tick(take(state, left))
+        for completed in range(int(ticks.max(initial=0))):
+            unfinished = moving[ticks[moving] > completed]
+            if unfinished.size < moving.size:
+                moving, tick = unfinished, self._tick(take(state, unfinished))
             amounts[:, moving] = tick(amounts[:, moving], stability[moving])
             stability[moving] *= self._stability_kept
         return amounts[0], amounts[1]
 
     def _tick(self, state: State) -> Callable[[Floats, Floats], Floats]:
-        """Return a function of one tick: (amount of storage or retrieval, stability before) to amount."""
+        """Return the decay of one tick as a function, see `Curve`."""
         if self.curve is not None:
             return self.curve(state)
         if self.parameters.curve != "soft_floor":
@@ -314,13 +322,13 @@ class MemoryDecay:
             lowest = np.minimum(floor, amount)
             gate = 1 / (1 + np.exp((p.gate_middle - amount) / p.gate_width))
             share = np.clip(1 - p.gate_share * impact * gate, p.slowest, 1)
-            kept = np.exp(-rate * share / (1 + self.parameters.stability_weight * stability))
-            return np.clip(lowest + (amount - lowest) * kept, lowest, amount)
+            remaining_share = np.exp(-rate * share / (1 + self.parameters.stability_weight * stability))
+            return np.clip(lowest + (amount - lowest) * remaining_share, lowest, amount)
 
         return after
 
     def _loss(self, state: State, stability: Floats) -> Floats:
-        """Return -ln of what a tick leaves, for the exponential curve or the power law."""
+        """Return -ln of the share left after a tick, for the exponential curve or the power law."""
         p = self.parameters
         slowed = (1 + p.impact_weight * state.salience) * (1 + p.stability_weight * stability)
         if p.curve == "power_law":
@@ -338,7 +346,7 @@ class MemoryDecay:
         return p.lowest + (p.highest - p.lowest) * impact**p.impact_power
 
     def _consolidated(self, state: State, event: Event) -> State:
-        """Apply the event's strengthening to a state at the moment's last tick."""
+        """Strengthen memories by the event; `state` must already be advanced to the last tick."""
         p = self.parameters
         direct = event.source != "associate"
         stability = state.stability
@@ -375,8 +383,8 @@ class MemoryDecay:
 
 def relevance(parameters: MemoryDecayParameters, similarity: Floats, storage: Floats, retrieval: Floats) -> Floats:
     """Return the search score: similarity · A_r^w, or 0 if storage is below the threshold (seed 003, hybrid search)."""
-    found = storage >= parameters.storage_threshold
-    return np.where(found, similarity * retrieval**parameters.retrieval_weight, 0.0)
+    findable = storage >= parameters.storage_threshold
+    return np.where(findable, similarity * retrieval**parameters.retrieval_weight, 0.0)
 
 
 def _storage(state: State) -> Floats:

@@ -122,8 +122,7 @@ class Mnemex(ClosedForm):
     def reinforce(self, state: State, event: Event) -> State:
         """Apply a use: Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
 
-        The level drops to 0, or to the value at which the use doesn't lower the score of a memory that was raised by
-        `at_strength`.
+        The level becomes 0, or the positive level that preserves the score where `at_strength` had raised it further.
         """
         if event.source == "associate":
             return state
@@ -134,16 +133,16 @@ class Mnemex(ClosedForm):
         counted = replace(self.advance(state, event.now), access_count=state.access_count + 1)
         multiplier = np.where(event.boost, boosted, state.multiplier)
         used = replace(counted, accessed_at=at, anchored_at=at, level=np.zeros_like(at), multiplier=multiplier)
-        kept = self.at_strength(used, at, self.score(state, at)).level
-        return choose(late, counted, replace(used, level=np.maximum(kept, 0)))
+        preserving_level = self.at_strength(used, at, self.score(state, at)).level
+        return choose(late, counted, replace(used, level=np.maximum(preserving_level, 0)))
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return when strength falls below the thresholds."""
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         aided = state.level + self.parameters.beta * np.log(state.access_count + 1)
-        least = math.exp(EXPONENT_MIN) * state.multiplier
-        falling = ~below & (thresholds > least)
+        lowest = math.exp(EXPONENT_MIN) * state.multiplier
+        falling = ~below & (thresholds > lowest)
         # ln f at the crossing; f is 1 at the last use.
         fallen = np.log(np.where(falling, thresholds / np.where(falling, state.multiplier, 1), 1))
         seconds = self._seconds_to(np.minimum(np.where(falling, fallen - aided, 0), 0)) / state.pace
@@ -227,5 +226,5 @@ def is_other_domain(parameters: MnemexParameters, tags: Collection[str], context
 
 
 def pace(categories: Collection[str]) -> float:
-    """Return the speed of time for a memory with these categories: the product of their factors."""
+    """Return the factor on the age of a memory with these categories: the product of their factors on λ."""
     return math.prod(CATEGORY_PACES.get(category, 1.0) for category in set(categories))

@@ -1,8 +1,8 @@
-"""Operations that formulas are written in: NumPy evaluates them over arrays, SQL compiles them to text.
+"""Operations for formulas, with two implementations: NumPy evaluates arrays, SQL compiles text.
 
 PostgreSQL raises an error if a float underflows or overflows, so exponents passed to `exp` are limited, and there is no
-power operation: multiply instead. It also folds constant branches of CASE that are never reached, so no formula may
-divide by, or take the logarithm of, an expression that could be 0.
+power operation: multiply instead. PostgreSQL also folds constants in branches of CASE that are never reached, so no
+formula may divide by, or take the logarithm of, an expression that could be 0.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Ops(Protocol[V]):
     """Operations that a formula may use, apart from + - * / and comparisons. Each works row by row."""
 
     def once(self, name: str, x: V) -> V:
-        """Return `x`, evaluated once however often it is used; the name must be unique in the formula."""
+        """Return `x`, evaluated only once in the formula; the name must be unique in the formula."""
 
     def seconds(self, earlier: V, later: V) -> V:
         """Return the seconds between two moments, in whole microseconds; moments are `timestamptz` in SQL."""
@@ -104,11 +104,11 @@ class Ops(Protocol[V]):
 class _Numpy:
     """Evaluates formulas over arrays."""
 
-    def once(self, name: str, x: Floats) -> Floats:  # noqa: ARG002 - Python variables do that
+    def once(self, name: str, x: Floats) -> Floats:  # noqa: ARG002 - a Python value is evaluated only once
         return x
 
     def seconds(self, earlier: Floats, later: Floats) -> Floats:
-        # Round to PostgreSQL's microseconds: doubles of this century are off by up to a quarter of one.
+        # Round to PostgreSQL's microseconds: doubles of this century are off by up to a quarter of a microsecond.
         return np.rint((later - earlier) * 1e6) / 1e6
 
     def exp(self, x: Floats, floor: float = EXPONENT_MIN) -> Floats:
@@ -178,10 +178,10 @@ class Sql:
 
         OFFSET 0 prevents PostgreSQL from inlining the named values.
         """
-        source, carried = "", ""
+        source, outer_columns = "", ""
         for depth, values in enumerate(self._named):
-            source = f" FROM (SELECT {carried}{', '.join(values)}{source} OFFSET 0) AS at_{depth}"
-            carried = f"at_{depth}.*, "
+            source = f" FROM (SELECT {outer_columns}{', '.join(values)}{source} OFFSET 0) AS at_{depth}"
+            outer_columns = f"at_{depth}.*, "
         return f"(SELECT {formula.sql}{source})" if source else formula.sql
 
 

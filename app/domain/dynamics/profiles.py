@@ -53,13 +53,13 @@ def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
     """
     if name not in PROFILES:
         raise ValueError(f"unknown dynamics {name!r}: use one of {', '.join(PROFILES)}")
-    found = PROFILES[name]
-    dynamics: Dynamics = found.model(TypeAdapter(found.parameters).validate_python(parameters or {}))
+    entry = PROFILES[name]
+    dynamics: Dynamics = entry.model(TypeAdapter(entry.parameters).validate_python(parameters or {}))
     return dynamics
 
 
 def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs: State | None = None) -> State:
-    """Return the state with its past settled under `source`, to decay under `target` from `now` on.
+    """Return the state with its decay until `now` calculated by `source`, to decay under `target` from `now` on.
 
     The strength at `now` stays the same if the target can represent it: only mnemex exceeds 1, and its strength is
     always 0 for a multiplier of 0.
@@ -68,7 +68,7 @@ def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs:
         state: The memories as stored.
         now: The moment of the change.
         source: The model before the change.
-        target: The model after it; the same model if only inputs change.
+        target: The model after the change; the same model if only inputs change.
         inputs: The same rows with the inputs (kind, salience, pace, times, uses) that apply from now on, for a late
             score or an edit. Don't use it to change mnemex's multiplier, which is supposed to change the score.
     """
@@ -79,6 +79,6 @@ def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs:
         settled = replace(settled, anchored_at=when(state, now), level=np.zeros_like(score), retrieval=strength)
         settled = replace(settled, stability=np.zeros_like(score))
     if inputs is not None:
-        held = ("anchored_at", "level", "retrieval", "stability")
-        settled = replace(inputs, **{name: getattr(settled, name) for name in held})
+        anchored_fields = ("anchored_at", "level", "retrieval", "stability")
+        settled = replace(inputs, **{name: getattr(settled, name) for name in anchored_fields})
     return target.at_strength(settled, now, score)

@@ -13,7 +13,7 @@ class Dynamics(Protocol):
 
     Every number is a double; moments are seconds since 1970. A moment before a row's anchor counts as the anchor, a
     moment before its last use as age 0. With unchanged parameters and no use in between, the strength at a moment
-    doesn't depend on how often the anchor was moved before (in a model with ticks, moved to ticks).
+    doesn't depend on how often the anchor was moved before. A model with ticks moves anchors only to ticks.
     """
 
     @property
@@ -26,7 +26,7 @@ class Dynamics(Protocol):
 
     @property
     def refresh_seconds(self) -> float:
-        """Age of an anchor from which a sweep should renew it; infinite if SQL calculates the current strength."""
+        """Age of an anchor at which a sweep should move it; infinite if SQL calculates the current strength."""
 
     @property
     def spreads(self) -> bool:
@@ -36,7 +36,7 @@ class Dynamics(Protocol):
         """Return each row's strength at `now`, 0 to 1; it never rises between uses."""
 
     def score(self, state: State, now: Floats | float) -> Floats:
-        """Return the model's own number, at least 0: the strength, except in mnemex, where it can exceed 1."""
+        """Return the model's score, at least 0: the strength, except in mnemex, where the score can exceed 1."""
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
         """Return the strength as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
@@ -44,12 +44,13 @@ class Dynamics(Protocol):
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return a lower bound of the first moment at which each row's strength is below its threshold.
 
-        It is at most 1 ms after the true moment, never before the anchor, and `inf` if the strength never falls below.
-        A caller that finds a row still above its threshold asks again, with at least `DUE_MARGIN_SECONDS` of delay.
+        The result is at most 1 ms after the true moment, never before the anchor, and `inf` if the strength never falls
+        below the threshold. If a row is still above its threshold then, the caller should call `due_at` again after
+        `DUE_MARGIN_SECONDS` or more.
         """
 
     def advance(self, state: State, now: float) -> State:
-        """Return equal strengths with all anchors moved to `now` (in a model with ticks, to the last tick)."""
+        """Return the rows with anchors moved to `now` (in a model with ticks, to the last tick) and equal strengths."""
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
         """Return rows with this strength at `now`, 0 to 1 (any score in mnemex); uses and their times are unchanged.
@@ -63,7 +64,7 @@ class Dynamics(Protocol):
 
 @runtime_checkable
 class Bridging(Dynamics, Protocol):
-    """A model that SQL can convert rows to and from, so that rows of former policies show their strength."""
+    """A model whose rows SQL can convert to and from other models, to show the strength of rows of former policies."""
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
         """Return the score as an SQL expression; as of the anchor if `refresh_seconds` is finite."""

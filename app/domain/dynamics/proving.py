@@ -27,7 +27,7 @@ _AGES_DAYS: Final = (0.0, 0.01, 1.0, 6.5, 7.0, 30.0, 90.0)
 _CLOSE: Final = 1e-6
 _OFFERED: Final = ("strength", "score", "strength_sql", "due_at", "advance", "at_strength", "reinforce")
 _BOUNDS: Final = {"level": (-1e9, 1e9), "retrieval": (0, 1), "stability": (0, 1), "multiplier": (0, 2)}
-"""Valid ranges of the columns that have one."""
+"""Valid range of each bounded column."""
 _SOURCES: Final[tuple[Literal["direct", "associate", "test"], ...]] = ("direct", "associate", "test")
 
 
@@ -60,7 +60,7 @@ def register(name: str, profile: Profile) -> None:
 
 
 def check(dynamics: Dynamics) -> None:
-    """Run a model over states of every kind, which takes some milliseconds.
+    """Run a model over representative states, which takes a few milliseconds.
 
     Raises:
         Unfit: The model lacks a member, raises, or returns NaN, values outside 0 to 1, or a rise without a use.
@@ -85,13 +85,15 @@ def _run(dynamics: Dynamics) -> None:
     fresh = _strength(dynamics, new(state.created_at, salience=state.salience, kind=state.kind.astype(int)), _START)
     _refuse(np.abs(fresh - 1) > _CLOSE, "strength", "a new memory must have all of it", fresh)
     lifted = dynamics.at_strength(state, _START, np.resize([1.0, 0.5, 0.1, 0.0], state.level.size))
-    for each in (state, lifted):
-        _check_state(each, "at_strength")
-        _check_decay(dynamics, each)
-        _check_due_times(dynamics, each)
-    told = dynamics.at_strength(state, _START, 0.5)
-    found = _strength(dynamics, told, _START)
-    _refuse((np.abs(found - 0.5) > _CLOSE) & (state.multiplier > 0), "at_strength", "was told .5", found)
+    for checked in (state, lifted):
+        _check_state(checked, "at_strength")
+        _check_decay(dynamics, checked)
+        _check_due_times(dynamics, checked)
+    halved = dynamics.at_strength(state, _START, 0.5)
+    halved_strength = _strength(dynamics, halved, _START)
+    _refuse(
+        (np.abs(halved_strength - 0.5) > _CLOSE) & (state.multiplier > 0), "at_strength", "was told .5", halved_strength
+    )
     for source in _SOURCES:
         _check_uses(dynamics, state, Event(at=_START + DAY_SECONDS, now=_START + DAY_SECONDS, source=source))
     if not isinstance(dynamics.strength_sql(sql_columns(), SQL_NOW), str):
@@ -130,8 +132,8 @@ def _check_due_times(dynamics: Dynamics, state: State) -> None:
         _refuse(np.isnan(due) | (due < state.anchored_at), "due_at", "must be a moment from the anchor on", due)
         was_above = _strength(dynamics, state, _START) >= threshold
         shortly_before = np.minimum(due - 2 * DUE_MARGIN_SECONDS, _START + 400 * DAY_SECONDS)
-        left = _strength(dynamics, state, np.maximum(shortly_before, _START))
-        late = was_above & (left < threshold * (1 - _CLOSE))
+        strength_before = _strength(dynamics, state, np.maximum(shortly_before, _START))
+        late = was_above & (strength_before < threshold * (1 - _CLOSE))
         _refuse(late, "due_at", f"comes after the fall below {threshold}", due)
 
 

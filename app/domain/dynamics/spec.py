@@ -45,7 +45,7 @@ _AccessModifier = Annotated[float, Field(ge=0.001, le=100, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=STRICT)
 class KindModifiers:
-    """Decay factor of each kind of memory (seed 004 §2.2); 0 means never. Names as in `ingest.memory.KINDS`."""
+    """Decay factor of each kind of memory (seed 004 §2.2); 0 means no decay. Names as in `ingest.memory.KINDS`."""
 
     episodic: Factor = 1.0
     semantic: Factor = 0.7
@@ -93,8 +93,8 @@ class SpecParameters:
 class Spec(ClosedForm):
     """Strength S(τ) = exp(level - rate · W(τ)), τ in days since creation or the last use.
 
-    W is the integral from 0 of law(I) × access modifier; I = A + B·e^(-λτ), so law(I) is a polynomial in x = e^(-λτ), W
-    one in x and τ, and all coefficients that don't depend on the row are constants.
+    W is the integral from 0 of law(I) × access modifier. I = A + B·e^(-λτ), so law(I) is a polynomial in x = e^(-λτ),
+    W is a polynomial in x and τ, and all coefficients that don't depend on the row are constants.
     """
 
     parameters: SpecParameters = field(default_factory=SpecParameters)
@@ -120,11 +120,11 @@ class Spec(ClosedForm):
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
-        least = math.exp(EXPONENT_MIN) if self._exponential else 0.0
+        lowest = math.exp(EXPONENT_MIN) if self._exponential else 0.0
         speed = self._rate(NUMPY, state) * _polynomial(
             lasting_importance(NUMPY, self.parameters.importance, state), self._law
         )
-        rows = np.flatnonzero(~below & (thresholds > least) & (speed > 0))
+        rows = np.flatnonzero(~below & (thresholds > lowest) & (speed > 0))
         if rows.size:
             falling = take(state, rows)
             days = self._days_to(falling, thresholds[rows])
@@ -141,9 +141,9 @@ class Spec(ClosedForm):
 
     @cached_property
     def _area_terms(self) -> list[list[float]]:
-        """Coefficients of A^i·x^k (row i, column k) in the integral of law(A + B·x); those of A^i·τ are the law's own.
+        """Coefficients of A^i·x^k (row i, column k) in the integral of law(A + B·x), with x = e^(-λτ).
 
-        x = e^(-λτ).
+        The coefficients of A^i·τ in that integral are those of the law.
         """
         law, share = self._law, normalised_weights(self.parameters.importance, context=False).recency
         daily = self.parameters.importance.recency_lambda_per_day
@@ -157,7 +157,7 @@ class Spec(ClosedForm):
 
     @cached_property
     def _steps(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Coefficients of 1, A, A²… of the constants that make W continuous at one day and at one week."""
+        """Coefficients (of 1, A, A²…) of the constants that make W continuous at one day and at one week."""
         p = self.parameters
         day, week = (self._area_at(age_days) for age_days in (1.0, 7.0))
         first = tuple((p.accessed_within_day - p.accessed_within_week) * area for area in day)
@@ -166,15 +166,15 @@ class Spec(ClosedForm):
     def _area_at(self, age_days: float) -> list[float]:
         x = math.exp(-self.parameters.importance.recency_lambda_per_day * age_days)
         return [
-            straight * age_days + sum(term * x**k for k, term in enumerate(terms))
-            for straight, terms in zip(self._law, self._area_terms, strict=True)
+            linear * age_days + sum(term * x**k for k, term in enumerate(terms))
+            for linear, terms in zip(self._law, self._area_terms, strict=True)
         ]
 
     def _score(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        left = row.level - self._worn(ops, row, now)
+        exponent = row.level - self._worn(ops, row, now)
         if self._exponential:
-            return ops.exp(ops.minimum(left, 0.0))
-        return ops.minimum(ops.maximum(left + 1.0, 0.0), 1.0)
+            return ops.exp(ops.minimum(exponent, 0.0))
+        return ops.minimum(ops.maximum(exponent + 1.0, 0.0), 1.0)
 
     def _level(self, ops: Ops[V], row: Row[V], at: V, score: V) -> V:
         worn = self._worn(ops, row, at)
@@ -206,29 +206,29 @@ class Spec(ClosedForm):
     def _area(self, constant: V, age_days: V, x: V) -> V:
         """Return the law integrated from the last use."""
         area = age_days * self._law[-1] + _polynomial(x, self._area_terms[-1])
-        for straight, terms in zip(self._law[-2::-1], self._area_terms[-2::-1], strict=True):
-            area = area * constant + (age_days * straight + _polynomial(x, terms))
+        for linear, terms in zip(self._law[-2::-1], self._area_terms[-2::-1], strict=True):
+            area = area * constant + (age_days * linear + _polynomial(x, terms))
         return area
 
     def _days_to(self, state: State, thresholds: Floats) -> Floats:
         """Return the age at which strength reaches the threshold, by Newton's method from the right.
 
-        W is convex, since the rate only grows between uses. Its asymptote is therefore below it and crosses no earlier,
-        and each tangent step from there approaches the crossing without passing it.
+        W is convex, since the rate only grows between uses. Its asymptote is therefore below W and crosses the target
+        no earlier than W, and each tangent step from there approaches the crossing without passing it.
         """
         p = self.parameters
         constant = lasting_importance(NUMPY, p.importance, state)
-        wanted = state.level - (np.log(thresholds) if self._exponential else thresholds - 1)
-        wanted = wanted / self._rate(NUMPY, state)
+        target = state.level - (np.log(thresholds) if self._exponential else thresholds - 1)
+        target = target / self._rate(NUMPY, state)
         unused = state.access_count < 0.5
         start = self._area(constant, np.zeros_like(constant), np.zeros_like(constant))
         start = np.where(unused, start * p.never_accessed, start + _polynomial(constant, self._steps[1]))
         slope = _polynomial(constant, self._law) * np.where(unused, p.never_accessed, 1.0)
         first = age_seconds(NUMPY, state, state.anchored_at) / DAY_SECONDS
-        days = np.maximum((wanted - start) / slope, first)
+        days = np.maximum((target - start) / slope, first)
         share = normalised_weights(p.importance, context=False).recency
         for _ in range(_STEPS_MAX):
-            over = self._weighed_area(NUMPY, state, constant, days) - wanted
+            over = self._weighed_area(NUMPY, state, constant, days) - target
             modifier = np.where(days < 1, p.accessed_within_day, np.where(days < 7, p.accessed_within_week, 1.0))
             modifier = np.where(unused, p.never_accessed, modifier)
             speed = modifier * _polynomial(constant + share * recency(NUMPY, p.importance, days), self._law)

@@ -1,4 +1,4 @@
-"""State that memory strength is calculated from, and the events that change it, in batches of rows."""
+"""The state from which memory strength is calculated, and the events that change the state, in batches of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRENGTH_MIN: Final = 1e-80
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[V]):
-    """Columns that strength is a function of; the package's docstring describes them.
+    """Columns from which strength is calculated; the package's docstring describes them.
 
     In a `State` they are arrays of one shape; in a `Row[Term]`, SQL expressions of the columns.
     """
@@ -50,14 +50,14 @@ class Event:
     Several uses of one memory are several events, in chronological order.
 
     Attributes:
-        at: When it was used, in seconds since 1970, one for all or one per row; future moments count as `now`.
+        at: Moment of the use, in seconds since 1970, one for all or one per row; future moments count as `now`.
         now: The moment of the calculation, by the database's clock.
         source: `direct`, a use; `associate`, use of a linked memory (memory_decay only); `test`, a passed self-test,
             which raises strength and isn't counted as a use.
-        boost: Whether the multiplier rises too (mnemex): on request, or because of a use in another domain.
+        boost: Whether the use also raises the multiplier (mnemex): on request, or as a use in another domain.
         place: Rank in the results, from 0 (memory_decay, rank-scaled).
-        margin: Similarity minus the next result's, -1 to 1 (memory_decay, margin).
-        lexical: Whether the query's words matched too (memory_decay, margin).
+        margin: Similarity minus the similarity of the next result, -1 to 1 (memory_decay, margin).
+        lexical: Whether the memory also matched the query's words (memory_decay, margin).
     """
 
     at: Floats | float
@@ -77,14 +77,14 @@ def new(
     multiplier: Floats | float = 1.0,
     pace: Floats | float = 1.0,
 ) -> State:
-    """Return newly accepted memories: full strength, never used.
+    """Return the state of newly accepted memories: full strength, never used.
 
     Args:
         created_at: Moments of acceptance, in seconds since 1970, shape (n,).
         salience: 0 to 1.
         kind: Indices in `ingest.memory.KINDS`.
         multiplier: 0 to 2.
-        pace: Speed of time, above 0.
+        pace: Factor on the age, above 0.
     """
 
     def column(value: npt.ArrayLike) -> Floats:
@@ -111,14 +111,14 @@ def sql_columns(table: str = "") -> Row[Term]:
     Args:
         table: Alias to qualify each name with; empty for none.
     """
-    front = f"{table}." if table else ""
+    prefix = f"{table}." if table else ""
 
     def column(name: str) -> Term:
         if name == "salience":
-            return Term(f"coalesce({front}salience, 0)::float8")
+            return Term(f"coalesce({prefix}salience, 0)::float8")
         # `kind` is compared as an integer; `level` is a double already.
-        plain = name in {"kind", "level"} or name.endswith("_at")
-        return Term(f"{front}{name}" if plain else f"{front}{name}::float8")
+        needs_no_cast = name in {"kind", "level"} or name.endswith("_at")
+        return Term(f"{prefix}{name}" if needs_no_cast else f"{prefix}{name}::float8")
 
     return Row(**{field.name: column(field.name) for field in fields(Row)})
 
@@ -132,7 +132,7 @@ def age_seconds(ops: Ops[V], row: Row[V], now: V) -> V:
 
 
 def when(state: State, now: Floats | float) -> Floats:
-    """Return `now` for each row, or its anchor if that is later."""
+    """Return the later of `now` and the anchor, for each row."""
     return np.maximum(state.anchored_at, now)
 
 
@@ -147,13 +147,13 @@ def take(state: State, rows: npt.NDArray[np.intp]) -> State:
 
 
 def choose(condition: npt.NDArray[np.bool_], state: State, other: State) -> State:
-    """Return the rows of `state` where the condition holds, and those of `other` elsewhere."""
+    """Return the rows of `state` where the condition holds, and the rows of `other` elsewhere."""
     pairs = {field.name: (getattr(state, field.name), getattr(other, field.name)) for field in fields(Row)}
     return Row(**{name: np.where(condition, *pair) for name, pair in pairs.items()})
 
 
 def used_at(state: State, event: Event) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return when each use counts, and which are late: before a known use, so they only raise the count."""
+    """Return the effective moment of each use, and the late uses: they precede a known use and only raise the count."""
     at = np.minimum(event.at, event.now)
     return when(state, at), at < state.accessed_at
 

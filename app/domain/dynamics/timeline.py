@@ -1,4 +1,4 @@
-"""Order a tenant's policies by the time they take effect, and convert memories to the current one."""
+"""Order a tenant's policies by the time they take effect, and convert memories to the current policy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.domain.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A policy version and the time it takes effect.
+    """A policy version and the time at which it takes effect.
 
     Attributes:
         version: Version of the policy; 0 is the default policy, which applies before any was set.
-        since: Seconds since 1970; minus infinity for the first era.
+        since: Start of the era, in seconds since 1970; minus infinity for the first era.
     """
 
     version: int
@@ -42,16 +42,17 @@ DEFAULT = Era(0, -np.inf, Policy())
 class Timeline:
     """A tenant's past, current and future policies.
 
-    A version ends when a higher one takes effect, so a version scheduled to start after a higher one never applies.
+    A version ends when a higher version takes effect, so a version that starts later than a higher version never
+    applies.
     """
 
     def __init__(self, eras: Sequence[Era]) -> None:
         """Build the timeline from all existing versions, in any order."""
-        held: list[Era] = []
+        effective: list[Era] = []
         for era in sorted((DEFAULT, *eras), key=lambda era: -era.version):
-            if not held or era.since < held[-1].since:
-                held.append(era)
-        self._eras = held[::-1]
+            if not effective or era.since < effective[-1].since:
+                effective.append(era)
+        self._eras = effective[::-1]
         self._starts = [era.since for era in self._eras]
         self._versions = [era.version for era in self._eras]
 
@@ -77,21 +78,22 @@ class Timeline:
         return self._eras[self._place(now) + 1 :]
 
     def advance_to(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
-        """Return the states converted to the policy in force at `now`, from the eras they were anchored in.
+        """Return the states converted from the eras of their anchors to the policy in force at `now`.
 
-        Each past era is settled by its own model; afterwards the current model alone gives the strength at `now`.
+        The model of each past era calculates the decay of that era. Afterwards, the current model alone gives the
+        strength at `now`.
 
         Args:
             state: The memories.
             versions: Policy version that each memory is anchored under, shape (n,).
             now: Seconds since 1970.
         """
-        today = self._place(now)
-        places = self._places(versions)
-        for place in range(int(places.min(initial=today)), today):
-            era, following = self._eras[place], self._eras[place + 1]
+        current = self._place(now)
+        indices = self._places(versions)
+        for index in range(int(indices.min(initial=current)), current):
+            era, following = self._eras[index], self._eras[index + 1]
             moved = rebase(state, following.since, era.dynamics, following.dynamics)
-            state = choose(places <= place, moved, state)
+            state = choose(indices <= index, moved, state)
         return state
 
     def _places(self, versions: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""Build paraphrased questions about a memory by rule, as a person would ask who has forgotten its wording."""
+"""Build paraphrased questions by rule: questions of a person who has forgotten the memory's wording."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.domain.text.words import first_content_words, is_in_first_person
 SHARE: Final = 0.5
 """Share of a run's sampled memories that are also tested with a paraphrased question, and through recall."""
 DROPPED: Final = 3
-"""One in this many replaceable words is dropped, the rarest first, since rare words identify a memory best."""
+"""One in this many replaceable words is dropped, rarest first, because rare words identify a memory best."""
 OWN_MAX: Final = 2
 """Maximum number of the memory's own words in a question: its rarest names and numbers, then common words."""
 WORDS_MIN: Final = 2
-"""Minimum number of words in a question; the memory's own words fill up if there are too few replacements."""
+"""Minimum number of words in a question; if there are too few replacements, the memory's own words are added."""
 NEAR_MIN: Final = 0.4
 """Minimum cosine between a word and its replacement."""
 NEAR_WORDS: Final = 8
@@ -29,43 +29,45 @@ _ALIKE: Final = 3  # words that share this many first letters count as inflectio
 
 
 def sample_size(most: int) -> int:
-    """Return how many of a sample of this size are tested with a paraphrased question."""
+    """Return the number of memories in a sample of this size that are tested with a paraphrased question."""
     return math.ceil(SHARE * most)
 
 
 def list_replaceable(text: str) -> list[str]:
-    """Return the replaceable words among a text's first content words, each once: neither names nor numbers."""
+    """Return the distinct replaceable words (neither names nor numbers) among a text's first content words."""
     fixed = name_stems(text)
     return [word for word in dict.fromkeys(first_content_words(text)) if stem(word) not in fixed]
 
 
 def paraphrase_question(text: str, documents: Mapping[str, int], near: Mapping[str, Sequence[str]]) -> str:
-    """Return a question about a text's beginning, made of its rarest names and of words similar in meaning to its own.
+    """Return a question about a text's beginning, made of its rarest names and of words similar to its other words.
 
-    A word without a similar one is inflected if possible.
+    Words taken from the text itself are inflected if possible.
 
     Args:
         text: A text for which `question_generation.can_be_asked` holds.
         documents: Number of memories that contain each word; 0 for missing words.
         near: Similar words for each of `list_replaceable(text)`, the most similar first.
     """
-    said = list(dict.fromkeys(first_content_words(text)))
-    rarest_first = sorted(said, key=lambda word: documents.get(word, 0))
-    free = set(list_replaceable(text))
-    own = [word for word in rarest_first if word in free]
-    taken, stands_for = stems(text), dict[str, str]()
-    for word in own[len(own) // DROPPED :]:
+    words = list(dict.fromkeys(first_content_words(text)))
+    rarest_first = sorted(words, key=lambda word: documents.get(word, 0))
+    replaceable = set(list_replaceable(text))
+    replaceable_by_rarity = [word for word in rarest_first if word in replaceable]
+    used_stems, replacements = stems(text), dict[str, str]()
+    for word in replaceable_by_rarity[len(replaceable_by_rarity) // DROPPED :]:
         other = next(
-            (other for other in near.get(word, ()) if _is_another(other, word) and stem(other) not in taken), None
+            (other for other in near.get(word, ()) if _is_another(other, word) and stem(other) not in used_stems), None
         )
-        if other and len(stands_for) < WORDS_MAX:
-            stands_for[word] = other
-            taken.add(stem(other))
-    kept = [word for word in rarest_first if word not in free] + [word for word in own[::-1] if word not in stands_for]
-    for word in kept[: max(OWN_MAX, WORDS_MIN - len(stands_for))]:
-        stands_for[word] = (other_forms(word) or (word,))[0]
-    asked = [stands_for[word] for word in said if word in stands_for]
-    about = " ".join(asked)
+        if other and len(replacements) < WORDS_MAX:
+            replacements[word] = other
+            used_stems.add(stem(other))
+    own_words = [word for word in rarest_first if word not in replaceable] + [
+        word for word in replaceable_by_rarity[::-1] if word not in replacements
+    ]
+    for word in own_words[: max(OWN_MAX, WORDS_MIN - len(replacements))]:
+        replacements[word] = (other_forms(word) or (word,))[0]
+    question_words = [replacements[word] for word in words if word in replacements]
+    about = " ".join(question_words)
     return f"What did I say about my {about}?" if is_in_first_person(text) else f"What do you know about {about}?"
 
 

@@ -1,8 +1,8 @@
 """Make questions from memories to test whether search finds them: by a rule, or by a model whose output is validated.
 
-A memory's text may contain instructions to the model; it is sent as `app.domain.prompts` describes. An answer can only
-trigger searches: questions are neither stored nor shown, so a bad one causes at most a wrong test result, and most bad
-ones are refused.
+A memory's text may contain instructions to the model; `app.domain.prompts` describes how the text is sent. An answer
+can only trigger searches: questions are neither stored nor shown, so a bad question causes at most a wrong test result,
+and most bad questions are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHARACTERS_MAX: Final = 300
 OWN_SHARE_MAX: Final = 0.75
 """Maximum share of a question's words that may come from the memory."""
 
-_SPARE_TOKENS: Final = 1_000  # for models that think before they answer
+_SPARE_TOKENS: Final = 1_000  # for models that generate reasoning before the answer
 _QUESTION_TOKENS: Final = 100
 _ITEM_CHARACTERS: Final = 2 * CHARACTERS_MAX
 
@@ -70,24 +70,24 @@ def can_be_asked(text: str) -> bool:
 
 
 def ask_by_rule(text: str, documents: Mapping[str, int]) -> str:
-    """Return a question made by a rule: a memory's words in order, inflected, without the most distinctive ones.
+    """Return a question made by a rule: a memory's words in order, inflected, without the most distinctive words.
 
     Args:
         text: A text for which `can_be_asked` holds.
         documents: Number of memories that contain each word; 0 for missing words.
     """
-    said = list(dict.fromkeys(content_words(text)))
-    by_rarity = sorted(said, key=lambda word: documents.get(word, 0))
-    left_out = max(len(said) // 2, 1)
-    kept = set(by_rarity[left_out : left_out + WORDS_MAX])
-    return " ".join((other_forms(word) or (word,))[0] for word in said if word in kept)
+    words = list(dict.fromkeys(content_words(text)))
+    by_rarity = sorted(words, key=lambda word: documents.get(word, 0))
+    dropped = max(len(words) // 2, 1)
+    chosen = set(by_rarity[dropped : dropped + WORDS_MAX])
+    return " ".join((other_forms(word) or (word,))[0] for word in words if word in chosen)
 
 
 def build_messages(texts: Sequence[str], mark: str) -> list[PromptMessage]:
     """Return the chat messages that ask for a question about each text.
 
     Args:
-        texts: Numbered from 1 in the prompt.
+        texts: The memories' texts; the prompt numbers them from 1.
         mark: The `delimiter` of this request; never reuse it.
     """
     data = [{"id": number, "memory": clip(text, TEXT_MAX_BYTES)} for number, text in enumerate(texts, start=1)]
@@ -122,10 +122,10 @@ def is_usable(question: str, text: str, others: Sequence[str]) -> bool:
     """
     if len(question) > CHARACTERS_MAX or "\0" in question:
         return False
-    asked, own = stems(question), stems(text)
-    if not name_stems(question) <= own | name_stems(text):
+    question_stems, text_stems = stems(question), stems(text)
+    if not name_stems(question) <= text_stems | name_stems(text):
         return False
-    shared = len(asked & own)
-    if not 0 < shared <= OWN_SHARE_MAX * len(asked):
+    shared = len(question_stems & text_stems)
+    if not 0 < shared <= OWN_SHARE_MAX * len(question_stems):
         return False
-    return all(len((asked - own) & stems(other)) < shared for other in others)
+    return all(len((question_stems - text_stems) & stems(other)) < shared for other in others)

@@ -1,4 +1,4 @@
-"""Self-tests: which tests run on a tenant's memories, when, and how results are evaluated (seed 004 §4.3)."""
+"""Rules of self-tests: their kinds, schedule, sampling seed and evaluation (seed 004 §4.3)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 ASKED: Final[tuple[Kind, ...]] = ("connection", "application", "other_words", "recall", "coherence")
 """Kinds that test individual memories; `retrieval_speed` times the searches of `application`."""
 FLAGGING: Final[tuple[Kind, ...]] = ("connection", "application", "coherence")
-"""Kinds whose outcome strengthens or flags the memory. A paraphrased question may be a bad one, so those tests only
-measure the service."""
+"""Kinds whose outcome strengthens or flags the memory. A paraphrased question may be wrong, so tests with paraphrased
+questions only measure the service."""
 EMPTY_SHARE: Final = 0.9
-"""Share of a run's recalls without any result from which the tenant's recall counts as empty."""
+"""Minimum share of a run's recalls without any result for the tenant's recall to count as empty."""
 EMPTY_TESTS_MIN: Final = 5
-"""Minimum number of recalls in a run for that verdict."""
+"""Minimum number of recalls in a run for the tenant's recall to count as empty."""
 
-_SEED_BYTES: Final = 6  # JSON represents the number exactly
+_SEED_BYTES: Final = 6  # JSON represents integers of this size exactly
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -53,14 +53,14 @@ class SelfTests:
 
 
 def is_due(parameters: SelfTests, last: datetime | None, as_of: datetime, time_zone: str) -> bool:
-    """Return whether a night at `as_of` runs self-tests.
+    """Return whether a nightly run at `as_of` includes self-tests.
 
-    The interval is counted in the tenant's local dates, since two nights are seldom whole days apart.
+    The interval is counted in the tenant's local dates, since two nightly runs are seldom whole days apart.
 
     Args:
         parameters: Settings of the policy in force.
         last: Moment of the last run; None if there was none.
-        as_of: Moment of the night.
+        as_of: Moment of the nightly run.
         time_zone: The tenant's time zone.
     """
     if not parameters.enabled or last is None:
@@ -70,16 +70,16 @@ def is_due(parameters: SelfTests, last: datetime | None, as_of: datetime, time_z
 
 
 def next_seed(tenant_id: UUID, last_run: UUID | None) -> int:
-    """Return the random seed for the sample of a tenant's next run, so that a dry run shows the actual next sample."""
-    told = tenant_id.bytes + (last_run.bytes if last_run else b"")
-    return int.from_bytes(hashlib.blake2b(told, digest_size=_SEED_BYTES).digest())
+    """Return the seed for the sample of a tenant's next run, so that a dry run shows the sample of the actual run."""
+    key = tenant_id.bytes + (last_run.bytes if last_run else b"")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=_SEED_BYTES).digest())
 
 
 def empty_share(results: Mapping[str, Mapping[str, int]]) -> float | None:
     """Return the share of a run's recalls without any result, or None for a run without recalls."""
-    found = results.get("recall")
-    asked = count_tests(found) if found else 0
-    return found["empty"] / asked if found and asked else None
+    outcomes = results.get("recall")
+    tests = count_tests(outcomes) if outcomes else 0
+    return outcomes["empty"] / tests if outcomes and tests else None
 
 
 def is_recall_empty(results: Mapping[str, Mapping[str, int]]) -> bool:
@@ -95,7 +95,7 @@ def count_tests(outcomes: Mapping[str, int]) -> int:
 
 def rank_of_first(wanted: Iterable[bool], within: int) -> int | None:
     """Return the rank of the first wanted result, from 1, or None if there is none among the first `within`."""
-    return next((place for place, is_it in enumerate(wanted, start=1) if is_it and place <= within), None)
+    return next((place for place, is_wanted in enumerate(wanted, start=1) if is_wanted and place <= within), None)
 
 
 def quantile(numbers: Sequence[float], share: float) -> float | None:

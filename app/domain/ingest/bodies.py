@@ -1,6 +1,6 @@
-"""Decode bodies of `POST /v1/memories`: memories, or chat messages, which become one memory each.
+"""Decode bodies of `POST /v1/memories`: memories, or chat messages, each of which becomes a memory.
 
-The ingest endpoint and the drain use the same decoder, so accepted bodies can be stored and yield the same ids.
+The API and the ingest worker use the same decoder, so every accepted body can be stored with the ids of the response.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from app.domain.ingest.roles import ROLES, Role
 from app.errors import FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of the fields beside `messages` as JSON, multiplied by the number of stored messages."""
+"""Maximum size of the fields beside `messages`, as JSON in bytes, times the number of stored messages."""
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 """Types of content parts whose text is stored."""
 
@@ -53,10 +53,10 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         role: user, assistant, system or tool; `developer` is stored as system, `function` as tool.
-        content: The text, or a list of parts: those of the types text, input_text and output_text are stored, joined by
+        content: The text, or a list of parts: texts of the types text, input_text and output_text are stored, joined by
             a newline. A message without any text isn't stored.
         name: The speaker's name.
-        occurred_at: When it was sent, with an offset; defaults to the field beside `messages`.
+        occurred_at: Time of sending, with an offset; defaults to the field beside `messages`.
     """
 
     role: MessageRole
@@ -69,11 +69,11 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     """Chat messages and the fields that all of them share; each message with text becomes a memory.
 
     Attributes:
-        messages: In the order in which they were sent.
+        messages: The messages, in the order in which they were sent.
         thread: The conversation.
-        subject: The person whose data they are.
+        subject: The person described by the data.
         kind: Kind of the memories; determined later if omitted.
-        occurred_at: When they were sent, with an offset; defaults to the time of acceptance.
+        occurred_at: Time of sending, with an offset; defaults to the time of acceptance.
         tags: Up to 64 tags.
         categories: Up to 64 privacy or retention categories.
         entities: Up to 64 names of people, places and things.
@@ -113,7 +113,7 @@ class Body(msgspec.Struct, frozen=True):
     """The memories in a request's body.
 
     Attributes:
-        memories: In the order of their ids.
+        memories: The memories, in the order of their ids.
         messages: Number of messages in the body, stored or not; None for a body of memories.
         skipped: Messages that aren't stored.
         left_out: Parts of messages that aren't stored.
@@ -143,11 +143,11 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
     Args:
         body: The raw bytes.
         form: `json` (an object, an array, or messages) or `ndjson` (one object per line).
-        dimensions: Required size of a given `embedding`; None accepts any.
+        dimensions: Required number of dimensions of an `embedding`; None accepts any number.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value.
+        Invalid: A field is invalid; the error contains the field's name, limit and value.
     """
     memories = _read_memories(body, form, dimensions)
     return _read_messages(body).memories if memories is None else memories
@@ -172,13 +172,13 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
             return None
         raise _among_memories(refused) from None
     memories = decoded if isinstance(decoded, list) else [decoded]
-    # Escapes may encode NUL or multi-byte characters; without any, msgspec has checked everything.
-    exotic = not body.isascii() or b"\\u" in body
+    # Only escapes or non-ASCII bytes encode NUL or multi-byte characters. Without them, msgspec has checked everything.
+    needs_check = not body.isascii() or b"\\u" in body
     for place, memory in enumerate(memories):
         where = place if memories is decoded else None
         if memory.text.isspace():
             raise Invalid(errors=[FieldError(field_path(where, "text"), "is blank")])
-        if exotic or memory.metadata is not None or memory.embedding is not None:
+        if needs_check or memory.metadata is not None or memory.embedding is not None:
             check_closely(memory, where, dimensions)
         if memory.occurred_at is not None:
             check_moment(memory.occurred_at, field_path(where, "occurred_at"))
@@ -186,7 +186,7 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
 
 
 def has_messages(body: bytes) -> bool:
-    """Return whether a body without memories is an object with the field `messages`."""
+    """Return whether a body that isn't memories is an object with the field `messages`."""
     try:
         return _probe.decode(body).messages is not msgspec.UNSET
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -195,21 +195,21 @@ def has_messages(body: bytes) -> bool:
 
 def _read_messages(body: bytes) -> Body:
     try:
-        given = json_input.read(body, _messages, _CHAT_CHOICES)
+        chat = json_input.read(body, _messages, _CHAT_CHOICES)
     except Invalid as refused:
         raise _beside_messages(refused) from None
-    # Checked as one memory, so that errors name the fields beside `messages`.
-    shared = MemoryIn("", **{name: getattr(given, name) for name in _SHARED})
+    # Check the shared fields as one memory, so that errors name the fields beside `messages`.
+    shared = MemoryIn("", **{name: getattr(chat, name) for name in _SHARED})
     check_closely(shared, None, None)
     if shared.occurred_at is not None:
         check_moment(shared.occurred_at, "occurred_at")
     memories: list[MemoryIn] = []
     skipped: list[Skipped] = []
     left_out: list[LeftOut] = []
-    for place, message in enumerate(given.messages):
-        text, others = read_content(message)
-        if others:
-            left_out.append(LeftOut(place, dict(others)))
+    for place, message in enumerate(chat.messages):
+        text, unstored = read_content(message)
+        if unstored:
+            left_out.append(LeftOut(place, dict(unstored)))
         if not text or text.isspace():
             skipped.append(Skipped(place))
             continue
@@ -219,8 +219,8 @@ def _read_messages(body: bytes) -> Body:
         memories.append(replace(shared, text=text, role=role, speaker=message.name, occurred_at=occurred_at))
     if not memories:
         raise Invalid(errors=[FieldError("messages", "has no message with text")])
-    _check_shared(given, len(memories))
-    return Body(memories, len(given.messages), skipped, left_out)
+    _check_shared(chat, len(memories))
+    return Body(memories, len(chat.messages), skipped, left_out)
 
 
 def read_content(message: ChatMessage) -> tuple[str, Counter[str]]:
@@ -254,14 +254,14 @@ def _check_shared(given: Messages, stored: int) -> None:
 
 
 def _beside_messages(refused: Invalid) -> Invalid:
-    """Explain for fields of a single memory that they can't be given beside `messages`."""
+    """Replace the errors of fields that only a memory has: they can't be set beside `messages`."""
     return _explain(refused, dict.fromkeys(_OF_ONE, "can't be given beside messages"))
 
 
 def _among_memories(refused: Invalid) -> Invalid:
-    """Explain for `messages` in an array or a line that they need a body of their own."""
-    where = "can't be given in an array or a line: send them as a body of their own"
-    return _explain(refused, {error.field: where for error in refused.errors if error.field.endswith("].messages")})
+    """Replace the errors of `messages` in an array or a line: messages need a body of their own."""
+    reason = "can't be given in an array or a line: send them as a body of their own"
+    return _explain(refused, {error.field: reason for error in refused.errors if error.field.endswith("].messages")})
 
 
 def _explain(refused: Invalid, messages: Mapping[str, str]) -> Invalid:

@@ -1,4 +1,4 @@
-"""Encode and decode envelopes: a request's memories or touches as an entry of the tenant's stream."""
+"""Encode and decode envelopes: a request's memories or touches (memory uses) as an entry of the tenant's stream."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class MalformedEnvelope(Exception):
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
-    """One entry of a tenant's stream.
+    """An entry of a tenant's stream.
 
     Attributes:
-        entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; defines the order of acceptance.
-        base: First memory's id, 16 bytes; memory `i` has the id `base + i`.
+        entry_id: Id of the entry, `milliseconds-sequence` by Redis's clock; defines the order of acceptance.
+        base: Id of the first memory, 16 bytes; memory `i` has the id `base + i`.
         memories: Number of memories in the body; 0 for touches.
-        form: `json` or `ndjson` for memories, or `touches` (see `drain.uses.Touches`).
-        request_id: Id of the request that sent it.
+        form: `json` or `ndjson` for memories, or `touches` (see `app.domain.ingest.uses.Touches`).
+        request_id: Id of the request that sent the body.
         trace: W3C trace context, or empty.
         body: The request's raw body.
         first_entry_id: Original id of a replayed dead letter; otherwise empty.
@@ -50,7 +50,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def accepted_ms(self) -> int:
-        """Time at which Redis first accepted it, in milliseconds since 1970."""
+        """Time at which Redis first accepted the entry, in milliseconds since 1970."""
         return int(self.position.partition("-")[0])
 
 
@@ -74,10 +74,10 @@ def first_position(entry_id: str, header: bytes) -> str:
 
 
 def replay_header(header: bytes, entry_id: str) -> bytes:
-    """Return the header for replaying an entry, which carries its original id.
+    """Return the header for replaying an entry; this header contains the entry's original id.
 
-    An entry that was replayed before keeps its original id; the header of a malformed entry is returned unchanged, so
-    that it fails again.
+    The original id of an entry that was replayed before is preserved. The header of a malformed entry is returned
+    unchanged, so that decoding fails again.
 
     Args:
         entry_id: The entry's current id in the stream.
@@ -94,7 +94,7 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     """Decode the envelope in a stream entry.
 
     Raises:
-        Malformed: A field is missing or invalid, or the version is unknown.
+        MalformedEnvelope: A field is missing or invalid, or the version is unknown.
     """
     if header[:1] != VERSION:
         raise MalformedEnvelope("unknown envelope version")
@@ -103,7 +103,7 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     memories = read_count(count)
     if form is None or len(base) != _BASE_BYTES or memories is None:
         raise MalformedEnvelope("envelope header out of shape")
-    # The third is only present in replays, and unknown to older versions.
+    # Only replays contain the third value, the original entry id.
     request_id, trace, first_entry_id = [*names.split(" ", 2), "", ""][:3]
     if first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id):
         raise MalformedEnvelope("envelope header out of shape")
@@ -111,5 +111,5 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
 
 
 def read_count(count: bytes) -> int | None:
-    """Return an entry's number of memories, or None if it isn't a number that `pack` could have written."""
+    """Return an entry's number of memories, or None if the field can't have been written by `pack`."""
     return int(count) if count.isdigit() and len(count) <= _COUNT_DIGITS else None

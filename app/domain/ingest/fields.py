@@ -1,4 +1,4 @@
-"""Read the declaration of a memory's fields: their types, the tables that have them, and what depends on them."""
+"""Read the declaration of a memory's fields: their types, their tables, and the effects of changing them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TYPES: Final[Mapping[Any, ValueType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Storage of a field, as an annotation of its type; fields without one are ordinary columns of `memories`.
+    """Storage of a field, as an annotation of its type; fields without it are ordinary columns of `memories`.
 
     Attributes:
-        table: The table with a column of the field's name; None if the field isn't stored in one.
-        is_key: The caller's id of the memory. Neither edits nor upserts change it, and COPY leaves it NULL.
+        table: The table with a column of the field's name; None if no table has one.
+        is_key: The field is the caller's id of the memory. Edits and upserts don't change the id; COPY leaves it NULL.
         is_clearable: An edit may set the field to null, if its type allows null.
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
         is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged
@@ -53,8 +53,8 @@ class Field:
     """A declared field.
 
     Attributes:
-        submitted: Its type with limits.
-        plain: Its type without limits.
+        submitted: Type of the field with limits.
+        plain: Type of the field without limits.
         default: Value of an omitted field; `NODEFAULT` for a required field.
     """
 
@@ -71,12 +71,12 @@ class Field:
 
     @property
     def edited(self) -> Any:
-        """Its type in an edit, which may omit it."""
+        """Type of the field in an edit, where it is optional."""
         return (self.submitted if self.column.is_clearable else without_null(self.submitted)) | UnsetType
 
     @property
     def value_type(self) -> ValueType:
-        """The type of its values, apart from null."""
+        """Type of the field's values, apart from null."""
         plain = without_null(self.plain)
         return _TYPES[get_origin(plain) or plain]
 
@@ -90,11 +90,11 @@ def declared(shape: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the declared fields of a struct, in order."""
     submitted, plain = get_type_hints(shape, include_extras=True), get_type_hints(shape)
     fields = []
-    for each in msgspec.structs.fields(shape):
-        hint, column = submitted[each.name], Column()
+    for member in msgspec.structs.fields(shape):
+        hint, column = submitted[member.name], Column()
         if get_origin(hint) is Annotated and isinstance(hint.__metadata__[-1], Column):
             column = hint.__metadata__[-1]
-        fields.append(Field(each.name, column, hint, plain[each.name], each.default))
+        fields.append(Field(member.name, column, hint, plain[member.name], member.default))
     return tuple(fields)
 
 
@@ -103,5 +103,5 @@ def without_null(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         return Annotated[without_null(hint.__origin__), *hint.__metadata__]
     if get_origin(hint) in (Union, UnionType):
-        return reduce(or_, (each for each in get_args(hint) if each is not NoneType))
+        return reduce(or_, (alternative for alternative in get_args(hint) if alternative is not NoneType))
     return hint

@@ -1,7 +1,7 @@
 """Memory ids and sequence numbers, which define the order of acceptance.
 
-A request's memories share one UUIDv7 *base* whose last two bytes are zero; memory `i` is `base + i`, so ids of a whole
-batch cost one random draw (RFC 9562 §5.7: 48 bits of Unix milliseconds, then random).
+A request's memories share one UUIDv7 *base* whose last two bytes are zero; memory `i` is `base + i`, so the ids of a
+request need one random number (RFC 9562 §5.7: 48 bits of Unix milliseconds, then random bits).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from uuid import UUID
 BATCH_MAX = 4096
 RANDOM_BYTES = 8
 _SUFFIX_BYTES = 2
-_SEQ_EPOCH_MS = 1_704_067_200_000  # 2024-01-01: leaves room until 2058 in 63 bits
+_SEQ_EPOCH_MS = 1_704_067_200_000  # 2024-01-01, so sequence numbers fit in 63 bits until 2058
 _ENTRY_BITS = 11
 _PLACE_BITS = 12
 _SUFFIXES = [f"{place:04x}" for place in range(BATCH_MAX)]
@@ -53,12 +53,12 @@ def extract_unix_ms(memory_id: UUID) -> int:
 
 
 def first_uuid(unix_ms: int) -> UUID:
-    """Return the boundary between ids generated before this moment (all below it) and from then on (none below it)."""
+    """Return the lower bound of the ids generated at this moment or later; all ids generated earlier are below it."""
     return UUID(int=unix_ms << 80)
 
 
 def parse_entry_id(entry_id: str) -> tuple[int, int]:
-    """Return the milliseconds since 1970 and the sequence of a stream entry's id, `milliseconds-sequence`."""
+    """Return both parts of a stream entry's id, `milliseconds-sequence`; milliseconds count from 1970."""
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence)
 
@@ -67,12 +67,12 @@ def first_seq(entry_id: str) -> int:
     """Return the sequence number of an entry's first memory; memory `i` has this number plus `i`.
 
     Args:
-        entry_id: The stream's id, `milliseconds-sequence`, which Redis assigns in ascending order.
+        entry_id: Id of the stream entry, `milliseconds-sequence`; Redis assigns these ids in ascending order.
     """
     milliseconds, sequence = parse_entry_id(entry_id)
-    ticks = max(milliseconds - _SEQ_EPOCH_MS, 0)
-    within = min(sequence, (1 << _ENTRY_BITS) - 1)
-    return ((ticks << _ENTRY_BITS) | within) << _PLACE_BITS
+    elapsed_ms = max(milliseconds - _SEQ_EPOCH_MS, 0)
+    entry_index = min(sequence, (1 << _ENTRY_BITS) - 1)
+    return ((elapsed_ms << _ENTRY_BITS) | entry_index) << _PLACE_BITS
 
 
 def last_seq(entry_id: str) -> int:
@@ -81,5 +81,5 @@ def last_seq(entry_id: str) -> int:
 
 
 def array_literal(ids: Sequence[str]) -> str:
-    """Return the ids as a PostgreSQL array literal, for `CAST(:ids AS uuid[])`: far cheaper than UUID objects."""
+    """Return the ids as a PostgreSQL array literal for `CAST(:ids AS uuid[])`; binding UUID objects is much slower."""
     return "{" + ",".join(ids) + "}"

@@ -1,4 +1,4 @@
-"""Decode incoming JSON into typed values, or refuse it naming the field, its limit and its value."""
+"""Decode incoming JSON into typed values. Errors name the invalid field, its limit and its value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OUT_OF_BOUNDS = {
 }
 _PYDANTICS_BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length")
 _STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
-_SHOWN_CHARACTERS = 512  # of an unknown field's name
+_SHOWN_CHARACTERS = 512  # maximum length of an unknown field's name in errors
 
 
 def precompile(shape: type[T]) -> type[T]:
@@ -48,17 +48,17 @@ def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CH
     Args:
         body: The raw bytes.
         decoder: Decoder of the expected type.
-        choices: Allowed words by field name, for fields with a fixed set.
+        choices: Allowed words by field name, for fields with a fixed set of words.
 
     Raises:
         Unreadable: The body isn't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value, which is never text.
+        Invalid: A field is invalid; the error contains the field's name, limit and value; the value is never text.
     """
     return _attempt(decoder.decode, body, "json", choices)
 
 
 def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> list[T]:
-    """Decode a body of JSON lines; arguments and errors are those of `read`."""
+    """Decode a body of JSON lines; arguments and errors as for `read`."""
     return _attempt(decoder.decode_lines, body, "ndjson", choices)
 
 
@@ -88,13 +88,13 @@ def _attempt(decode: Callable[[bytes], T], body: bytes, form: Format, choices: C
 
 
 def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> FieldError:
-    """Convert msgspec's message to an error of one field.
+    """Convert msgspec's message to the error of one field.
 
     The value is a length or a number read from the body, never text.
     """
-    found = _PATH.search(message)
-    path = found["path"] if found else ""
-    reason = message[: found.start()] if found else message
+    path_match = _PATH.search(message)
+    path = path_match["path"] if path_match else ""
+    reason = message[: path_match.start()] if path_match else message
     if unknown := _UNKNOWN.search(reason):
         name = unknown["name"][:_SHOWN_CHARACTERS]
         return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
@@ -102,8 +102,8 @@ def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> F
         return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
     if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
         allowed = choices.get(path.rpartition(".")[2].partition("[")[0], ())
-        named = ", ".join(allowed) or "the values allowed here"
-        return FieldError(path.lstrip(".") or "body", f"isn't one of {named}")
+        allowed_names = ", ".join(allowed) or "the values allowed here"
+        return FieldError(path.lstrip(".") or "body", f"isn't one of {allowed_names}")
     bound = _LIMIT.search(reason)
     if not bound:
         reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
@@ -118,7 +118,7 @@ def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> F
 
 
 def _measure(body: bytes, form: Format, path: str) -> int | float | None:
-    """Return the length or the number at `path` of the body, or None if the body can't be decoded that far."""
+    """Return the length or the number at `path` in the body, or None if the body can't be decoded."""
     try:
         value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
         for index, name in _STEP.findall(path):

@@ -38,30 +38,30 @@ _Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
 _Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
 
 
-# The declaration of a memory's fields: the table, COPY, statements, edits, responses and exports follow from it.
+# This declaration of a memory's fields determines the table, COPY, statements, edits, responses and exports.
 class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """A memory as submitted. Only `text` is required.
 
     Attributes:
         text: 1 byte to 32 KiB of UTF-8.
-        subject: The person whose data it is.
-        thread: The conversation it belongs to, ordered by acceptance.
+        subject: The person described by the data.
+        thread: The conversation of the memory; turns are ordered by acceptance.
         speaker: The speaker's name.
         kind: Kind of memory; determined later if omitted.
-        occurred_at: When it happened, with an offset; defaults to the time of acceptance.
+        occurred_at: Time of the event, with an offset; defaults to the time of acceptance.
         tags: Up to 64 tags.
         categories: Up to 64 privacy or retention categories.
         entities: Up to 64 names of people, places and things.
         metadata: An object of up to 16 KiB as JSON, stored unchanged.
-        salience: How much it matters, 0 to 1; scored if omitted.
+        salience: How much the memory matters, 0 to 1; scored if omitted.
         multiplier: Strength multiplier, 0 to 2.
         embedding: A vector of the tenant's embedding space.
         external_id: The caller's own id: submitting it again updates that memory.
-        supersedes: Memories that are no longer true because of this one, by their ids or external ids: one, or up to
+        supersedes: Memories that are no longer true because of this memory: an id or external id, or a list of up to
             64.
         role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. If omitted, a
-            speaker with exactly one of these names has that role. Searches and recalls leave out system and tool unless
-            asked for them.
+            speaker with exactly one of these names has that role. By default, searches and recalls omit the roles
+            system and tool.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -83,7 +83,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
 
     @property
     def superseded(self) -> tuple[str, ...]:
-        """The names in `supersedes`, each once."""
+        """The distinct ids and external ids in `supersedes`, in order."""
         return tuple(dict.fromkeys((self.supersedes,) if isinstance(self.supersedes, str) else self.supersedes))
 
 
@@ -126,7 +126,7 @@ def decode_patch(body: bytes) -> MemoryPatch:
 
 
 def check_closely(memory: Any, place: int | None, dimensions: int | None) -> None:
-    """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL can't store it), nesting depth, vectors.
+    """Check what msgspec can't: sizes in bytes, NUL characters (PostgreSQL can't store them), nesting depth, vectors.
 
     Raises:
         Invalid: A field is invalid; the error names it.
@@ -154,7 +154,7 @@ def _check_metadata(metadata: dict[str, Any], field: str) -> None:
 
 
 def check_moment(moment: datetime, field: str) -> None:
-    """Refuse a moment that PostgreSQL could store but Python couldn't read back, since its calendar is shorter.
+    """Refuse a moment that PostgreSQL could store but Python couldn't read, because Python's calendar is shorter.
 
     Raises:
         Invalid: The moment is outside the years 1 to 9999 in UTC; the error names the field.
@@ -173,10 +173,10 @@ def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | N
 
 
 def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
-    """Refuse a vector whose size differs from the tenant's embedding space.
+    """Refuse a vector with another number of dimensions than the tenant's embedding space.
 
     Raises:
-        Invalid: The sizes differ; the error names the field and both sizes.
+        Invalid: The numbers differ; the error names the field and both numbers.
     """
     if len(vector) != dimensions:
         message = "has another size than the tenant's embedding space"
@@ -187,7 +187,7 @@ def check_direction(vector: Sequence[float], field: str) -> None:
     """Refuse a vector without a direction.
 
     Raises:
-        Invalid: It is all zero, or so large that its length isn't finite; the error names the field.
+        Invalid: The vector is all zero, or so large that its norm isn't finite; the error names the field.
     """
     norm = math.hypot(*vector)
     if not math.isfinite(norm) or norm < 1e-12:
@@ -203,7 +203,7 @@ def _has_nul(value: object) -> bool:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether containers are nested more deeply than this, descending no further than needed."""
+    """Return whether containers are nested more than `levels` deep, without descending further."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""Decide whether a Redis is the one that the installation wrote to, by the mark that both stores hold.
+"""Verify that Redis contains the data that the installation wrote, by comparing the marks of Redis and PostgreSQL.
 
 A loss of power may cut the end of Redis's append-only file, so a Redis that is up to `TAIL_MS` behind is accepted, and
-the requests in the gap are counted as lost. One that is further behind is an older copy.
+the requests in the gap are counted as lost. A Redis that is further behind is refused as an older copy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TAIL_MS: Final = 10_000
-"""Greatest lag of Redis behind the witness that counts as a cut tail, in milliseconds."""
+"""Maximum lag of an accepted Redis behind the last witnessed acceptance, in milliseconds."""
 
 REMEDY: Final = "check EBBING_REDIS_URL; to go on with this Redis, run `ebbing queue accept`"
 
@@ -37,14 +37,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The mark that the installation expects; `is_claimed` once a connection has seen it in Redis."""
+    """The mark that the installation expects. `is_claimed` is true once a connection has seen the mark in Redis."""
 
     mark: Mark
     is_claimed: bool
 
 
 def diagnose(found: Mark, expected: Expected) -> str | None:
-    """Return why this Redis is refused and what to do, or None if it is accepted."""
+    """Return the reason for refusing this Redis and the remedy, or None if this Redis is accepted."""
     if found.epoch is None:
         if not expected.is_claimed:
             return None

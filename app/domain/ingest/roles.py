@@ -21,8 +21,8 @@ def infer_role(role: Role | None, speaker: str | None) -> Role | None:
 
 
 def speaker_name(speaker: str | None) -> str | None:
-    """Return the speaker's name, or None if there is none or it only names a role.
+    """Return the speaker's name, or None if the speaker is missing or only the name of a role.
 
-    The name of a role is not part of the statement, so it is neither indexed nor embedded.
+    The name of a role isn't part of the statement, so role names are neither indexed nor embedded.
     """
     return None if speaker in ROLES else speaker

@@ -18,11 +18,11 @@ _FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python can't 
 
 
 class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """A used memory, with its own moment of use.
+    """A used memory with the moment of its use.
 
     Attributes:
         id: Id of the memory.
-        used_at: Moment of use; omitted or in the future, it counts as the time of acceptance.
+        used_at: Moment of use; defaults to the time of acceptance, which also replaces future moments.
     """
 
     id: UUID
@@ -33,10 +33,10 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Uses of memories as reported by a caller.
 
     Attributes:
-        memories: 1 to 1,000, each by its id alone or with the moment of its use.
+        memories: 1 to 1,000 memories, each by its id or as an object with the moment of its use.
         ids: The `ids` of a response of `POST /v1/recall`, instead of `memories`; at most 1,000, may be empty.
         context_tags: Up to 64 tags of the context of use: mnemex boosts memories used in another domain.
-        session: The conversation in which they were used; a session reinforces a memory at most once per refractory
+        session: The conversation that used the memories; a session reinforces a memory at most once per refractory
             period.
         boost: Also raise the memories' multipliers (mnemex).
     """
@@ -59,7 +59,7 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Use of one memory; the fields are those of `Observation` and `Used`."""
+    """Use of one memory. `Observation` and `Used` describe the fields."""
 
     context_tags: Labels = ()
     session: Name | None = None
@@ -68,14 +68,14 @@ class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One use of a memory.
+    """A use of a memory.
 
     Attributes:
         id: The memory's id, or an alias.
-        at: Seconds since 1970; None means when the envelope was accepted.
+        at: Moment of use, in seconds since 1970; None means the time of the envelope's acceptance.
         place: Rank in the results of a search, from 0.
-        margin: Similarity minus the next result's, -1 to 1.
-        lexical: Whether the query's words matched too.
+        margin: Similarity minus the similarity of the next result, -1 to 1.
+        lexical: Whether the memory also matched the query's words.
     """
 
     id: UUID
@@ -86,14 +86,14 @@ class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Touches in an envelope.
+    """Uses of memories, as stored in an envelope.
 
     Attributes:
-        uses: At most `MEMORIES_MAX`.
-        session: See `session_digest`.
+        uses: The uses, at most `MEMORIES_MAX`.
+        session: Digest of the session's name, from `session_digest`.
         boost: As in `Observation`.
         context_tags: As in `Observation`.
-        by_search: Reported by a search for its results near the best one, not by a caller.
+        by_search: Whether a search reported its best results as used, instead of a caller.
     """
 
     uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
@@ -113,18 +113,21 @@ def parse_observation(body: bytes, tenant_id: UUID) -> Touches:
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is invalid; the error names it, its limit and its value.
+        Invalid: A field is invalid; the error contains the field's name, limit and value.
     """
-    given = json_input.read(body, _observation)
-    uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories or given.ids or ())]
-    return Touches(uses, session_digest(tenant_id, given.session), given.boost, given.context_tags)
+    observation = json_input.read(body, _observation)
+    uses = [
+        _use(memory, f"memories[{place}].used_at")
+        for place, memory in enumerate(observation.memories or observation.ids or ())
+    ]
+    return Touches(uses, session_digest(tenant_id, observation.session), observation.boost, observation.context_tags)
 
 
 def parse_touch(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
     """Return the touch of one memory from a request's body, which may be empty; raises like `parse_observation`."""
-    given = json_input.read(body, _one_touch) if body else OneTouch()
-    use = _use(Used(memory_id, given.used_at), "used_at")
-    return Touches([use], session_digest(tenant_id, given.session), given.boost, given.context_tags)
+    touch = json_input.read(body, _one_touch) if body else OneTouch()
+    use = _use(Used(memory_id, touch.used_at), "used_at")
+    return Touches([use], session_digest(tenant_id, touch.session), touch.boost, touch.context_tags)
 
 
 def touch_results(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
@@ -148,7 +151,7 @@ def decode(body: bytes) -> Touches:
 
 
 def session_digest(tenant_id: UUID, session: str | None) -> int:
-    """Return the digest stored instead of a session's name, signed 64 bits; uses without a session share one digest."""
+    """Return the signed 64-bit digest stored instead of a session's name; all uses without a session have the same."""
     digest = hashlib.blake2b((session or "").encode(), digest_size=8, key=tenant_id.bytes)
     return int.from_bytes(digest.digest(), "big", signed=True)
 

@@ -1,6 +1,6 @@
 """Create and check API keys, `ebb_<id>_<secret><checksum>`, without any store.
 
-The prefix and the checksum let secret scanners recognise a leaked key, and let the API refuse a mistyped one without a
+The prefix and the checksum let secret scanners recognise a leaked key, and let the API refuse a mistyped key without a
 lookup. A secret has 256 random bits, so storing its plain SHA-256 is safe.
 """
 

@@ -1,6 +1,6 @@
 """Budget rules: the cost of tokens, a day's spending compared with its limits, and the remaining amounts.
 
-Tokens are input and output tokens; cached ones count in full as tokens, and at their own price as money.
+Tokens are input and output tokens. Cached tokens count in full towards token limits, and have their own price.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 PRICED_TOKENS: Final = 1_000_000
-"""Number of tokens that a price refers to."""
+"""Number of tokens to which a price refers."""
 
 N = TypeVar("N", int, float)
 
@@ -30,7 +30,7 @@ class TokenCounts(Protocol):
 
     @property
     def input_tokens(self) -> int:
-        """Input tokens, including cached ones."""
+        """Input tokens, including cached tokens."""
 
     @property
     def cached_tokens(self) -> int:
@@ -78,7 +78,7 @@ class DaySpending:
 
     @property
     def known_cost(self) -> float | None:
-        """Cost of all tokens, or None if some have no price, so that it never looks lower than it was."""
+        """Cost of all tokens, or None if some have no price, so that a partial cost isn't taken for the total."""
         return None if self.unpriced_tokens else self.cost
 
 
@@ -97,7 +97,7 @@ class Limits:
         return not (self.total_tokens is None and self.total_cost is None)
 
     def lower_to(self, tokens: int | None, cost: float | None) -> Limits:
-        """Return these limits, lowered to a tenant's own where those are smaller."""
+        """Return these limits, lowered to a tenant's own limits where these are smaller."""
         return Limits(_smaller(self.tokens, tokens), _smaller(self.cost, cost), self.total_tokens, self.total_cost)
 
 

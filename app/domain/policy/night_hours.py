@@ -12,7 +12,7 @@ from app.domain.dynamics.parameters import STRICT
 
 @dataclass(frozen=True, config=STRICT)
 class Night:
-    """Schedule of nightly maintenance, once per date in the tenant's time zone."""
+    """Schedule of nightly maintenance, which runs once per calendar day in the tenant's time zone."""
 
     starts_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "02:00"
     """Hour and minute in the tenant's time zone."""

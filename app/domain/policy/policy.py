@@ -1,4 +1,4 @@
-"""A tenant's policy: every setting of its memories that a tenant controls, validated in one place."""
+"""A tenant's policy: all settings that the tenant controls, validated in one place."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class Policy(BaseModel):
     def load_stored(cls, body: str) -> Policy:
         """Load a stored policy, which was validated when written; its model is resolved only on first use.
 
-        Fields of a newer version are ignored: during an upgrade, its `migrate` and its API write policies that
-        processes of this version read.
+        Unknown fields are ignored: during an upgrade, processes of a newer version write policies that processes of
+        this version read.
         """
         return cls.model_validate_json(body, context=STORED, extra="ignore")
 
@@ -146,15 +146,15 @@ class Policy(BaseModel):
         """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
             return TierRules(self.tiers, self.protection, self.privacy)
-        least = max(self.protection.salience_above, CMM_SALIENCE)
-        return TierRules(self.tiers, replace(self.protection, salience_above=least), self.privacy)
+        salience_above = max(self.protection.salience_above, CMM_SALIENCE)
+        return TierRules(self.tiers, replace(self.protection, salience_above=salience_above), self.privacy)
 
     @cached_property
     def model(self) -> Dynamics:
         """Forgetting model with its parameters.
 
         Raises:
-            ProfileMissing: The profile was installed when the policy was set, but no longer is, or takes other
+            ProfileMissing: The profile was installed when the policy was set, but isn't now, or it has other
                 parameters.
         """
         try:
@@ -217,23 +217,25 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
 
 
 def _field_error(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
-    """Return the error as one of a field of `forgetting`."""
+    """Return a validation error for the field of `forgetting` at this path."""
     line: Any = {"type": "value_error", "loc": ("forgetting", *place), "input": given, "ctx": {"error": error}}
     return ValidationError.from_exception_data("Policy", [line])
 
 
 def _locate_errors(error: ValidationError) -> ValidationError:
-    """Return the parameters' errors as those of fields of `forgetting`, unless they already are."""
+    """Prefix the error locations with `forgetting.parameters`, unless they already start with `forgetting`."""
     lines: list[Any] = [
         {
-            "type": one["type"],
-            "loc": one["loc"] if one["loc"][:1] == ("forgetting",) else ("forgetting", "parameters", *one["loc"]),
-            "input": one["input"],
-            "ctx": one.get("ctx", {}),
+            "type": detail["type"],
+            "loc": detail["loc"]
+            if detail["loc"][:1] == ("forgetting",)
+            else ("forgetting", "parameters", *detail["loc"]),
+            "input": detail["input"],
+            "ctx": detail.get("ctx", {}),
         }
-        for one in error.errors(include_url=False)
+        for detail in error.errors(include_url=False)
     ]
     try:
         return ValidationError.from_exception_data("Policy", lines)
     except KeyError:  # an error type defined by a plugin
-        return _field_error(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)
+        return _field_error(("parameters",), ValueError("; ".join(detail["msg"] for detail in error.errors())), None)

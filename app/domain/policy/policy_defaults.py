@@ -1,7 +1,7 @@
 """Track defaults that changed between versions, and update policies stored under earlier defaults.
 
-A tenant's stored policy contains every value, defaults included. A value equal to the default of its time was not a
-choice, so it follows the new default. Any other value is the tenant's choice and is retained.
+A tenant's stored policy contains every value, defaults included. A value that equals the default of its time doesn't
+count as the tenant's choice and is replaced by the new default. Every other value is retained.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
 )
 """For each change of defaults, the former default of every field that it changed."""
 CURRENT: Final = len(FORMER)
-"""Number of this version's defaults; each tenant stores the number that its policies were written under."""
+"""Number of this version's defaults. For each tenant, the number of the defaults behind its policies is stored."""
 
 
 def follow_defaults(policy: Policy, written_under: int) -> Policy:
-    """Return the policy with this version's defaults in place of the former ones.
+    """Return the policy with this version's defaults in place of the former defaults.
 
     Args:
         policy: The stored policy.
-        written_under: Number of the defaults that it was written under.
+        written_under: Number of the defaults under which the policy was written.
     """
     body: dict[str, Any] = policy.model_dump(mode="json")
     for former in FORMER[written_under:]:

@@ -1,4 +1,4 @@
-"""Change a policy: merge changes into the current one, validate the result, and list the differences field by field."""
+"""Change a policy: merge changes into the current policy, validate the result, and list the changed fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.errors import FieldError, Invalid, ProfileMissing
 
 DEPTH_MAX: Final = 8
 DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers"})
-"""Fields that strengths, tiers or the next due moments depend on."""
+"""Fields that determine strengths, tiers or the next due moments."""
 
 _SHOWN_CHARACTERS = 100
 _TOLD = 20  # maximum number of invalid fields reported
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A changed field of a policy by its path, with its value before and after; None if it has no value."""
+    """A changed field of a policy, by its path. `before` and `after` are None where the field has no value."""
 
     field: str
     before: Any
@@ -44,26 +44,26 @@ def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
     """Validate a policy given as JSON; omitted fields get their defaults.
 
     Args:
-        given: The fields.
-        place: Path of the policy in the request, for the names of fields.
+        given: The policy's fields.
+        place: Path of the policy in the request; errors prefix it to the names of fields.
 
     Raises:
-        Invalid: Fields are invalid; the error names each by its path, with its limit and its value.
+        Invalid: Fields are invalid; the error lists their paths, limits and values.
     """
     try:
         policy = Policy.model_validate(given)
         return _with_parsed_parameters(policy)
     except ValidationError as error:
-        told = error.errors(include_url=False)[:_TOLD]
-        raise Invalid(errors=[_field_error(place, found) for found in told]) from None
+        reported = error.errors(include_url=False)[:_TOLD]
+        raise Invalid(errors=[_field_error(place, detail) for detail in reported]) from None
     except Unfit as error:
         raise Invalid(errors=[FieldError(f"{place}.forgetting.parameters", str(error))]) from None
 
 
 def amend_policy(policy: Policy, changes: Mapping[str, Any], preset: str | None = None) -> Policy:
-    """Return the policy with these changes: an object changes only the fields it names, null resets to the default.
+    """Return the policy with these changes: an object changes only the fields it contains, null resets to the default.
 
-    The parameters of one profile aren't carried over to another.
+    A change of profile discards the parameters of the previous profile.
 
     Args:
         policy: The current policy.
@@ -82,7 +82,7 @@ def amend_policy(policy: Policy, changes: Mapping[str, Any], preset: str | None 
 
 
 def as_stored_json(policy: Policy) -> Json:
-    """Return the policy as it is stored in JSON."""
+    """Return the policy in its stored JSON form."""
     body: Json = policy.model_dump(mode="json")
     return body
 
@@ -90,7 +90,7 @@ def as_stored_json(policy: Policy) -> Json:
 def as_full_json(policy: Policy) -> Json:
     """Return the policy as JSON with all parameters of its profile, including those at their defaults."""
     body = as_stored_json(policy)
-    with suppress(ProfileMissing):  # the stored parameters remain as they are
+    with suppress(ProfileMissing):  # without the profile, the stored parameters are returned
         dumped = _dumped(policy.forgetting.profile, policy.model.parameters)
         if policy.forgetting.profile == "spec":
             del dumped["importance"]
@@ -99,7 +99,7 @@ def as_full_json(policy: Policy) -> Json:
 
 
 def list_differences(before: Policy, after: Policy) -> list[FieldChange]:
-    """Return the changed fields; if the profile changes, only parameters that differ from its defaults are compared."""
+    """Return the changed fields; if the profile changes, parameters at their profile's defaults aren't compared."""
     if before.forgetting.profile == after.forgetting.profile:
         pair = as_full_json(before), as_full_json(after)
     else:
@@ -110,11 +110,11 @@ def list_differences(before: Policy, after: Policy) -> list[FieldChange]:
 
 
 def _merge_change(body: Json, changes: Mapping[str, Any]) -> Json:
-    """Merge as in RFC 7396, except that a change of profile discards the previous profile's parameters."""
+    """Merge changes as in RFC 7396, except that a new profile discards the previous profile's parameters."""
     forgetting = changes.get("forgetting")
     if isinstance(forgetting, Mapping):
-        named = forgetting.get("profile", body["forgetting"]["profile"])
-        if (named or "spec") != body["forgetting"]["profile"]:
+        new_profile = forgetting.get("profile", body["forgetting"]["profile"])
+        if (new_profile or "spec") != body["forgetting"]["profile"]:
             body = body | {"forgetting": {}}
     return _merge_fields(body, changes, "policy", 0)
 
@@ -127,8 +127,8 @@ def _merge_fields(body: Json, changes: Mapping[str, Any], place: str, depth: int
         if value is None:
             merged.pop(name, None)
         elif isinstance(value, Mapping):
-            held = merged.get(name)
-            inner = held if isinstance(held, dict) else {}
+            current = merged.get(name)
+            inner = current if isinstance(current, dict) else {}
             merged[name] = _merge_fields(inner, value, f"{place}.{name[:_SHOWN_CHARACTERS]}", depth + 1)
         else:
             merged[name] = value
@@ -136,7 +136,7 @@ def _merge_fields(body: Json, changes: Mapping[str, Any], place: str, depth: int
 
 
 def _with_parsed_parameters(policy: Policy) -> Policy:
-    """Return the policy with its parameters as parsed by the profile, so that effective values are stored."""
+    """Return the policy with the parameters as parsed by the profile, so that effective values are stored."""
     forgetting = policy.forgetting
     if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
         check(policy.model)  # a custom decay function was tested when its model was built
@@ -155,7 +155,7 @@ def _dumped(profile: str, parameters: Any) -> Json:
 
 
 def _select_given(values: Json, given: Mapping[str, Any]) -> Json:
-    """Return the values whose names were given, at every depth."""
+    """Return the values that also occur in `given`, at every depth."""
     return {
         name: _select_given(value, given[name])
         if isinstance(value, dict) and isinstance(given[name], Mapping)
@@ -172,22 +172,22 @@ def _without_defaults(policy: Policy) -> Json:
     if forgetting.profile in PROFILES:
         own = dict(_leaves(as_full_json(policy)["forgetting"]["parameters"], ""))
         default = Policy.model_validate({"forgetting": {"profile": forgetting.profile}})
-        usual = dict(_leaves(as_full_json(default)["forgetting"]["parameters"], ""))
+        defaults = dict(_leaves(as_full_json(default)["forgetting"]["parameters"], ""))
         body["forgetting"]["parameters"] = {
-            name: value for name, value in own.items() if name not in usual or usual[name] != value
+            name: value for name, value in own.items() if name not in defaults or defaults[name] != value
         }
     return body
 
 
 def _leaves(body: Json, place: str) -> list[tuple[str, Any]]:
     """Return every value that isn't an object, with its path."""
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for name, value in body.items():
         if isinstance(value, dict):
-            found += _leaves(value, f"{place}{name}.")
+            leaves += _leaves(value, f"{place}{name}.")
         else:
-            found.append((f"{place}{name}", value))
-    return found
+            leaves.append((f"{place}{name}", value))
+    return leaves
 
 
 def _field_error(place: str, found: Mapping[str, Any]) -> FieldError:

@@ -1,4 +1,4 @@
-"""Named presets of policy settings, in full and as plain values."""
+"""Named presets of policy settings, as plain JSON values."""
 
 from __future__ import annotations
 

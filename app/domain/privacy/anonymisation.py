@@ -1,7 +1,7 @@
 """Anonymise a memory that is retained on a legal ground, so that its text no longer identifies the person.
 
-Only detected personal data is removed; that nobody can be identified from the rest isn't proven. Text about one person
-can only be about that person, so a legal ground for retaining it is still required.
+Only detected personal data is removed, so the remaining text may still identify a person. The text still describes
+one person's life, so retaining the memory requires a legal ground even after anonymisation.
 """
 
 from __future__ import annotations
@@ -42,29 +42,32 @@ def anonymise_text(text: str, spans: Iterable[RedactedSpan], names: Sequence[str
     Args:
         text: The stored text.
         spans: Findings of detection; they may overlap, and are clipped to the text.
-        names: Subject, speaker (unless it only names a role) and entities as given; matched as whole words in any case.
+        names: Subject, speaker (unless it is only a role) and entities; matched as whole words, ignoring case.
     """
-    found = [RedactedSpan(max(each.start, 0), min(each.end, len(text)), each.kind) for each in spans]
+    removable = [RedactedSpan(max(finding.start, 0), min(finding.end, len(text)), finding.kind) for finding in spans]
     for name in sorted({name.strip() for name in names if len(name.strip()) >= _SHORTEST}, key=len, reverse=True):
         pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
-        found += [RedactedSpan(*match.span(), "name") for match in re.finditer(pattern, text, re.IGNORECASE)]
-    kept, at, removed = list[str](), 0, dict[str, int]()
-    for span in _merge_spans(found):
-        kept += [text[at : span.start], f"[{span.kind}]"]
-        at = span.end
+        removable += [RedactedSpan(*match.span(), "name") for match in re.finditer(pattern, text, re.IGNORECASE)]
+    pieces, position, removed = list[str](), 0, dict[str, int]()
+    for span in _merge_spans(removable):
+        pieces += [text[position : span.start], f"[{span.kind}]"]
+        position = span.end
         removed[span.kind] = removed.get(span.kind, 0) + 1
-    return AnonymisedMemory("".join([*kept, text[at:]]), removed)
+    return AnonymisedMemory("".join([*pieces, text[position:]]), removed)
 
 
 def _merge_spans(spans: Iterable[RedactedSpan]) -> list[RedactedSpan]:
-    """Return the spans in order, merging overlapping ones under the kind of the longest."""
-    apart: list[tuple[RedactedSpan, int]] = []
-    for span in sorted((each for each in spans if each.start < each.end), key=lambda each: (each.start, -each.end)):
+    """Return the spans in order, with overlapping spans merged under the kind of the longest span."""
+    merged: list[tuple[RedactedSpan, int]] = []
+    for span in sorted(
+        (candidate for candidate in spans if candidate.start < candidate.end),
+        key=lambda candidate: (candidate.start, -candidate.end),
+    ):
         length = span.end - span.start
-        if apart and span.start < apart[-1][0].end:
-            last, longest = apart[-1]
+        if merged and span.start < merged[-1][0].end:
+            last, longest = merged[-1]
             kind = span.kind if length > longest else last.kind
-            apart[-1] = RedactedSpan(last.start, max(last.end, span.end), kind), max(longest, length)
+            merged[-1] = RedactedSpan(last.start, max(last.end, span.end), kind), max(longest, length)
         else:
-            apart.append((span, length))
-    return [span for span, _ in apart]
+            merged.append((span, length))
+    return [span for span, _ in merged]

@@ -1,7 +1,7 @@
 """The hash chain of the audit log: each entry's hash covers the entry and the hash of its predecessor.
 
 A chain alone doesn't reveal that its last entries are missing, or that all of it was rewritten. The stored head of the
-chain reveals the first; the second takes an anchor, a position recorded elsewhere.
+chain reveals missing last entries. An anchor, a position recorded elsewhere, reveals a rewritten chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Action = Literal[
 ]
 
 SYSTEM: Final = "system"
-"""Actor of automatic actions, such as the nightly ones."""
+"""Actor of automatic actions, such as nightly maintenance."""
 CLI: Final = "cli"
 """Actor with direct database access on the service's machine."""
 
@@ -83,15 +83,15 @@ class AuditEntry:
 
     Attributes:
         seq: 1 for a tenant's first entry.
-        at: By the database's clock.
+        at: Time of the action, by the database's clock.
         actor: Id of the key that made the request, `system` or `cli`.
         action: An `Action`, possibly of another version.
         subject: Keyed digest of the subject, if there is one.
         items: Number of items affected.
-        digest: `digest_ids` their ids, if they have any.
+        digest: `digest_ids` of the items' ids, if they have any.
         details: Numbers, ids and fixed words.
         previous: Hash of the preceding entry.
-        hash: Hash over all of these, set by `seal_entry`.
+        hash: Hash over all other fields, set by `seal_entry`.
     """
 
     tenant_id: UUID
@@ -122,7 +122,7 @@ class BrokenEntry:
 
 def canonical_bytes(entry: AuditEntry) -> bytes:
     """Return the canonical bytes of an entry without its hash: equal entries have equal bytes."""
-    said = (
+    fields = (
         _FORM,
         entry.tenant_id,
         entry.seq,
@@ -134,7 +134,7 @@ def canonical_bytes(entry: AuditEntry) -> bytes:
         entry.digest and entry.digest.hex(),
         entry.details,
     )
-    return msgspec.json.encode(said, order="sorted")
+    return msgspec.json.encode(fields, order="sorted")
 
 
 def seal_entry(entry: AuditEntry) -> AuditEntry:
@@ -143,8 +143,8 @@ def seal_entry(entry: AuditEntry) -> AuditEntry:
 
 
 def digest_ids(ids: Iterable[UUID]) -> bytes:
-    """Return SHA-256 over sorted, unique ids, so that the digest doesn't depend on their order."""
-    return hashlib.sha256(b"".join(sorted({each.bytes for each in ids}))).digest()
+    """Return SHA-256 over the sorted, unique ids, so that their order doesn't change the digest."""
+    return hashlib.sha256(b"".join(sorted({item.bytes for item in ids}))).digest()
 
 
 def subject_digest(key: bytes, subject: str) -> bytes:
@@ -156,7 +156,7 @@ def check_details(details: Mapping[str, Detail]) -> dict[str, Detail]:
     """Return the details if they contain only whole numbers, ids and words.
 
     Raises:
-        ValueError: A value could be content; the message doesn't contain it.
+        ValueError: A value could be memory content; the message doesn't contain the value.
     """
     for name, value in details.items():
         if not all(map(_is_harmless, value if isinstance(value, list | tuple) else (value,))):
@@ -180,7 +180,7 @@ def find_broken(entries: Iterable[AuditEntry], after: ChainPosition) -> tuple[Ch
     """Verify a section of a chain.
 
     Args:
-        entries: In order.
+        entries: Entries of the section, in order.
         after: Last position of the preceding section.
 
     Returns:
@@ -188,9 +188,9 @@ def find_broken(entries: Iterable[AuditEntry], after: ChainPosition) -> tuple[Ch
     """
     place = after
     for entry in entries:
-        wrong = _find_fault(entry, place)
-        if wrong is not None:
-            return place, wrong
+        fault = _find_fault(entry, place)
+        if fault is not None:
+            return place, fault
         place = entry.place
     return place, None
 
@@ -211,7 +211,7 @@ def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> Broke
     Args:
         place: Position of the last entry up to the head's number.
         head: Stored end of the chain.
-        last_seq: The highest number of all entries.
+        last_seq: Highest number of any stored entry.
     """
     if place.seq < head.seq:
         return BrokenEntry(place.seq + 1, "it is missing at the end of the chain")
@@ -228,6 +228,6 @@ def format_anchor(place: ChainPosition) -> str:
 
 
 def read_anchor(text: str) -> ChainPosition | None:
-    """Return the position of a recorded anchor, or None if the text isn't one."""
-    found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
-    return ChainPosition(int(found[1]), bytes.fromhex(found[2])) if found else None
+    """Return the position of a recorded anchor, or None if the text isn't an anchor."""
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
+    return ChainPosition(int(match[1]), bytes.fromhex(match[2])) if match else None

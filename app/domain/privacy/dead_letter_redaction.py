@@ -1,6 +1,6 @@
 """Remove the memories covered by an erasure from dead letters without changing the ids of the others.
 
-A memory's id depends on its index in the request, so each removed memory is replaced by a placeholder: a memory in a
+A memory's id depends on its index in the request, so a placeholder replaces each removed memory: a memory in a
 thread that belongs to the erasure, which a tombstone drops when the letter is replayed.
 """
 
@@ -49,8 +49,8 @@ class RedactionScope:
     Attributes:
         erasure_id: The erasure's id.
         scope: The erasure's scope.
-        erased: Stored memories that it erases, whose uses are removed too.
-        cut: Last stream position that it covers.
+        erased: Ids of the stored memories that the erasure deletes; uses of these memories are removed too.
+        cut: Last stream position that the erasure covers.
     """
 
     erasure_id: UUID
@@ -81,49 +81,49 @@ def redact_letter(meant: RedactionScope, position: str, header: bytes, payload: 
         return _unknown(meant.scope, payload)
     if envelope.form == "touches":
         return _touches(meant.erased, envelope)
-    given = _memories(envelope)
-    return _unknown(meant.scope, payload) if given is None else _redact_memories(meant, envelope, given)
+    memories = _memories(envelope)
+    return _unknown(meant.scope, payload) if memories is None else _redact_memories(meant, envelope, memories)
 
 
 def _redact_memories(meant: RedactionScope, envelope: Envelope, given: Sequence[msgspec.Raw]) -> RedactedLetter:
-    """Redact memories, each replaced in its position."""
+    """Replace each matching memory by a placeholder in the same position."""
     ids = memory_uuids(envelope.base, len(given))
-    wanted = set(meant.scope.memory_ids or ())
-    goes = [
-        UUID(memory_id) in wanted or _matches(meant.scope, raw, envelope.accepted_ms)
+    erased_ids = set(meant.scope.memory_ids or ())
+    erased = [
+        UUID(memory_id) in erased_ids or _matches(meant.scope, raw, envelope.accepted_ms)
         for memory_id, raw in zip(ids, given, strict=True)
     ]
-    if not any(goes):
+    if not any(erased):
         return RedactedLetter(0, envelope.body)
-    if all(is_meant or _is_placeholder(raw) for is_meant, raw in zip(goes, given, strict=True)):
-        return RedactedLetter(sum(goes), None)
-    instead = msgspec.json.encode({"text": _TEXT, "thread": placeholder_thread(meant.erasure_id)})
-    kept = [instead if is_meant else bytes(raw) for is_meant, raw in zip(goes, given, strict=True)]
-    body = b"\n".join(kept) if envelope.form == "ndjson" else b"[" + b",".join(kept) + b"]"
-    return RedactedLetter(sum(goes), body)
+    if all(is_erased or _is_placeholder(raw) for is_erased, raw in zip(erased, given, strict=True)):
+        return RedactedLetter(sum(erased), None)
+    placeholder = msgspec.json.encode({"text": _TEXT, "thread": placeholder_thread(meant.erasure_id)})
+    memories = [placeholder if is_erased else bytes(raw) for is_erased, raw in zip(erased, given, strict=True)]
+    body = b"\n".join(memories) if envelope.form == "ndjson" else b"[" + b",".join(memories) + b"]"
+    return RedactedLetter(sum(erased), body)
 
 
 def _memories(envelope: Envelope) -> Sequence[msgspec.Raw] | None:
-    """Return each memory as submitted, or as made from a message.
+    """Return each memory as submitted, or as converted from a message.
 
-    None if the body isn't JSON, messages can't be stored, or there are more memories than ids.
+    Return None if the body isn't JSON, its messages can't be stored, or it has more memories than ids.
     """
     try:
         if envelope.form == "ndjson":
-            found = _line.decode_lines(envelope.body)
+            memories = _line.decode_lines(envelope.body)
         elif envelope.body.lstrip()[:1] == b"[":
-            found = _array.decode(envelope.body)
+            memories = _array.decode(envelope.body)
         else:
-            found = [_line.decode(envelope.body)]
+            memories = [_line.decode(envelope.body)]
             if bodies.has_messages(envelope.body):
-                found = [_encode(memory) for memory in bodies.decode(envelope.body, "json", None)]
+                memories = [_encode(memory) for memory in bodies.decode(envelope.body, "json", None)]
     except (msgspec.DecodeError, UnicodeError, RecursionError, Unreadable, Invalid):
         return None
-    return found if len(memory_uuids(envelope.base, len(found))) == len(found) else None
+    return memories if len(memory_uuids(envelope.base, len(memories))) == len(memories) else None
 
 
 def _encode(memory: MemoryIn) -> msgspec.Raw:
-    """Return a message's memory as JSON, as a caller could have sent it; empty fields are left out."""
+    """Return a message's memory as JSON, in the form in which callers submit memories, without empty fields."""
     fields = {name: value for name in memory.__struct_fields__ if (value := getattr(memory, name)) not in (None, ())}
     return msgspec.Raw(msgspec.json.encode(fields))
 
@@ -138,20 +138,20 @@ def _matches(scope: Scope, raw: msgspec.Raw, accepted_ms: int) -> bool:
 def _names_scope(scope: Scope, raw: msgspec.Raw) -> bool:
     """Return whether an invalid memory matches a scope by subject and thread; other conditions can't be checked."""
     try:
-        given: Any = msgspec.json.decode(raw)
+        fields: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _unknown(scope, bytes(raw)).removed > 0
-    named = {name: value for name in ("subject", "thread") if (value := getattr(scope, name)) is not None}
-    return isinstance(given, dict) and bool(named) and all(given.get(name) == value for name, value in named.items())
+    names = {name: value for name in ("subject", "thread") if (value := getattr(scope, name)) is not None}
+    return isinstance(fields, dict) and bool(names) and all(fields.get(name) == value for name, value in names.items())
 
 
 def _is_placeholder(raw: msgspec.Raw) -> bool:
     """Return whether this is a placeholder of an earlier erasure."""
     try:
-        given = _memory.decode(raw)
+        memory = _memory.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
-    return given.text == _TEXT and (given.thread or "").startswith(_THREAD)
+    return memory.text == _TEXT and (memory.thread or "").startswith(_THREAD)
 
 
 def _touches(erased: Collection[UUID], envelope: Envelope) -> RedactedLetter:
@@ -159,11 +159,11 @@ def _touches(erased: Collection[UUID], envelope: Envelope) -> RedactedLetter:
         touches = uses.decode(envelope.body)
     except (Unreadable, Invalid):
         return RedactedLetter(0, envelope.body)  # contains only ids and the digest of a session
-    left = [use for use in touches.uses if use.id not in erased]
-    removed = len(touches.uses) - len(left)
+    remaining = [use for use in touches.uses if use.id not in erased]
+    removed = len(touches.uses) - len(remaining)
     if not removed:
         return RedactedLetter(0, envelope.body)
-    return RedactedLetter(removed, uses.encode(msgspec.structs.replace(touches, uses=left)) if left else None)
+    return RedactedLetter(removed, uses.encode(msgspec.structs.replace(touches, uses=remaining)) if remaining else None)
 
 
 def _unknown(scope: Scope, payload: bytes) -> RedactedLetter:

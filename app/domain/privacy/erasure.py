@@ -1,4 +1,4 @@
-"""An erasure as requested: its scope, legal basis and grace period."""
+"""The request for an erasure: its scope, legal basis and grace period."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Named = Literal["subject", "thread"]
 
 
 class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A requested erasure: of a subject, of memories by their ids, of a thread, or of memories that match a filter.
+    """A requested erasure: of memories by their ids, or of all data that matches the subject, thread and filter.
 
     Attributes:
-        subject: All data about this person.
-        ids: Up to 1,000 memories.
-        thread: All data of this conversation.
-        filter: Other conditions, alone or with a subject or a thread.
+        subject: Only data about this person.
+        ids: Ids of up to 1,000 memories, without other conditions.
+        thread: Only data of this conversation.
+        filter: Only memories that match these conditions.
         kind: `user` for a person's own deletion, `gdpr` or `ccpa` for a request under that law.
-        grace_days: Days in which it can be cancelled, 0 to 30 (0 to 14 under a law); defaults to 30, or 7 under a law.
+        grace_days: Days in which the erasure can be cancelled: 0 to 30 (default 30), under a law 0 to 14 (default 7).
         reason: The reason, up to 2,000 characters; stored until the erasure is finished.
         dry_run: Only report what would be hidden and erased.
     """
@@ -54,17 +54,17 @@ def requested_scope(given: NewErasure) -> Scope:
     """Return an erasure's scope.
 
     Raises:
-        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
     """
-    by = given.filter or HoldFilter()
+    conditions = given.filter or HoldFilter()
     if given.thread is not None:
-        if by.thread not in (None, given.thread):
+        if conditions.thread not in (None, given.thread):
             raise Invalid(errors=[FieldError("filter.thread", "isn't the thread that is named beside the filter")])
-        by = msgspec.structs.replace(by, thread=given.thread)
-    if given.subject is None and given.ids is None and by == HoldFilter():
+        conditions = msgspec.structs.replace(conditions, thread=given.thread)
+    if given.subject is None and given.ids is None and conditions == HoldFilter():
         raise Invalid(errors=[FieldError("subject", "is missing: give a subject, ids, a thread, or a filter")])
     try:
-        return parse_scope(NewHold("x", given.ids, given.subject, by))
+        return parse_scope(NewHold("x", given.ids, given.subject, conditions))
     except Invalid as error:
         raise Invalid(errors=[_named_here(each) for each in error.errors]) from None
 
@@ -84,7 +84,7 @@ def scope_from_json(kept: dict[str, Any]) -> Scope:
 
 
 def is_whole(scope: Scope, what: Named) -> bool:
-    """Return whether the scope is all of a subject or thread; then late data about it is dropped too."""
+    """Return whether the scope is a whole subject or thread, so that its late data is dropped too."""
     return scope.conditions().keys() == {what}
 
 

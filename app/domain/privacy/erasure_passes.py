@@ -1,4 +1,4 @@
-"""The passes of an erasure: it has one for each time that it ran until only memories under legal holds were left."""
+"""The passes of an erasure: each pass ends when nothing is left, or only memories under legal holds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HOLD: Final = re.compile(r"legal hold ([0-9a-f-]{36}) ")
 
 
 class HoldDelay(NamedTuple):
-    """A legal hold that delayed an erasure, and the largest number of its memories that the hold covered.
+    """A legal hold that delayed an erasure, and the largest number of the erasure's memories that it covered.
 
     Attributes:
-        placed_at: None if the hold is unknown in this copy of the data.
-        released_at: None if the hold is still in force or unknown.
+        placed_at: Time of placement; None if the hold is unknown in this copy of the data.
+        released_at: Time of release; None if the hold is still in force or unknown.
     """
 
     hold_id: UUID
@@ -34,16 +34,16 @@ def add_pass(
     held: int,
     holds: Sequence[UUID],
 ) -> list[dict[str, Any]]:
-    """Return the passes of an erasure, including the one that ends now.
+    """Return the passes of an erasure, including the pass that ends now.
 
-    A pass that erases nothing and is delayed by the holds of the pass before it isn't listed.
+    A pass that erased nothing isn't listed if the same holds delayed the previous pass.
 
     Args:
-        report: The report after the pass before this one; None for the first pass.
+        report: The report after the previous pass; None for the first pass.
         started_at: Start of the erasure's first pass.
         memories: Memories erased by all passes.
         held: Memories that legal holds retain.
-        holds: These holds.
+        holds: Ids of these legal holds.
     """
     earlier = _read_passes(report, started_at)
     resumed_at = (report or {}).get("resumed_at")
@@ -60,28 +60,28 @@ def add_pass(
 
 
 def _read_passes(report: Mapping[str, Any] | None, started_at: datetime | None) -> list[dict[str, Any]]:
-    """Return the passes that a report lists. One by a version that listed none was written after the first pass."""
+    """Return a report's passes. Reports of versions that listed none were written after the first pass."""
     if report is None:
         return []
     if "passes" in report:
         return list(report["passes"])
-    holds = [str(each) for each in read_delays(report)]
+    holds = [str(hold_id) for hold_id in read_delays(report)]
     first = {"started_at": started_at, "finished_at": report["made_at"], "memories": report["memories"]}
     return [first | {"held": None, "holds": holds}]
 
 
 def read_delays(report: Mapping[str, Any] | None) -> dict[UUID, int]:
-    """Return the legal holds that an erasure's report names, with the number of memories covered by each."""
+    """Return the number of memories covered by each legal hold in an erasure's report."""
     if report is None:
         return {}
     if "holds" in report:
-        return {UUID(each["hold_id"]): each["memories"] for each in report["holds"]}
+        return {UUID(hold["hold_id"]): hold["memories"] for hold in report["holds"]}
     rows = [(_HOLD.search(row["ground"]), row["count"]) for row in report["kept"] if row["what"] == HELD]
-    return {UUID(named[1]): count for named, count in rows if named is not None}
+    return {UUID(match[1]): count for match, count in rows if match is not None}
 
 
 def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> list[dict[str, Any]]:
-    """Return the report's rows of retained data for holds that delayed an erasure and retain nothing of it any more.
+    """Return report rows for the holds that delayed an erasure and no longer retain any of its memories.
 
     Args:
         current: The holds that retain memories.
@@ -90,12 +90,12 @@ def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> lis
         {
             "what": "memories of a released legal hold",
             "count": 0,
-            "ground": f"legal hold {each.hold_id} of {_day(each.placed_at)}, released {_day(each.released_at)}: "
-            f"it delayed {each.memories} memories",
+            "ground": f"legal hold {delay.hold_id} of {_day(delay.placed_at)}, released {_day(delay.released_at)}: "
+            f"it delayed {delay.memories} memories",
             "until": "they are erased",
         }
-        for each in delays
-        if each.hold_id not in current
+        for delay in delays
+        if delay.hold_id not in current
     ]
 
 

@@ -15,9 +15,9 @@ from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS, TEXT, StorableN
 ExportKind = Literal["access", "portable"]
 
 MEMORIES_MAX: Final = 1_000_000
-"""Maximum number of memories about one subject; larger subjects are exported by thread or time, from the listings."""
+"""Maximum number of memories in an export; callers list the memories of larger subjects by thread or time instead."""
 PART_BYTES: Final = 4 << 20
-"""Maximum size of lines that are sealed together; a line is never split."""
+"""Maximum total size of the lines that are sealed together; a line is never split."""
 FORMAT: Final = "ebbing-export-1"
 
 
@@ -60,12 +60,12 @@ _Given = msgspec.defstruct(
 
 
 def in_record(record: str) -> dict[str, Any]:
-    """Return the fields of a memory in its record in cold storage; JSON objects remain as they were written."""
-    found = msgspec.json.decode(record, type=dict[str, msgspec.Raw])
+    """Return a memory's fields from its cold storage record; JSON objects stay encoded as they were written."""
+    record_fields = msgspec.json.decode(record, type=dict[str, msgspec.Raw])
     return {
         field.name: raw if field.value_type == "json" and raw != _NULL else msgspec.json.decode(raw)
         for field in COLD
-        if (raw := found.get(field.name)) is not None
+        if (raw := record_fields.get(field.name)) is not None
     }
 
 

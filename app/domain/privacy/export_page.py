@@ -65,7 +65,8 @@ def render_portable_memory(line: Mapping[str, Any]) -> str:
 def render_foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> str:
     """Return the end of the page: the recipients of memories, and the other files in the zip with their line counts."""
     hosts = "".join(
-        f"<dt>{escape(each['host'])}</dt><dd>{escape(', '.join(each['purposes']))}</dd>" for each in recipients
+        f"<dt>{escape(recipient['host'])}</dt><dd>{escape(', '.join(recipient['purposes']))}</dd>"
+        for recipient in recipients
     )
     sent = f"<h2>Hosts that memories were sent to, and what for</h2><dl>{hosts}</dl>" if hosts else ""
     others = "".join(f"<dt>{escape(name)}</dt><dd>{lines}</dd>" for name, lines in files.items())
@@ -73,8 +74,8 @@ def render_foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: memory.get(name) for name in _LABELS}
-    return {name: ", ".join(value) if isinstance(value, list) else value for name, value in found.items()}
+    values = {name: memory.get(name) for name in _LABELS}
+    return {name: ", ".join(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _article(text: str, shown: Mapping[str, Any]) -> str:

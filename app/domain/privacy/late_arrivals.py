@@ -1,4 +1,4 @@
-"""Decide whether an erasure covers memories that arrive while it is open or after it has finished."""
+"""Decide whether an erasure covers memories that arrive during the erasure or after its end."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def matches_scope(scope: Scope, memory: MemoryIn, accepted_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A tombstone: data about an erased subject or thread that arrived up to a stream position is dropped.
+    """A record of an erased subject or thread: its data that arrived up to a stream position is dropped.
 
     Attributes:
-        what: `subject` or `thread`.
-        digest: Keyed digest of the name.
+        what: Whether a `subject` or a `thread` was erased.
+        digest: Keyed digest of the subject's or thread's name.
         cut: Last stream position that the erasure covers.
     """
 
@@ -45,13 +45,13 @@ class Tombstone:
 
 
 def is_buried(graves: Iterable[Tombstone], key: bytes, memory: MemoryIn, seq: int) -> bool:
-    """Return whether a memory arrived within an erasure of its subject or thread.
+    """Return whether a tombstone covers a memory: its subject or thread was erased after the memory was accepted.
 
     Args:
         graves: The tenant's tombstones.
-        key: Key of their digests.
+        key: Key of the tombstones' digests.
         memory: The memory as submitted.
-        seq: Its sequence number, which a replay preserves.
+        seq: Sequence number of the memory, which a replay preserves.
     """
     covering = {(grave.what, grave.digest) for grave in graves if seq <= last_seq(grave.cut)}
     if not covering:
@@ -62,13 +62,13 @@ def is_buried(graves: Iterable[Tombstone], key: bytes, memory: MemoryIn, seq: in
 
 @dataclass(frozen=True, slots=True)
 class ArrivalErasures:
-    """Erasures that a tenant's arriving memories have to be checked against.
+    """Erasures against which a tenant's arriving memories must be checked.
 
     Attributes:
-        scopes: Scopes of open erasures by their ids, without scopes of ids only.
-        cuts: Last stream positions that started erasures cover; later data belongs to a new subject.
-        last_cut_ms: Moment of the last of these positions, in milliseconds since 1970; earlier data may match a
-            tombstone.
+        scopes: Scopes of open erasures, by erasure id. Scopes that list memory ids are omitted.
+        cuts: Last stream positions that started erasures cover, by erasure id; later data belongs to a new subject.
+        last_cut_ms: Time of the latest of these positions, in milliseconds since 1970; data accepted until then may
+            match a tombstone.
     """
 
     scopes: dict[UUID, Scope]

@@ -1,6 +1,6 @@
-"""Legal deadlines of privacy requests: when a request must be confirmed and answered, and when an erasure starts.
+"""Legal deadlines of privacy requests: for confirming receipt, for the answer, and for the start of an erasure.
 
-An engineer's reading of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not a lawyer's.
+An engineer's interpretation of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not legal advice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GRACE_DAYS: Final[dict[Law, int]] = {"user": 30, "gdpr": 7, "ccpa": 7}
 GRACE_DAYS_MAX: Final[dict[Law, int]] = {"user": 30, "gdpr": 14, "ccpa": 14}
 CCPA_DAYS: Final = 45
 CCPA_CONFIRM_DAYS: Final = 10
-"""Business days."""
+"""Days for confirming receipt, in business days."""
 RESERVE: Final = timedelta(days=5)
 """Erasing starts at least this long before the legal deadline, even if that shortens the grace period."""
 _SATURDAY: Final = 5
@@ -47,22 +47,22 @@ def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = No
     Args:
         law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
         received_at: Time of receipt, with a time zone.
-        grace_days: Length of the grace period, from 0; None for the law's default. It is shortened if erasing would
-            otherwise start later than `RESERVE` before `due_at`.
+        grace_days: Length of the grace period, from 0; None for the law's default. The period is shortened if erasing
+            would otherwise start later than `RESERVE` before `due_at`.
 
     Raises:
         Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.
     """
-    most = GRACE_DAYS_MAX[law]
-    given = GRACE_DAYS[law] if grace_days is None else grace_days
-    if not 0 <= given <= most:
-        raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {most}", given, most)])
+    days_max = GRACE_DAYS_MAX[law]
+    days = GRACE_DAYS[law] if grace_days is None else grace_days
+    if not 0 <= days <= days_max:
+        raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {days_max}", days, days_max)])
     received_at = received_at.astimezone(UTC)
     due_at = _due_at(law, received_at)
-    after = received_at + timedelta(days=given)
+    erase_after = received_at + timedelta(days=days)
     if due_at is not None:
-        after = min(after, max(due_at - RESERVE, received_at))
-    return LegalDeadlines(confirmation_deadline(law, received_at), due_at, after)
+        erase_after = min(erase_after, max(due_at - RESERVE, received_at))
+    return LegalDeadlines(confirmation_deadline(law, received_at), due_at, erase_after)
 
 
 def confirmation_deadline(law: Law, received_at: datetime) -> datetime | None:

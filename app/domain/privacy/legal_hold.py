@@ -1,4 +1,4 @@
-"""A legal hold as requested: which memories must not be deleted, moved or changed until it is released."""
+"""A requested legal hold: its memories can't be deleted, merged, edited or moved to a lower tier until its release."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _Labels = Annotated[tuple[_Label, ...], msgspec.Meta(min_length=1, max_length=LA
 
 
 class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """Conditions on memories by the fields that callers gave; all given conditions must match.
+    """Conditions on the submitted fields of memories, all of which must match; None means no condition.
 
     Attributes:
-        thread: In this conversation.
-        tags: With all of these tags.
-        categories: With any of these categories.
-        kinds: Of any of these kinds.
-        after: Happened at this moment or later (accepted, if the time of the event is unknown).
-        before: Happened before this moment (accepted, if the time of the event is unknown).
+        thread: Memories of this conversation.
+        tags: Memories with all of these tags.
+        categories: Memories with any of these categories.
+        kinds: Memories of any of these kinds.
+        after: Memories of events at this time or later. If the time of the event is unknown, acceptance counts.
+        before: Memories of events before this time. If the time of the event is unknown, acceptance counts.
     """
 
     thread: StorableName | None = None
@@ -47,7 +47,7 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         reason: The reason, 1 to 2,000 characters; shown only to callers with the scope `privacy`.
-        memory_ids: Up to 1,000 stored memories.
+        memory_ids: Ids of up to 1,000 stored memories.
         subject: All memories about this subject.
         filter: Other conditions.
         dry_run: Only count the memories that the hold would cover.
@@ -83,20 +83,22 @@ def parse_scope(given: NewHold) -> Scope:
     """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
     """
     filters = msgspec.structs.asdict(given.filter or HoldFilter())
-    by: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in filters.items()}
+    filter_conditions: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in filters.items()
+    }
     ids = None if given.memory_ids is None else list(dict.fromkeys(given.memory_ids))
-    found = Scope(ids, given.subject, **by)
-    conditions = found.conditions()
+    scope = Scope(ids, given.subject, **filter_conditions)
+    conditions = scope.conditions()
     if not conditions:
         raise Invalid(errors=[FieldError("memory_ids", "is missing: give memory_ids, a subject, or a filter")])
-    if found.memory_ids is not None and len(conditions) > 1:
+    if scope.memory_ids is not None and len(conditions) > 1:
         raise Invalid(errors=[FieldError("memory_ids", "goes with neither subject nor filter")])
     for name in ("after", "before"):
         if isinstance(moment := conditions.get(name), datetime):
             check_moment(moment, f"filter.{name}")
-    if found.after is not None and found.before is not None and found.after >= found.before:
+    if scope.after is not None and scope.before is not None and scope.after >= scope.before:
         raise Invalid(errors=[FieldError("filter.before", "isn't later than after")])
-    return found
+    return scope

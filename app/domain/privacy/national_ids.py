@@ -14,13 +14,13 @@ _REACH: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One country's number.
+    """Form of a country's identification number.
 
     Attributes:
         module: Module of python-stdnum that validates the checksum.
         shape: Pattern of the number.
-        word: Pattern of its name; None if shape and checksum are enough.
-        alone: Confidence without the name; 0 if a number of this shape usually is something different.
+        word: Pattern of the number's name; None if shape and checksum are enough.
+        alone: Confidence without the name; 0 if numbers of this shape usually mean something different.
     """
 
     module: str
@@ -81,7 +81,7 @@ _FORMS: Final = (
     _Form("za.idnr", r"\d{13}", _ID),
     _Form("il.idnr", r"\d{9}", rf"teudat|{_ID}"),
 )
-# Not in python-stdnum, or without a checksum at all.
+# Numbers that python-stdnum doesn't know, or that have no checksum.
 _NINO: Final = re.compile(
     r"(?<![A-Za-z0-9])(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{2} ?\d{2} ?\d{2} ?[A-D]"
     r"(?![A-Za-z0-9])"
@@ -101,16 +101,16 @@ _MAYBE: Final = re.compile(r"(?:\d.*){6}")
 
 
 def find_national_ids(text: str) -> Iterator[tuple[int, int, float]]:
-    """Yield start, end and confidence of each number that identifies a person."""
+    """Yield start, end and confidence of each number issued by a state that identifies a person."""
     if _MAYBE.search(text) is None:
         return
     for form, shape in _SHAPES:
         for match in shape.finditer(text):
             word = _WORDS.get(form.module)
             is_named = word is not None and word.search(text, max(match.start() - _REACH, 0), match.start())
-            sure = 0.97 if is_named else form.alone
-            if sure and len(set(re.sub(r"\D", "", match[0]))) > 1 and _validator(form.module)(match[0]):
-                yield match.start(), match.end(), sure
+            confidence = 0.97 if is_named else form.alone
+            if confidence and len(set(re.sub(r"\D", "", match[0]))) > 1 and _validator(form.module)(match[0]):
+                yield match.start(), match.end(), confidence
     for match in _NINO.finditer(text):
         yield match.start(), match.end(), 0.9
     for match in _PASSPORT.finditer(text):
@@ -124,5 +124,5 @@ def is_iban(text: str) -> bool:
 
 @cache
 def _validator(module: str) -> Callable[[str], bool]:
-    checks: Callable[[str], bool] = import_module(f"stdnum.{module}").is_valid
-    return checks
+    is_valid: Callable[[str], bool] = import_module(f"stdnum.{module}").is_valid
+    return is_valid

@@ -1,7 +1,7 @@
 """Detect personal data in texts without a model, by patterns and, where they exist, checksums.
 
-Each finding has a confidence. Data with a checksum or a distinctive form is reported regardless of its context; plain
-digits only if a word nearby names their meaning.
+Each finding has a confidence. Data with a checksum or a distinctive form is reported regardless of its context. Plain
+digits are reported only if a word shortly before them says what they are.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _SIGNS: Final = (
     *("pass", "pwd", "pin", "kennwort", "mot ", "contrase", "key", "token", "secret", "bearer", "code"),
 )
 MARKERS: Final = tuple(sign.replace(".", " ").replace("/", " ").replace("\uff20", "@") for sign in _SIGNS)
-"""The signs as `domain.markers` reads them."""
+"""The signs in the notation of `app.domain.text.markers`."""
 DIGITS_MIN: Final = 4
 DASHES_MIN: Final = 2
-"""Colons and dashes in a text that may have a finding for their sake alone."""
+"""Minimum number of colons and dashes of a text that is scanned for that reason alone."""
 _DIGITS: Final = re.compile(r"[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]")
 LONG: Final = 20
-"""Characters without a blank that may be a secret."""
+"""Minimum length of a word that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,21 @@ class PiiFinding:
 
 
 def detect_pii(text: str, regions: Sequence[str] = ()) -> list[PiiFinding]:
-    """Return the personal data in a text, in order; of overlapping findings only the most confident one.
+    """Return the personal data in a text, in order; of overlapping findings, only the one with the highest confidence.
 
     Args:
         text: Any text.
-        regions: Countries, as ISO 3166 codes, whose national formats of telephone numbers are recognised; numbers with
-            a country prefix (`+49 …`) always are.
+        regions: Countries, as ISO 3166 codes, whose national formats of telephone numbers are recognised. Numbers with
+            a country prefix (`+49 …`) are always recognised.
     """
     if not may_be(text):
         return []
-    found = [finding for find in _FINDERS for finding in find(text, regions) if finding.confidence >= REPORTED_FROM]
-    return _drop_overlaps(found)
+    findings = [finding for find in _FINDERS for finding in find(text, regions) if finding.confidence >= REPORTED_FROM]
+    return _drop_overlaps(findings)
 
 
 def may_be(text: str) -> bool:
-    """Return whether `MAYBE` may match: an approximation at a tenth of its cost, since every text is checked."""
+    """Return whether `MAYBE` may match. This approximation takes a tenth of the time; every text is checked."""
     lower = text.lower()
     return (
         any(sign in lower for sign in _SIGNS)
@@ -101,11 +101,11 @@ def may_be(text: str) -> bool:
 
 
 def _drop_overlaps(found: Sequence[PiiFinding]) -> list[PiiFinding]:
-    kept: list[PiiFinding] = []
-    for one in sorted(found, key=lambda each: (-each.confidence, KINDS.index(each.kind), each.start, -each.end)):
-        if all(one.end <= other.start or other.end <= one.start for other in kept):
-            kept.append(one)
-    return sorted(kept, key=lambda each: each.start)
+    accepted: list[PiiFinding] = []
+    for finding in sorted(found, key=lambda each: (-each.confidence, KINDS.index(each.kind), each.start, -each.end)):
+        if all(finding.end <= other.start or other.end <= finding.start for other in accepted):
+            accepted.append(finding)
+    return sorted(accepted, key=lambda each: each.start)
 
 
 # --- E-mail ---
@@ -113,7 +113,7 @@ def _drop_overlaps(found: Sequence[PiiFinding]) -> list[PiiFinding]:
 _EMAIL: Final = re.compile(
     r"(?<![\w.+%-])[\w.!#$%&'*+/=?^`{|}~-]{1,64}[@\uff20](?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+(?:[^\W\d_]{2,63}|xn--[\w-]{2,59})(?!\w)"
 )
-# Text in scripts without spaces that directly precedes an address.
+# Text in a script without spaces, directly before an address.
 _RUN_ON: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+(?=[A-Za-z0-9])")
 _EXAMPLE: Final = re.compile(
     r"@(?:[\w-]+\.)*example\.(?:com|org|net)$|\.(?:png|jpe?g|gif|svg|js|css|py)$", re.IGNORECASE
@@ -122,9 +122,9 @@ _EXAMPLE: Final = re.compile(
 
 def _emails(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
     for match in _EMAIL.finditer(text):
-        sure = 0.6 if _EXAMPLE.search(match[0]) else 0.99
-        before = _RUN_ON.match(match[0])
-        yield PiiFinding("email", match.start() + (before.end() if before else 0), match.end(), sure)
+        confidence = 0.6 if _EXAMPLE.search(match[0]) else 0.99
+        run_on = _RUN_ON.match(match[0])
+        yield PiiFinding("email", match.start() + (run_on.end() if run_on else 0), match.end(), confidence)
 
 
 # --- Telephone numbers ---
@@ -148,9 +148,9 @@ def _phones(text: str, regions: Sequence[str]) -> Iterator[PiiFinding]:
         for match in matcher:
             raw = match.raw_string
             start = match.start + (raw.startswith("(") and ")" not in raw)
-            beside = _has_word_before(text, start, _PHONE_WORD)
-            sure = 0.97 if text[start] == "+" else 0.9 if beside else 0.7
-            yield PiiFinding("phone", start, match.end, sure)
+            is_named = _has_word_before(text, start, _PHONE_WORD)
+            confidence = 0.97 if text[start] == "+" else 0.9 if is_named else 0.7
+            yield PiiFinding("phone", start, match.end, confidence)
 
 
 def _has_word_before(text: str, start: int, word: re.Pattern[str]) -> bool:
@@ -177,8 +177,8 @@ def _cards(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
         digits = re.sub(r"\D", "", match[0])
         if _CARD_FORM.fullmatch(digits) and len(set(digits)) > 1 and luhn.is_valid(digits):
             grouped = " " in match[0] or "-" in match[0]
-            sure = 0.97 if _has_word_before(text, match.start(), _CARD_WORD) else 0.9 if grouped else 0.75
-            yield PiiFinding("card", match.start(), match.end(), sure)
+            confidence = 0.97 if _has_word_before(text, match.start(), _CARD_WORD) else 0.9 if grouped else 0.75
+            yield PiiFinding("card", match.start(), match.end(), confidence)
 
 
 _IBAN: Final = re.compile(
@@ -204,8 +204,8 @@ def _ends(candidate: str) -> Iterator[int]:
 
 
 def _nationals(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
-    for start, end, sure in national_ids.find_national_ids(text):
-        yield PiiFinding("national_id", start, end, sure)
+    for start, end, confidence in national_ids.find_national_ids(text):
+        yield PiiFinding("national_id", start, end, confidence)
 
 
 # --- Dates of birth ---
@@ -235,8 +235,8 @@ _BEFORE_BORN: Final = re.compile(
 
 def _births(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
     for match in (*_BORN.finditer(text), *_BEFORE_BORN.finditer(text)):
-        whole = re.search(r"\d{4}|\d[-/.]\s?\d{1,2}[-/.]\s?\d{2}$", match["date"]) is not None
-        yield PiiFinding("birth_date", match.start("date"), match.end("date"), 0.95 if whole else 0.7)
+        has_year = re.search(r"\d{4}|\d[-/.]\s?\d{1,2}[-/.]\s?\d{2}$", match["date"]) is not None
+        yield PiiFinding("birth_date", match.start("date"), match.end("date"), 0.95 if has_year else 0.7)
 
 
 # --- Machine addresses ---
@@ -258,8 +258,8 @@ def _machines(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
                 address = ip_address(match[0])
             except ValueError:
                 continue
-            named = _VERSION_WORD.search(text, max(match.start() - 12, 0), match.start()) is not None
-            if address.is_unspecified or address.is_loopback or address.is_multicast or named:
+            is_version = _VERSION_WORD.search(text, max(match.start() - 12, 0), match.start()) is not None
+            if address.is_unspecified or address.is_loopback or address.is_multicast or is_version:
                 continue
             yield PiiFinding("machine_address", match.start(), match.end(), 0.9 if address.is_global else 0.6)
     for match in _MAC.finditer(text):
@@ -270,8 +270,8 @@ def _machines(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
 
 
 def _secrets(text: str, _: Sequence[str]) -> Iterator[PiiFinding]:
-    for start, end, sure in secrets.find_secrets(text):
-        yield PiiFinding("secret", start, end, sure)
+    for start, end, confidence in secrets.find_secrets(text):
+        yield PiiFinding("secret", start, end, confidence)
 
 
 _FINDERS: Final[tuple[Callable[[str, Sequence[str]], Iterator[PiiFinding]], ...]] = (

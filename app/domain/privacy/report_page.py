@@ -39,13 +39,13 @@ thead { display: table-header-group }
 def render_report(report: Mapping[str, Any]) -> str:
     """Render a report as returned by `GET …/report`."""
     left = sum(report["left"].values())
-    kept, backups = report["kept"], report["backups"]
-    verdict = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"
+    retained, backups = report["kept"], report["backups"]
+    outcome = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"
     sections = [
         ("Dates (UTC)", _pairs({text: report["clocks"].get(name) for name, text in _CLOCKS.items()})),
         ("Stores", _stores(report["stores"])),
         *_passes(report),
-        ("Kept", _table(["What", "How many", "Ground", "Until"], kept, ["what", "count", "ground", "until"])),
+        ("Kept", _table(["What", "How many", "Ground", "Until"], retained, ["what", "count", "ground", "until"])),
         (
             "Recipients: hosts that this tenant's memories were sent to",
             _table(
@@ -84,7 +84,7 @@ def render_report(report: Mapping[str, Any]) -> str:
         f"<title>Erasure {_text(report['erasure_id'])}</title><style>{STYLE}</style></head><body><main>"
         f"<h1>Report of an erasure</h1><p>{_text(report['erasure_id'])} · {_text(report['kind'])} · "
         f'{_text(report["status"])} · {_text(report["memories"])} memories</p><p class="{"bad" if left else "good"}">'
-        f"{escape(verdict)}.</p>{body}"
+        f"{escape(outcome)}.</p>{body}"
         f'<p class="small">Tenant {_text(report["tenant_id"])}, made {_text(report["made_at"])}.</p></main>'
         "</body></html>\n"
     )
@@ -94,7 +94,7 @@ _ELSEWHERE: Final = ["where", "goes"]
 
 
 def _passes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the sections on passes and on the legal holds between them; none for reports of earlier versions."""
+    """Return the sections on passes and on legal holds between passes; none for reports of earlier versions."""
     if "passes" not in report:
         return []
     heads = ["Pass", "Begun", "Finished", "Memories erased", "Memories held", "Legal holds"]
@@ -128,7 +128,7 @@ def _stores(rows: Iterable[Mapping[str, Any]]) -> str:
 def _table(heads: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    head = "".join(f"<th>{escape(title)}</th>" for title in heads)
     body = "".join("<tr>" + "".join(_cell(row.get(column)) for column in columns) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

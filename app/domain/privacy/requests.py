@@ -1,4 +1,4 @@
-"""Entries of the privacy request log: what was requested, when, and the answer, but never by whom."""
+"""Entries of the privacy request log: nature, deadlines and answer of each request, but not the requester."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Manner = Literal["api", "mail", "letter", "telephone", "form", "person"]
 Answer = Literal["done", "cancelled", "denied"]
 
 KEPT_MONTHS: Final = 24
-"""Retention period, counted from the answer (11 CCR 7101)."""
+"""Retention period of a log entry, counted from the answer (11 CCR 7101)."""
 BASIS_MAX_CHARACTERS: Final = 500
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request to log manually because no API call has logged it, such as a correction requested by mail.
+    """A request to log manually because no API call logs it, such as a correction requested by mail.
 
     Attributes:
-        nature: What was requested.
+        nature: The right that the person exercises, such as erasure or access.
         law: Legal basis of the request.
-        manner: Channel through which it arrived.
+        manner: Channel through which the request arrived.
         received_at: Time of receipt; defaults to now.
     """
 
@@ -53,8 +53,8 @@ class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Legal ground for retaining a memory in anonymised form.
 
     Attributes:
-        ground: Such as `GDPR Art. 17(3)(b), tax records`. Erasure reports show it, so it must not contain personal
-            data.
+        ground: The ground, such as `GDPR Art. 17(3)(b), tax records`. It must not contain personal data, because
+            erasure reports show the ground.
     """
 
     ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None
@@ -68,7 +68,7 @@ class PrivacyRequest:
     Attributes:
         confirm_by: Deadline for confirming receipt; None if no law sets one.
         due_at: Deadline for the answer; None if no law sets one.
-        answer: None while it is open.
+        answer: None while the request is open.
         basis: Ground of a denial.
     """
 
@@ -90,8 +90,8 @@ class RequestStatistics:
     """Statistics of requests of one nature under one law, received in a period.
 
     Attributes:
-        late: Answered after the deadline, or overdue.
-        median_days: From receipt to answer, over answered requests; None if there are none.
+        late: Number answered after the deadline, or overdue.
+        median_days: Median time from receipt to answer, over answered requests; None if there are none.
     """
 
     nature: Nature

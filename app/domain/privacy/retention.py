@@ -1,6 +1,6 @@
-"""Determine when memories expire: by a category that the caller gave, or once the privacy risk is too high.
+"""Determine when memories expire: by a category that the caller set, or once the privacy risk is too high.
 
-Ratings of a model have no part in it: a text can make a model say anything.
+Expiry doesn't depend on model ratings, because a memory's text can manipulate the model.
 
 Categories are encoded as bits in the order of the policy's `names`: bit 0 is the first.
 """
@@ -31,9 +31,9 @@ class PersonalData:
     """Privacy-related facts about memories, shape (n,).
 
     Attributes:
-        given: Categories given by the caller.
-        found: Categories of the findings.
-        pii: Confidence of the most confident finding, 0 to 1.
+        given: Categories set by the caller.
+        found: Categories of the detected personal data.
+        pii: Highest confidence of a finding, 0 to 1.
         is_talk: Whether the memory is a turn of a thread and no longer active.
     """
 
@@ -45,14 +45,14 @@ class PersonalData:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Expiry of memories with its causes, shape (n,).
+    """Expiry of memories with its causes, arrays of shape (n,).
 
     Attributes:
-        at: Seconds since 1970; infinite for never.
+        at: Time of expiry, in seconds since 1970; infinite for never.
         category: Category whose limit applies, as an index in the policy's `names`; `NO_CATEGORY`, or `CONVERSATION`.
         by_risk: Whether the limit applies because of the risk.
-        pii: Value used in the risk.
-        sensitivity: Value used in the risk.
+        pii: Confidence used for the risk.
+        sensitivity: Sensitivity used for the risk.
         categories: All categories that apply, as bits.
     """
 
@@ -69,7 +69,7 @@ class Expiry:
 
 
 def no_expiry(count: int) -> Expiry:
-    """Return the expiry of memories about which nothing is known."""
+    """Return the expiry of memories that never expire, without categories or findings."""
     return Expiry(
         np.full(count, np.inf),
         np.full(count, NO_CATEGORY),
@@ -87,37 +87,37 @@ def privacy_risk(privacy: Privacy, pii: Floats, sensitivity: Floats, age_days: F
 
 
 def compute_expiry(privacy: Privacy, personal: PersonalData, accepted_at: Floats) -> Expiry:
-    """Return when memories expire; categories given by the caller replace all detected ones.
+    """Return when memories expire; categories set by the caller replace all detected ones.
 
     Args:
         privacy: The policy's settings.
         personal: Facts about the memories.
-        accepted_at: Seconds since 1970.
+        accepted_at: Time of acceptance, in seconds since 1970.
     """
     is_given = personal.given != 0
     categories = np.where(is_given, personal.given, personal.found)
-    has = _flags(categories, len(privacy.names))
+    has_category = _flags(categories, len(privacy.names))
     limits = np.array([np.inf if days is None else days for days in privacy.days])
-    each = np.where(has, limits, np.inf)
-    shortest, category = each.min(1), each.argmin(1)
-    sensitivity = np.where(has, np.array(privacy.sensitivities), 0.0).max(1)
-    pii = np.where(is_given & has[:, PII], 1.0, personal.pii)
+    category_limits = np.where(has_category, limits, np.inf)
+    shortest, category = category_limits.min(1), category_limits.argmin(1)
+    sensitivity = np.where(has_category, np.array(privacy.sensitivities), 0.0).max(1)
+    pii = np.where(is_given & has_category[:, PII], 1.0, personal.pii)
 
-    keeps = has[:, HEALTH] & (privacy.health_days is None)
-    default = np.where(keeps, np.inf, privacy.default_days)
-    risk_days = np.where(keeps & ~is_given, np.inf, np.where(np.isfinite(shortest), shortest, default))
+    exempt = has_category[:, HEALTH] & (privacy.health_days is None)
+    default = np.where(exempt, np.inf, privacy.default_days)
+    risk_days = np.where(exempt & ~is_given, np.inf, np.where(np.isfinite(shortest), shortest, default))
     by_risk = np.maximum(risk_days, _days_until_risky(privacy, pii, sensitivity))
     by_category = np.where(is_given, shortest, np.inf)
     talk_days = privacy.archived_conversation_days
-    talks = personal.is_talk & ~is_given & ~keeps
-    by_talk = np.where(talks, np.inf if talk_days is None else talk_days, np.inf)
+    expiring_talk = personal.is_talk & ~is_given & ~exempt
+    by_talk = np.where(expiring_talk, np.inf if talk_days is None else talk_days, np.inf)
 
-    of = np.where(np.isfinite(shortest), category, NO_CATEGORY)
+    limiting_category = np.where(np.isfinite(shortest), category, NO_CATEGORY)
     days = np.minimum(np.minimum(by_category, by_risk), by_talk)
     risky = (by_risk < by_category) & (by_risk <= by_talk)
     return Expiry(
         accepted_at + days * DAY_SECONDS,
-        np.where(by_talk < np.minimum(by_category, by_risk), CONVERSATION, of),
+        np.where(by_talk < np.minimum(by_category, by_risk), CONVERSATION, limiting_category),
         risky,
         pii,
         sensitivity,
@@ -130,11 +130,13 @@ def _flags(bits: Bits, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Floats:
-    """Return the days until the risk exceeds its threshold; infinite if it never does."""
+    """Return the days until the risk exceeds its threshold; infinite if the risk never exceeds it."""
     missing = privacy.risk_above - privacy_risk(privacy, pii, sensitivity, np.zeros(len(pii)))
-    ever = missing < privacy.age_weight - ROUNDING
-    share = np.divide(missing, privacy.age_weight, out=np.zeros(len(pii)), where=ever & (privacy.age_weight > 0))
-    return np.where(missing < -ROUNDING, 0.0, np.where(ever, share * YEAR_DAYS, np.inf))
+    reaches_threshold = missing < privacy.age_weight - ROUNDING
+    share = np.divide(
+        missing, privacy.age_weight, out=np.zeros(len(pii)), where=reaches_threshold & (privacy.age_weight > 0)
+    )
+    return np.where(missing < -ROUNDING, 0.0, np.where(reaches_threshold, share * YEAR_DAYS, np.inf))
 
 
 def category_name(privacy: Privacy, category: int) -> str | None:

@@ -37,7 +37,7 @@ _ENTROPY_FROM: Final = 3.0
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int, float]]:
-    """Yield start, end and confidence of each secret; for named ones (`the password is …`), of the secret word only."""
+    """Yield start, end and confidence of each secret; `the password is …` yields only the secret word."""
     for match in _ISSUED.finditer(text):
         yield match.start(), match.end(), 0.98
     for match in _PRIVATE_KEY.finditer(text):
@@ -45,9 +45,9 @@ def find_secrets(text: str) -> Iterator[tuple[int, int, float]]:
     for match in _IN_URL.finditer(text):
         yield match.start("word"), match.end("word"), 0.995
     for match in _TOLD.finditer(text):
-        sure = _secret_confidence(match["name"].lower(), match["word"])
-        if sure:
-            yield match.start("word"), match.end("word"), sure
+        confidence = _secret_confidence(match["name"].lower(), match["word"])
+        if confidence:
+            yield match.start("word"), match.end("word"), confidence
 
 
 def _secret_confidence(name: str, word: str) -> float:
@@ -56,8 +56,8 @@ def _secret_confidence(name: str, word: str) -> float:
         return 0.9 if _PIN.fullmatch(word) else 0.0
     if _ORDINARY.fullmatch(word):  # "the password is wrong", but "the password is Tr0ub4dor"
         return 0.0
-    has_kinds = sum(bool(re.search(kind, word)) for kind in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w.]"))
-    if has_kinds >= 2 and len(word) >= 6:
+    character_kinds = sum(bool(re.search(kind, word)) for kind in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w.]"))
+    if character_kinds >= 2 and len(word) >= 6:
         return 0.9
     return 0.6 if _entropy(word) >= _ENTROPY_FROM and len(word) >= 8 else 0.0
 

@@ -20,7 +20,7 @@ class Deadline:
     """Next deadline of a request.
 
     Attributes:
-        what: `confirm` or `answer`; None if no law sets a deadline.
+        what: The step that is due, `confirm` or `answer`; None if no law sets a deadline.
         at: The deadline.
         days_left: Days until the deadline, negative once it has passed.
     """
@@ -52,6 +52,6 @@ def next_deadline(request: PrivacyRequest, now: datetime) -> Deadline:
 
 
 def sort_by_urgency(requests: Iterable[PrivacyRequest], now: datetime) -> list[Deadline]:
-    """Return open requests by their next deadline; those without a deadline last, the oldest first."""
-    found = [next_deadline(request, now) for request in requests]
-    return sorted(found, key=lambda one: (one.at is None, one.at or one.request.received_at))
+    """Return open requests by their next deadline; requests without a deadline follow, oldest first."""
+    deadlines = [next_deadline(request, now) for request in requests]
+    return sorted(deadlines, key=lambda deadline: (deadline.at is None, deadline.at or deadline.request.received_at))

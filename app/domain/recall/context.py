@@ -27,32 +27,32 @@ def build_context(
 
     The block is enclosed in `<memories>` tags and starts with a line that declares it as data. Each memory starts a
     line, `[id] date speaker: text`, oldest first; a speaker without a name is shown by role. Continuation lines are
-    indented so that no memory can forge an entry. Control characters become blanks and angle brackets become single
-    angle quotation marks so that no memory can forge a tag. Memories beyond the budget are left out; the first one is
-    truncated instead.
+    indented so that no text can forge an entry. Control characters become blanks and angle brackets become single
+    angle quotation marks so that no text can forge a tag. Memories that exceed the budget are omitted; only the first
+    memory is truncated instead.
 
     Args:
-        memories: The most relevant first.
+        memories: The recalled memories, most relevant first.
         shown: The text to show for each memory, in the same order.
         budget: Maximum number of tokens, as counted by `tokens.count`.
         zone: IANA time zone for the dates.
     """
-    left = budget - tokens.count(f"{_OPENING}\n{_CLOSING}")
+    remaining = budget - tokens.count(f"{_OPENING}\n{_CLOSING}")
     lines: list[tuple[datetime, int, str]] = []
     chosen: list[Recalled] = []
     for place, (memory, text) in enumerate(zip(memories, shown, strict=True)):
-        happened = memory.occurred_at or memory.created_at
-        front = f"[{memory.id}] {_day(happened, zone)} "
-        who = " ".join(_plain(memory.speaker or memory.role or "").split())
-        said = format_line(_lines(text), who)
+        happened_at = memory.occurred_at or memory.created_at
+        prefix = f"[{memory.id}] {_day(happened_at, zone)} "
+        speaker = " ".join(_plain(memory.speaker or memory.role or "").split())
+        statement = format_line(_lines(text), speaker)
         if not chosen:
-            said = tokens.truncate_to_head(said, left - tokens.count(f"{front}\n"))
-        line = f"{front}{said}"
-        needed = tokens.count(f"{line}\n")
-        if said and needed <= left:
-            lines.append((happened, place, line))
+            statement = tokens.truncate_to_head(statement, remaining - tokens.count(f"{prefix}\n"))
+        line = f"{prefix}{statement}"
+        line_tokens = tokens.count(f"{line}\n")
+        if statement and line_tokens <= remaining:
+            lines.append((happened_at, place, line))
             chosen.append(memory)
-            left -= needed
+            remaining -= line_tokens
     if not lines:
         return "", []
     return "\n".join([_OPENING, *(line for _, _, line in sorted(lines)), _CLOSING]), chosen
@@ -80,17 +80,17 @@ def _plain(line: str) -> str:
 def find_distinct(texts: Sequence[str]) -> list[bool]:
     """Return, for each text, true if no earlier text equals it, ignoring case and spacing."""
     seen: set[str] = set()
-    first = []
+    is_first = []
     for folded in map(_folded, texts):
-        first.append(folded not in seen)
+        is_first.append(folded not in seen)
         seen.add(folded)
-    return first
+    return is_first
 
 
 def find_unsaid(texts: Sequence[str], lines: Sequence[str]) -> list[bool]:
     """Return, for each text, true if none of the lines contains it, ignoring case and spacing."""
     folded = [_folded(line) for line in lines]
-    return [not any(_contains(line, wanted) for line in folded) for wanted in map(_folded, texts)]
+    return [not any(_contains(line, text) for line in folded) for text in map(_folded, texts)]
 
 
 def _folded(text: str) -> str:

@@ -13,7 +13,7 @@ from app.domain.recall.english import english
 from app.domain.text.words import STOP_WORDS, split_words, words_as_written
 
 _LENGTH_WORDS: Final = 20
-"""Cap on content words: a longer conversation has the same `length` feature."""
+"""Maximum number of content words that the feature `length` counts."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _NAME_INSIDE: Final = re.compile(r"(?<=[a-z,;] )[A-Z][\w-]*")
 
@@ -23,14 +23,14 @@ class ConversationFeatures:
     """Features of a conversation that need no search; flags are 0 or 1.
 
     Attributes:
-        about_self: It contains I, me, my, we, us or our, or asks about a person named in the memories.
-        worldly: It asks for general knowledge and doesn't mention the speaker.
-        general: It asks for general knowledge in the first person: "how do I boil an egg".
-        phatic: It consists of small talk only.
-        chatting: Share of small talk among its content words, 0 to 1.
-        when: It names a day, a month, an hour, or "next".
-        length: ln(1 + content words, 20 at most) / 3, 0 to 1.02.
-        name: It contains a name that the memories use.
+        about_self: The conversation contains I, me, my, we, us or our, or asks about a person named in the memories.
+        worldly: The conversation asks for general knowledge and doesn't mention the speaker.
+        general: The conversation asks for general knowledge in the first person: "how do I boil an egg".
+        phatic: The conversation consists of small talk only.
+        chatting: Share of small talk among the content words, 0 to 1.
+        when: The conversation names a day, a month, an hour, or "next".
+        length: ln(1 + n) / 3 with n the number of content words, at most 20; 0 to 1.02.
+        name: The conversation contains a name that the memories use.
         asks_about_self: The newest message asks about the speaker or about a person named in the memories.
         asks_about_person: The newest message asks about a person named in the memories.
     """
@@ -58,17 +58,17 @@ def read_form(said: Sequence[str], known: frozenset[str]) -> ConversationFeature
     """
     rules = english()
     newest, oldest = said[0], said[-1]
-    every = "\n".join(said)
-    content = [word for word in split_words(every) if word not in STOP_WORDS]
-    small = sum(word in rules.small_talk for word in content)
+    all_text = "\n".join(said)
+    content = [word for word in split_words(all_text) if word not in STOP_WORDS]
+    small_talk_words = sum(word in rules.small_talk for word in content)
     asks_about_person = is_question(newest) and not find_persons(newest).isdisjoint(known)
-    speaks_of_self = rules.self.search(rules.asides.sub("", every)) is not None
+    speaks_of_self = rules.self.search(rules.asides.sub("", all_text)) is not None
     begins_worldly = rules.worldly.match(newest) is not None
     worldly = (begins_worldly or rules.worldly.match(oldest) is not None) and not speaks_of_self
     general = (
         begins_worldly
         and rules.speaker.search(newest) is not None
-        and rules.own.search(every) is None
+        and rules.own.search(all_text) is None
         and not any(map(read_days, said))
     )
     question = _SENTENCE_END.split(newest.strip())[-1]
@@ -76,11 +76,11 @@ def read_form(said: Sequence[str], known: frozenset[str]) -> ConversationFeature
         is_question(newest) and rules.self.search(rules.asides.sub("", question)) is not None and not general
     )
     return ConversationFeatures(
-        about_self=float(rules.self.search(every) is not None or asks_about_person),
+        about_self=float(rules.self.search(all_text) is not None or asks_about_person),
         worldly=float(worldly and not asks_about_person),
         general=float(general and not asks_about_person),
-        phatic=float(small == len(content)),
-        chatting=small / len(content) if content else 1.0,
+        phatic=float(small_talk_words == len(content)),
+        chatting=small_talk_words / len(content) if content else 1.0,
         when=float(any(rules.when.search(line) for line in said)),
         length=math.log1p(min(len(content), _LENGTH_WORDS)) / 3,
         name=float(bool(known)),
@@ -96,8 +96,8 @@ def is_question(message: str) -> bool:
 
 def find_persons(message: str) -> frozenset[str]:
     """Return the lower-cased names that a message asks about: "does Ann", "Ann's"."""
-    found = (match["subject"] or match["owner"] for match in english().person.finditer(message))
-    return frozenset(name.lower() for name in found if name[0].isupper()) - STOP_WORDS
+    names = (match["subject"] or match["owner"] for match in english().person.finditer(message))
+    return frozenset(name.lower() for name in names if name[0].isupper()) - STOP_WORDS
 
 
 def find_names(said: Sequence[str], texts: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
@@ -112,11 +112,11 @@ def find_names(said: Sequence[str], texts: Iterable[str], labels: Iterable[str])
     """
     content = {word for line in said for word in split_words(line) if word not in STOP_WORDS and not read_days(word)}
     persons = content.intersection(*[frozenset[str]().union(*map(find_persons, said))])
-    found = content.intersection(word for label in labels for word in split_words(label))
+    names = content.intersection(word for label in labels for word in split_words(label))
     for text in texts:
-        if content <= found:
+        if content <= names:
             break
-        found |= content.intersection(name.lower() for name in _NAME_INSIDE.findall(text))
-        if persons - found:
-            found |= persons.intersection(word.lower() for word in words_as_written(text) if word[0].isupper())
-    return frozenset(found)
+        names |= content.intersection(name.lower() for name in _NAME_INSIDE.findall(text))
+        if persons - names:
+            names |= persons.intersection(word.lower() for word in words_as_written(text) if word[0].isupper())
+    return frozenset(names)

@@ -13,7 +13,7 @@ from app.domain.data_files import read_table
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """An association from words of a message to words of a memory that share no word with it.
+    """An association from trigger words in a message to memories that share no word with the message.
 
     Attributes:
         asked: Trigger words in the message, in their base form.
@@ -53,26 +53,26 @@ class English:
 @lru_cache(maxsize=1)
 def english() -> English:
     """Load and compile the lists and patterns; cached."""
-    read = read_table(__package__, "english.toml")
-    said: Mapping[str, str] = read["messages"]
-    days: Mapping[str, str] = read["days"]
-    bridges: list[Mapping[str, Any]] = read["bridges"]
+    table = read_table(__package__, "english.toml")
+    patterns: Mapping[str, str] = table["messages"]
+    days: Mapping[str, str] = table["days"]
+    bridges: list[Mapping[str, Any]] = table["bridges"]
     return English(
-        small_talk=frozenset(said["small_talk"].split()),
-        worldly=_pattern(rf"\s*(?:{said['worldly']})\b"),
-        asides=_pattern(said["asides"]),
-        self=_pattern(said["self"]),
-        own=_pattern(said["own"]),
-        speaker=_pattern(said["speaker"]),
-        when=_pattern(said["when"]),
-        person=_pattern(said["person"]),
+        small_talk=frozenset(patterns["small_talk"].split()),
+        worldly=_pattern(rf"\s*(?:{patterns['worldly']})\b"),
+        asides=_pattern(patterns["asides"]),
+        self=_pattern(patterns["self"]),
+        own=_pattern(patterns["own"]),
+        speaker=_pattern(patterns["speaker"]),
+        when=_pattern(patterns["when"]),
+        person=_pattern(patterns["person"]),
         bridges={
-            each["name"]: Bridge(frozenset(each["asked"].split()), _at_word(each["held"]), tuple(each["markers"]))
-            for each in bridges
+            row["name"]: Bridge(frozenset(row["asked"].split()), _at_word(row["held"]), tuple(row["markers"]))
+            for row in bridges
         },
         days=_at_word("(?:" + "|".join(f"(?P<{name}>{written})" for name, written in days.items()) + r")\b"),
         day_names=tuple(days),
-        day_markers=tuple(read["markers"]["days"]),
+        day_markers=tuple(table["markers"]["days"]),
     )
 
 

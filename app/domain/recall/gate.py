@@ -1,4 +1,4 @@
-"""Score the chance that a conversation needs any memory at all."""
+"""Score the probability that any memory is relevant to a conversation."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ BIAS: Final = -4.8
 
 
 def gate_features(form: ConversationFeatures, rarest: float, closest: float) -> dict[str, float]:
-    """Return the features weighted by `WEIGHTS`, by name.
+    """Return the features that `WEIGHTS` weighs, by name.
 
     Args:
         form: Form of the conversation.
         rarest: Highest weight of a word of the conversation that occurs in any memory, 0 to 1.
         closest: Highest closeness among the candidate memories, 0 to 1.
     """
-    found = {name: float(getattr(form, name)) for name in WEIGHTS if hasattr(form, name)}
-    return found | {"rarest": rarest, "closest": closest}
+    form_features = {name: float(getattr(form, name)) for name in WEIGHTS if hasattr(form, name)}
+    return form_features | {"rarest": rarest, "closest": closest}
 
 
 def openness(features: dict[str, float]) -> float:
-    """Return how far the gate opens, 0 to 1: a logistic regression on the features."""
+    """Return the openness of the gate, 0 to 1: a logistic regression on the features."""
     return 1 / (1 + math.exp(-(BIAS + sum(weight * features[name] for name, weight in WEIGHTS.items()))))

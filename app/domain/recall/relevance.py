@@ -1,4 +1,4 @@
-"""Compute the word and vector features of a memory's relevance, on a scale that is the same in every conversation."""
+"""Compute the word and vector features of a memory's relevance, on the same scale for every conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.domain.search.terms import QueryTerm, inverse_document_frequency
 UNKNOWN: Final = 0.1
 """Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
 SAID_BEFORE: Final = 0.3
-"""Weight of a word that occurs only in neighbouring turns, relative to one in the memory itself."""
+"""Weight of a word that occurs only in neighbouring turns, relative to a word in the memory itself."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ class StoredEvidence:
     """Stored facts about each of n memories.
 
     Attributes:
-        lexemes: The window's lexemes that can be looked up, m of them.
+        lexemes: The m lexemes of the window that can be looked up.
         own: True where the lexeme occurs in the memory itself, shape (n, m).
         near: True where the lexeme occurs in the memory or its neighbours, shape (n, m).
         cosine: Cosine with the window's vector, shape (n,); NaN if the memory has no vector.
@@ -70,36 +70,38 @@ def weigh_words(
 
     Args:
         window: The messages, newest first.
-        asked: Terms of the words and their irregular forms, with document counts.
+        asked: Query terms of the words and of their irregular forms, with document counts.
         total: Number of memories.
-        forms: Irregular forms by the word they belong to.
+        forms: Irregular forms, by word.
     """
     documents: dict[str, dict[str, int]] = {}
     for term in asked:
         if term.spelling is not None:
             documents.setdefault(term.spelling, {})[term.lexeme] = term.documents
-    found = []
+    weighed = []
     for spelling, fade in emphasis(window).items():
         own = documents.get(spelling)
         if not own:
             continue
         others = {lexeme: n for form in forms.get(spelling, ()) for lexeme, n in documents.get(form, {}).items()}
-        most = max({**others, **own}.values())
-        found.append(WeighedWord(spelling, frozenset(own | others), fade * rarity(most, total), most > 0))
-    return found
+        most_documents = max({**others, **own}.values())
+        weighed.append(
+            WeighedWord(spelling, frozenset(own | others), fade * rarity(most_documents, total), most_documents > 0)
+        )
+    return weighed
 
 
 def decay_by_age(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
-    """Return the decay of each lexeme of a conversation by the age of its message, 0 to 1.
+    """Return the decay of each lexeme of a conversation by the age of the newest message with the lexeme, 0 to 1.
 
     Args:
         emphasis: Decay by spelling, from `request.emphasis`.
     """
-    found: dict[str, float] = {}
+    decays: dict[str, float] = {}
     for word in words:
         for lexeme in word.lexemes:
-            found[lexeme] = max(emphasis[word.spelling], found.get(lexeme, 0.0))
-    return found
+            decays[lexeme] = max(emphasis[word.spelling], decays.get(lexeme, 0.0))
+    return decays
 
 
 def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) -> Floats:
@@ -112,7 +114,12 @@ def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) 
         faded: Decay by lexeme of the conversation, from `decay_by_age`.
         total: Number of memories.
     """
-    return np.array([min(faded[each] for each in stem.split(" ")) * rarity(held, total) for stem, held in cues.items()])
+    return np.array(
+        [
+            min(faded[lexeme] for lexeme in stem.split(" ")) * rarity(documents, total)
+            for stem, documents in cues.items()
+        ]
+    )
 
 
 def shared_words(words: Sequence[WeighedWord], evidence: StoredEvidence) -> Floats:
@@ -125,12 +132,12 @@ def shared_words(words: Sequence[WeighedWord], evidence: StoredEvidence) -> Floa
     for word in words:
         weights[word.lexemes] = max(word.weight, weights.get(word.lexemes, 0.0))
     places = {lexeme: place for place, lexeme in enumerate(evidence.lexemes)}
-    worth = np.where(evidence.own, 1.0, SAID_BEFORE * evidence.near)
-    mass = np.zeros(len(worth))
+    presence = np.where(evidence.own, 1.0, SAID_BEFORE * evidence.near)
+    mass = np.zeros(len(presence))
     for lexemes, weight in weights.items():
-        held = [places[lexeme] for lexeme in lexemes if lexeme in places]
-        if held:
-            mass += weight * worth[:, held].max(axis=1)
+        columns = [places[lexeme] for lexeme in lexemes if lexeme in places]
+        if columns:
+            mass += weight * presence[:, columns].max(axis=1)
     return mass / max(sum(weights.values()), 1e-9)
 
 

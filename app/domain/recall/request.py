@@ -1,4 +1,4 @@
-"""Define the recall request, the window of messages that count, and the recalled memory."""
+"""Define the recall request, the window of messages that determine relevance, and the recalled memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WINDOW_MESSAGES: Final = 5
 WINDOW_TOKENS: Final = 2_048
 """The window is the last 5 messages or 2,048 tokens, whichever is less (seed 004 §1.4)."""
 FADE: Final = 0.85
-"""Decay factor per message of age: each message counts 0.85 of the next newer one."""
+"""Decay factor per message: each message weighs 0.85 times as much as the next newer message."""
 ASIDE: Final = frozenset({"system", "developer", "tool"})
-"""Roles whose messages are not part of the conversation."""
+"""Roles whose messages aren't part of the conversation."""
 
 _FILTERS: Final = ("subject", "thread", "exclude_thread", "tags", "kinds", "after", "before", "roles")
 
@@ -38,7 +38,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         text: The message, up to 32,768 characters.
         content: Alias of `text`; null if the message has no text.
-        role: `user`, `assistant` or another; messages of the roles system, developer and tool are ignored.
+        role: `user`, `assistant` or another role; messages of the roles system, developer and tool are ignored.
         speaker: Name of the speaker.
     """
 
@@ -66,8 +66,8 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         kinds: Only memories of one of these kinds; empty means any.
         roles: Only memories of these roles; null stands for memories without a role. If omitted, memories of the roles
             system and tool are excluded.
-        after: Only memories that happened (or, if unknown, were accepted) at or after this time.
-        before: Only memories that happened (or, if unknown, were accepted) before this time.
+        after: Only memories of events at or after this time. If the time of the event is unknown, acceptance counts.
+        before: Only memories of events before this time. If the time of the event is unknown, acceptance counts.
     """
 
     messages: Annotated[list[_Text | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
@@ -88,7 +88,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Validate the messages and filters.
 
         Raises:
-            Invalid: A message has both a text and a content, or neither of them nor a role, or a text contains NUL.
+            Invalid: A message has both text and content, or has neither text, content nor role, or a text contains NUL.
         """
         for place, message in enumerate(self.messages):
             if isinstance(message, Message):
@@ -108,18 +108,22 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
         A message that exceeds the remaining tokens is truncated to its end.
         """
-        of_conversation = [each for each in self.messages if isinstance(each, str) or each.role not in ASIDE]
-        said = [each for each in of_conversation if _line(each)]
-        left, taken = WINDOW_TOKENS, []
-        for message in said[: -WINDOW_MESSAGES - 1 : -1]:
-            if left <= 0:
+        conversation = [
+            message_or_text
+            for message_or_text in self.messages
+            if isinstance(message_or_text, str) or message_or_text.role not in ASIDE
+        ]
+        non_empty = [message_or_text for message_or_text in conversation if _line(message_or_text)]
+        remaining_tokens, window = WINDOW_TOKENS, []
+        for message in non_empty[: -WINDOW_MESSAGES - 1 : -1]:
+            if remaining_tokens <= 0:
                 break
-            end = tokens.truncate_to_tail(" ".join(_line(message).split()), left)
-            left -= tokens.count(end)
+            end = tokens.truncate_to_tail(" ".join(_line(message).split()), remaining_tokens)
+            remaining_tokens -= tokens.count(end)
             if end:
                 text = " ".join(_message_text(message).split())
-                taken.append(WindowMessage(end, end if end in text else text, by_user=_is_by_user(message)))
-        return taken
+                window.append(WindowMessage(end, end if end in text else text, by_user=_is_by_user(message)))
+        return window
 
     def window(self) -> list[str]:
         """Return the lines of the messages in the window, newest first."""
@@ -174,17 +178,17 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def spoken_by_user(turns: Sequence[WindowMessage]) -> list[str]:
-    """Return the messages of people, without speakers; if there are none, return those of the assistant."""
+    """Return the messages of people, without speakers; if there are none, return the assistant's messages."""
     return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
 
 def emphasis(window: Sequence[str]) -> dict[str, float]:
     """Return the weight of each content word of the window, 0 to 1, by the age of the newest message with that word."""
-    counts: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for age, line in enumerate(window):
         for word in content_words(line):
-            counts.setdefault(word, FADE**age)
-    return counts
+            weights.setdefault(word, FADE**age)
+    return weights
 
 
 def _message_text(message: str | Message) -> str:
@@ -194,8 +198,8 @@ def _message_text(message: str | Message) -> str:
 
 def _line(message: str | Message) -> str:
     """Return the text of a message, prefixed with its speaker; empty if it has no text."""
-    said = _message_text(message)
-    return said if isinstance(message, str) else said and format_line(said, message.speaker)
+    text = _message_text(message)
+    return text if isinstance(message, str) else text and format_line(text, message.speaker)
 
 
 def _is_by_user(message: str | Message) -> bool:
@@ -207,5 +211,5 @@ def _check(place: str, message: Message) -> None:
         raise Invalid(errors=[FieldError(place, "has both a text and a content")])
     if message.text is None and message.content is None and message.role is None:
         raise Invalid(errors=[FieldError(f"{place}.text", "is missing")])
-    said = {"text": message.text, "content": message.content, "speaker": message.speaker}
-    refuse_nul({f"{place}.{name}": text for name, text in said.items()})
+    fields = {"text": message.text, "content": message.content, "speaker": message.speaker}
+    refuse_nul({f"{place}.{name}": text for name, text in fields.items()})

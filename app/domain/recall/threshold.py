@@ -1,4 +1,4 @@
-"""Decide how relevant a memory must be for a recall to return it."""
+"""Determine the minimum relevance of the memories that a recall returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def relevance_threshold(
     message it also applies to questions about the user that don't ask for world knowledge.
 
     Args:
-        least: The threshold given by the request, which replaces those of the policy.
+        least: Threshold set by the request, which replaces the thresholds of the policy.
     """
     if least is not None:
         return least

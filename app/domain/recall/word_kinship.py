@@ -1,7 +1,7 @@
 """Score kin words: words of a conversation whose nearest word in a memory is unusually close.
 
-A raw cosine says little because some words are close to many others. Each word's cosines are therefore standardised by
-the mean and standard deviation of its cosines with the common words of the vocabulary.
+Raw cosines of different words aren't comparable, because some words are close to many others. Each word's cosines are
+therefore standardised by the mean and standard deviation of its cosines with the common words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class CommonWordMoments:
-    """Moments of the vocabulary's common words; enough to compute the distribution of cosines with them.
+    """Moments of the vocabulary's common words, from which the distribution of cosines with these words is computed.
 
     Attributes:
-        mean: Mean of their unit vectors, shape (dimensions,).
-        second: Mean outer product of their unit vectors, shape (dimensions, dimensions).
+        mean: Mean of the words' unit vectors, shape (dimensions,).
+        second: Mean outer product of each unit vector with itself, shape (dimensions, dimensions).
     """
 
     mean: Floats
@@ -58,8 +58,8 @@ def compute_kinship(
 ) -> Floats:
     """Return the kinship of each of n memories, 0 to 1, shape (n,).
 
-    The maximum over the conversation's words and those windows of the memory that don't contain the word: the word's
-    weight times the kinship of the window's nearest word.
+    The kinship of a memory is the maximum over all pairs of a word of the conversation and a window of the memory that
+    doesn't contain the word. The value of a pair is the word's weight times the kinship of the window's nearest word.
 
     Args:
         asked: Unit vectors of the conversation's words, shape (k, dimensions).
@@ -69,16 +69,16 @@ def compute_kinship(
         held: Unit vectors of the distinct words of all memories, shape (m, dimensions).
         same: True where a word of `held` is a form of a word of the conversation, shape (k, m).
     """
-    found = np.zeros(len(windows))
-    filled = [(memory, places) for memory, each in enumerate(windows) for places in each if places]
+    kinship = np.zeros(len(windows))
+    filled = [(memory, places) for memory, memory_windows in enumerate(windows) for places in memory_windows if places]
     if not filled or not len(asked):
-        return found
+        return kinship
     flat = np.array([place for _, places in filled for place in places])
     starts = np.cumsum([0, *(len(places) for _, places in filled[:-1])])
     mean, deviation = usual.cosines(asked)
     nearest = np.maximum.reduceat((asked @ held.T)[:, flat], starts, axis=1)
-    lacks = ~np.logical_or.reduceat(same[:, flat], starts, axis=1)
+    is_absent = ~np.logical_or.reduceat(same[:, flat], starts, axis=1)
     above = (nearest - mean[:, None]) / np.maximum(deviation, 1e-6)[:, None]
-    degree = np.clip((above - _FROM) / _SPAN, 0, 1) * lacks * weights[:, None]
-    np.maximum.at(found, [memory for memory, _ in filled], degree.max(axis=0))
-    return found
+    degree = np.clip((above - _FROM) / _SPAN, 0, 1) * is_absent * weights[:, None]
+    np.maximum.at(kinship, [memory for memory, _ in filled], degree.max(axis=0))
+    return kinship

@@ -1,4 +1,4 @@
-"""Score each memory's chance of being helpful, given that the gate is open."""
+"""Score the probability that each memory is helpful, given that the gate is open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGHTS: Final[dict[str, float]] = {
 }
 BIAS: Final = -7.1
 _OF_ASSISTANT: Final = 0.5
-"""Factor on bridges and cues of memories said by the assistant; memories said by people have 1."""
+"""Factor on bridges and cues of the assistant's statements; statements of people have a factor of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class WorthFeatures:
         near: Weighted share of the conversation's words that occur in the memory.
         close: Closeness of meaning.
         kin: Kinship of the conversation's words to the memory's words, from `word_kinship.compute_kinship`.
-        user: 0 if the assistant said the memory, otherwise 1.
+        user: 0 for a statement of the assistant, otherwise 1.
         personal: The personal criterion of the memory's salience score.
         bridge: Rarity of the rarest bridge from the conversation to the memory.
-        day: Rarity of the rarest day or month that both mention; 0 for memories said by the assistant.
+        day: Rarity of the rarest day or month in both conversation and memory; 0 for statements of the assistant.
         cue: Rarity of the rarest of the memory's cues that occurs in the conversation.
     """
 
@@ -61,7 +61,7 @@ def compute_worth(features: WorthFeatures) -> Floats:
 
 
 def said_by_user(role: Role | None, speaker: str | None) -> float:
-    """Return 0 if the assistant said the memory, otherwise 1."""
+    """Return 0 for a statement of the assistant, otherwise 1."""
     return float(infer_role(role, speaker) != "assistant")
 
 
@@ -72,7 +72,7 @@ def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> 
         flags: 1 where a memory has a flag or cue that the conversation asks for, otherwise 0, shape (n, flags).
         rarity: Rarity of each flag or cue among the memories, shape (flags,).
         user: As in `WorthFeatures`.
-        of_days: True for days and months, which don't count in memories said by the assistant; false for bridges and
+        of_days: True for days and months, which don't count in statements of the assistant; false for bridges and
             cues.
     """
     best = np.max(flags * rarity, axis=1, initial=0.0)

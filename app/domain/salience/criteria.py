@@ -57,8 +57,8 @@ class Judgement:
     Attributes:
         criteria: The four criteria, each 0 to 10.
         salience: Sum of the criteria divided by 40, 0 to 1.
-        uncertainty: How far a careful reader may differ, 0 to 1; the most uncertain memories should be rated by a model
-            first.
+        uncertainty: Expected difference from a careful reader's rating, 0 to 1; a model should rate the most uncertain
+            memories first.
         kind: Inferred kind, if the caller gave none and the features suggest one; never `system`.
         entities: Distinct names, dates and handles in order of appearance.
     """

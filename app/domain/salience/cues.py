@@ -39,7 +39,7 @@ class Cues(NamedTuple):
 def read_cues(given: object, text: str) -> Cues:
     """Validate the cues that a model returned for a memory.
 
-    Invalid cues never invalidate the rating they came with: each is dropped and the others are used.
+    An invalid cue is dropped; the other cues and the rating in the same answer remain valid.
 
     Args:
         given: Decoded JSON; None if the answer has no cues.
@@ -51,9 +51,9 @@ def read_cues(given: object, text: str) -> Cues:
     if not isinstance(given, list):
         return Cues(dropped=1)
     own = set(split_words(text))
-    valid = (cue for each in given if (cue := _cleaned(each)) and not own.issuperset(_content(cue)))
-    kept = tuple(dict.fromkeys(valid))[:CUES_MAX]
-    return Cues(kept, len(given) - len(kept))
+    valid = (cue for item in given if (cue := _cleaned(item)) and not own.issuperset(_content(cue)))
+    distinct = tuple(dict.fromkeys(valid))[:CUES_MAX]
+    return Cues(distinct, len(given) - len(distinct))
 
 
 def _cleaned(given: object) -> str | None:

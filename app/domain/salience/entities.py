@@ -31,15 +31,15 @@ def entities(text: str, *, foreign: bool) -> tuple[str, ...]:
     Args:
         foreign: Skip names, because other languages also capitalise nouns and titles.
     """
-    found = [(match.start(), match[0]) for match in _DATE.finditer(text)] if _DIGIT.search(text) else []
+    matches = [(match.start(), match[0]) for match in _DATE.finditer(text)] if _DIGIT.search(text) else []
     if "@" in text or "#" in text:
-        found += [(match.start(), match[0]) for match in _HANDLE.finditer(text)]
+        matches += [(match.start(), match[0]) for match in _HANDLE.finditer(text)]
     if not foreign:
-        found += [(match.start(), _POSSESSIVE.sub("", match[0])) for match in _NAME.finditer(text)]
-    found = [(at, entity) for at, entity in found if _is_worth(entity)]
-    if len(found) > 1:
-        found.sort()
-    return tuple(dict.fromkeys(entity for _, entity in found))[:ENTITIES_MAX]
+        matches += [(match.start(), _POSSESSIVE.sub("", match[0])) for match in _NAME.finditer(text)]
+    matches = [(at, entity) for at, entity in matches if _is_worth(entity)]
+    if len(matches) > 1:
+        matches.sort()
+    return tuple(dict.fromkeys(entity for _, entity in matches))[:ENTITIES_MAX]
 
 
 def _is_worth(entity: str) -> bool:

@@ -1,4 +1,4 @@
-"""Extract from a text the strengths of the features that `weights` turns into criteria, in one pass over its words."""
+"""Extract the features of a text and their strengths in one pass over its words; `weights` assigns points to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _SHAPES = """
     watched
 """
 FORMS = tuple(_SHAPES.split())
-"""`FOUND` raise a criterion, `FORMS` reduce it; each is 0 if absent and about 1 if clearly present."""
+"""Features that reduce a criterion, as those of `FOUND` raise it; a feature is 0 if absent, about 1 if clearly present.
+"""
 FACTS = ("foreign", "unknown", "long", "told")
 """Features that change only the uncertainty, not the criteria."""
 PLACE = {name: place for place, name in enumerate((*FOUND, *FORMS, *FACTS))}
@@ -77,7 +78,7 @@ _QUOTE = '"'
 REACH = 3
 """Scope of a negation in words."""
 MORE = 0.25
-"""Share of its strength that each further match of a feature adds."""
+"""Share of a match's strength that the second and every further match of a feature adds."""
 MOST = 1.5
 """Upper bound of a feature's strength."""
 _TURNED = 0.15
@@ -88,7 +89,12 @@ Strength = tuple[int, float]
 
 
 class Words(NamedTuple):
-    """Matches of a first word alone, and of phrases by their second word: remaining words, feature index, strength."""
+    """Lexicon entries with the same first word.
+
+    Attributes:
+        alone: Features of the word alone.
+        phrases: Phrases by their second word, each with its remaining words, its feature's index and its strength.
+    """
 
     alone: tuple[Strength, ...]
     phrases: Mapping[str, tuple[tuple[tuple[str, ...], int, float], ...]]
@@ -108,16 +114,16 @@ def _listed(listed: str) -> Iterator[tuple[str, float]]:
 
 
 def _lexicon(features: Mapping[str, str]) -> dict[str, Words]:
-    """Index the lists by first word; the higher strength wins if a word occurs twice for a feature."""
-    known: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
+    """Index the lists by first word; if a word or phrase occurs twice for a feature, the higher strength counts."""
+    index: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
     for feature, listed in features.items():
         place = PLACE[feature]
         for item, strength in _listed(listed):
             first, *tail = item.split("_")
             for form in _forms(first[:-1]) if first.endswith("~") else {first}:
-                senses, key = known.setdefault(form, {}), (tuple(tail), place)
+                senses, key = index.setdefault(form, {}), (tuple(tail), place)
                 senses[key] = max(strength, senses.get(key, 0.0))
-    return {first: _by_second(senses) for first, senses in known.items()}
+    return {first: _by_second(senses) for first, senses in index.items()}
 
 
 def _by_second(senses: Mapping[tuple[tuple[str, ...], int], float]) -> Words:
@@ -170,7 +176,7 @@ _MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
 
 
 def read(batch: Sequence[ScoringEvidence]) -> Floats:
-    """Return the strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, `PLACE`), each 0 to `MOST`."""
+    """Return the strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, len(PLACE)), each 0 to `MOST`."""
     return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
 
 
@@ -185,7 +191,7 @@ def strip_instructions(text: str) -> str:
 
 
 def is_foreign(tokens: Iterable[str]) -> bool:
-    """Return true if the tokens contain more common words of the other supported languages than of English."""
+    """Return true if the tokens contain more distinct common words of other languages than of English."""
     seen = set(tokens)
     return len(seen & _FOREIGN_COMMON) > len(seen & _COMMON)
 
@@ -200,8 +206,8 @@ def _row(evidence: ScoringEvidence) -> list[float]:
     tokens = tokens_of(text)
     row = [0.0] * len(PLACE)
     japanese = not text.isascii() and _JAPANESE_LETTERS.search(text) is not None
-    whole = tokens if text is evidence.text else tokens_of(evidence.text)
-    foreign = japanese or is_foreign(whole)
+    all_tokens = tokens if text is evidence.text else tokens_of(evidence.text)
+    foreign = japanese or is_foreign(all_tokens)
     if japanese:
         for word in set(_JAPANESE_WORD.findall(text)):
             _add(row, *_JAPANESE[word])
@@ -215,19 +221,19 @@ def _row(evidence: ScoringEvidence) -> list[float]:
         row[_SELF] = max(row[_SELF], 0.7)
         row[PLACE["foreign"]] = 1.0
     elif len(tokens) > 5 and _COMMON.isdisjoint(tokens):
-        strange = len(text) - len(text.encode("ascii", "ignore"))
-        row[PLACE["unknown"]] = 1.0 if strange * 5 > len(text) else 0.4
+        non_ascii = len(text) - len(text.encode("ascii", "ignore"))
+        row[PLACE["unknown"]] = 1.0 if non_ascii * 5 > len(text) else 0.4
     elif not tokens:
         row[PLACE["unknown"]] = 0.4
     row[PLACE["long"]] = _ramp(len(text), 300, 2000)
-    content = len(text) / 8 if japanese else sum([len(token) > 3 for token in whole])
+    content = len(text) / 8 if japanese else sum([len(token) > 3 for token in all_tokens])
     _weigh_form(text, tokens, row, content)
     _weigh_circumstances(evidence, row)
     return row
 
 
 def _add(row: list[float], place: int, strength: float) -> None:
-    """Add a match to a feature: the strongest counts in full, each further one by `MORE` of its strength."""
+    """Add a match to a feature: the strongest match counts in full, every other match by `MORE` of its strength."""
     known = row[place]
     if not known:
         row[place] = min(strength, MOST)
@@ -243,12 +249,12 @@ def _find(tokens: list[str], row: list[float], lexicon: Mapping[str, Words], neg
     for at, token in enumerate(tokens):
         words = lexicon.get(token)
         if words is not None:
-            finds = words.alone
+            matches = words.alone
             if words.phrases:
-                finds = (*finds, *_phrases(tokens, at, words))
-            near = at - negated <= REACH
-            for place, strength in finds:
-                if near and place in _TURNABLE:
+                matches = (*matches, *_phrases(tokens, at, words))
+            is_negated = at - negated <= REACH
+            for place, strength in matches:
+                if is_negated and place in _TURNABLE:
                     if place in _FEELINGS and not quoted:
                         row[_DENIAL] = 1.0
                     _add(row, place, strength * _TURNED)
@@ -276,7 +282,7 @@ def _find_stems(tokens: list[str], row: list[float]) -> None:
 
 
 def _phrases(tokens: list[str], at: int, words: Words) -> Iterator[Strength]:
-    """Yield the phrases that start at this token and match the following ones."""
+    """Yield the features of the phrases that start at this token and match the next tokens."""
     if at + 1 < len(tokens):
         for tail, place, strength in (*words.phrases.get(tokens[at + 1], ()), *words.phrases.get("*", ())):
             if not tail or _follows(tokens, at + 2, tail):
@@ -291,7 +297,7 @@ def _follows(tokens: list[str], start: int, tail: tuple[str, ...]) -> bool:
 
 
 def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
-    """Detect habits ("I usually walk") and the present perfect ("I have moved")."""
+    """Add the features of habits ("I usually walk") and the present perfect ("I have moved")."""
     for at, token in enumerate(tokens):
         if token in _WE and _is_habit(_verb(tokens, at + 1)):
             _add(row, _HABIT, 1.0)
@@ -300,7 +306,7 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 
 def _verb(tokens: list[str], at: int) -> str:
-    """Return the next word that is not an adverb; "don't" is skipped like one."""
+    """Return the next word that is not an adverb; "don't" is skipped too."""
     return next((word for word in tokens[at : at + 3] if word not in _BETWEEN), "")
 
 
@@ -322,8 +328,8 @@ def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) 
     if not text.isascii() and not _MILD_EMOJI.isdisjoint(text):
         _add(row, _MILD, 0.5)
     row[PLACE["number"]] = float(digits)
-    signs = len(_CODE.findall(text))
-    if signs > 3 and signs * 20 > len(text):
+    symbols = len(_CODE.findall(text))
+    if symbols > 3 and symbols * 20 > len(text):
         row[PLACE["code"]] = 1.0
     stripped = text.strip()
     if stripped.endswith(("?", "\uff1f")):
@@ -356,22 +362,22 @@ def _weigh_circumstances(evidence: ScoringEvidence, row: list[float]) -> None:
     row[PLACE["emotional_kind"]] = float(evidence.kind == "emotional")
     row[PLACE["procedural_kind"]] = float(evidence.kind == "procedural")
     row[PLACE["tagged"]] = min(1.0, 0.6 * sum(tag.lower() in _TAGS for tag in evidence.tags))
-    told = min(MOST, sum([row[place] for place in _TELLING]))
-    row[PLACE["told"]] = told
-    row[PLACE["thin"]] *= max(0.0, 1 - told)
-    row[PLACE["greets"]] = min(MOST, row[PLACE["filler"]]) * max(0.0, 1 - told / 1.5)
+    events = min(MOST, sum([row[place] for place in _TELLING]))
+    row[PLACE["told"]] = events
+    row[PLACE["thin"]] *= max(0.0, 1 - events)
+    row[PLACE["greets"]] = min(MOST, row[PLACE["filler"]]) * max(0.0, 1 - events / 1.5)
     row[PLACE["unreal"]] = max(row[PLACE["unreal"]], min(1.0, max(0.0, row[PLACE["fiction"]] - 0.4) * 2))
     row[PLACE["loss"]] = min(1.0, row[PLACE["death"]]) * own
     row[PLACE["jests"]] = row[PLACE["joke"]]
     row[PLACE["plays"]] = row[PLACE["game"]]
     row[PLACE["of_others"]] = row[PLACE["others"]]
     row[PLACE["repeats"]] = row[PLACE["again"]]
-    brief = _ramp(len(evidence.text), 240, 120)  # in a longer text a passing remark says little about the rest
-    row[PLACE["fleeting"]] = min(1.0, row[PLACE["passing"]]) * max(0.0, 1 - told / 2.5) * brief
-    row[PLACE["watched"]] = row[PLACE["screen"]] * brief
+    brevity = _ramp(len(evidence.text), 240, 120)  # in a longer text, one such remark says little about the rest
+    row[PLACE["fleeting"]] = min(1.0, row[PLACE["passing"]]) * max(0.0, 1 - events / 2.5) * brevity
+    row[PLACE["watched"]] = row[PLACE["screen"]] * brevity
     if evidence.rarity is not None:
         row[PLACE["worn"]] = _ramp(evidence.rarity, 0.6, 0.2)
-    # Word vectors place all texts of a language close together if their vocabulary covers few of its words.
+    # If the embedder's vocabulary covers few words of a language, the vectors of all texts in it are close together.
     if evidence.nearest is not None:
         row[PLACE["near_copy"]] = _ramp(evidence.nearest, 0.85 if row[PLACE["foreign"]] else 0.6, 0.95)
 

@@ -1,8 +1,8 @@
 """Rate salience with a language model: build the prompt, define the answer's schema, validate the answer.
 
-Texts are sent as `app.domain.prompts` describes, and an answer is matched by position *and* by id. It can only
-contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain words; it cannot
-set a tag, a retention period or an action.
+Texts are sent as `app.domain.prompts` describes, and each rating is matched to its memory by position *and* by id. An
+answer can only contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain
+words; it cannot set a tag, a retention period or an action.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ _PROPERTIES: Final[dict[str, Any]] = {
 
 
 ANSWER_SCHEMA: Final = prompts.closed({"memories": prompts.listed(prompts.closed(_PROPERTIES))})
-"""JSON schema of an answer. It is equal for all batches so that providers can cache it; counts are validated in
-`read`."""
+"""JSON schema of an answer. The schema is equal for all batches so that providers can cache it; `read` validates the
+counts."""
 CUES_SCHEMA: Final = prompts.closed(
     {"memories": prompts.listed(prompts.closed(_PROPERTIES | {"cues": prompts.listed({"type": "string"})}))}
 )
@@ -260,8 +260,8 @@ def read(answer: str, memories: Sequence[UnscoredText], mark: str, *, cues: bool
         cues: True if cues were requested; otherwise they are ignored.
 
     Raises:
-        Unusable: The answer doesn't cover exactly these memories with exactly the requested fields.
-            Non-finite numbers aren't JSON.
+        Unusable: The answer isn't valid JSON (non-finite numbers aren't), or it doesn't cover exactly these memories
+            with exactly the requested fields.
     """
     items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
@@ -300,11 +300,11 @@ def _entities(given: Sequence[str], text: str) -> tuple[str, ...]:
     """Return the names that occur in the clipped text, so that no other text can add one."""
     shown = text.casefold()
     names = (" ".join(name.split()) for name in given)
-    kept = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)
-    return tuple(dict.fromkeys(kept))[:ENTITIES_MAX]
+    valid = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)
+    return tuple(dict.fromkeys(valid))[:ENTITIES_MAX]
 
 
 def _topics(given: Sequence[str]) -> tuple[str, ...]:
     words = (" ".join(topic.lower().split()) for topic in given)
-    kept = (topic for topic in words if len(topic) <= TOPIC_MAX_CHARACTERS and _TOPIC.fullmatch(topic))
-    return tuple(dict.fromkeys(kept))[:TOPICS_MAX]
+    valid = (topic for topic in words if len(topic) <= TOPIC_MAX_CHARACTERS and _TOPIC.fullmatch(topic))
+    return tuple(dict.fromkeys(valid))[:TOPICS_MAX]

@@ -19,9 +19,9 @@ _DOUBTS = np.array([UNSURE.get(name, 0.0) for name in PLACE])
 def judge(batch: Sequence[ScoringEvidence]) -> list[Judgement]:
     """Judge each memory by the rules alone, in the given order.
 
-    A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`. Features combine like independent
-    probabilities, so that one clear feature suffices and no number of them exceeds 10; the forms of the text then
-    reduce the result.
+    A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`, with `POINTS` of features and `KEPT`
+    of forms. Features combine like independent probabilities: one clear feature suffices, and no number of features
+    exceeds 10. The forms of the text then reduce the result.
     """
     rows = read(batch)
     criteria = _criteria(rows)
@@ -43,13 +43,13 @@ def judge(batch: Sequence[ScoringEvidence]) -> list[Judgement]:
 
 def _criteria(rows: Floats) -> Floats:
     """Return the four criteria, shape (n, 4), each 0 to 10."""
-    found, forms = rows[:, : len(FOUND)], rows[:, len(FOUND) : len(FOUND) + len(FORMS)]
-    added: Floats = 10 * (1 - np.exp(found @ _ADDED)) * np.exp(forms @ _LEFT)
-    return added.clip(0, 10)
+    features, forms = rows[:, : len(FOUND)], rows[:, len(FOUND) : len(FOUND) + len(FORMS)]
+    criteria: Floats = 10 * (1 - np.exp(features @ _ADDED)) * np.exp(forms @ _LEFT)
+    return criteria.clip(0, 10)
 
 
 def _uncertainty(rows: Floats) -> Floats:
-    """Return how far a careful reader may differ, shape (n,), 0 to 1."""
+    """Return the uncertainty of each judgement, shape (n,), 0 to 1."""
     doubts: Floats = UNSURE_AT_LEAST + rows @ _DOUBTS
     return doubts.clip(0, 1)
 
@@ -75,4 +75,4 @@ def _kind(row: Sequence[float], emotional: float) -> str | None:
         ("episodic", row[_SELF] > 0 or max(row[place] for place in _HAPPENED) >= 0.5),
         ("semantic", statement and row[PLACE["text"]] >= 0.3 and not row[PLACE["greets"]]),
     )
-    return next((kind for kind, speaks in guesses if speaks), None)
+    return next((kind for kind, applies in guesses if applies), None)

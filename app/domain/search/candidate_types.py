@@ -16,17 +16,17 @@ from app.domain.ingest.roles import Role
 class Candidate(Struct, frozen=True, gc=False):
     """A memory fetched by the store, with its base scores.
 
-    A search creates up to 200, which takes a frozen dataclass ten times as long.
+    A search creates up to 200 candidates; creating frozen dataclasses would take ten times as long.
 
     Attributes:
         tier: Storage tier, such as `active`.
         words: Weighted share of the query's words, 0 to 1, scaled so that the best candidate has 1.
         relevance: Cosine to the query, 0 to 1, scaled so that the best candidate has 1.
         cosine: Unscaled cosine, 0 to 1; 0 if the memory has no vector.
-        supersedes: Memories that it supersedes; None if the tenant has no supersessions.
-        superseded_by: Memories that supersede it; None if the tenant has no supersessions.
+        supersedes: Memories that this memory supersedes; None if the tenant has no supersessions.
+        superseded_by: Memories that supersede this memory; None if the tenant has no supersessions.
         role: The speaker's effective role; None if unknown.
-        before_id: The previous turn in its thread; None if there is none or it wasn't looked up.
+        before_id: The previous turn in the memory's thread; None if there is no previous turn or it wasn't looked up.
         is_embedded: False if the memory has no vector yet or the query has none.
     """
 
@@ -71,5 +71,5 @@ class CandidateStrength:
 
     @classmethod
     def empty(cls) -> CandidateStrength:
-        """Return empty vitals, for no candidates."""
+        """Return empty arrays, for no candidates."""
         return cls(*(np.empty(0) for _ in range(5)))

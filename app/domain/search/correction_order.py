@@ -16,7 +16,7 @@ from app.domain.search.request import SearchRequest, SearchResult
 T = TypeVar("T")
 
 MODES: Final = frozenset({"hybrid", "lexical", "dense"})
-"""Modes in which corrections move results; the other modes rank exactly as the models they are named after."""
+"""Modes in which corrections move results; each other mode ranks exactly as the model with its name."""
 
 _NOW: Final = re.compile(
     r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|in the end|actually|newest|most recent"
@@ -46,7 +46,7 @@ _PAST: Final = re.compile(
 
 
 class SubjectAndTime(Protocol):
-    """A memory's subject and time; results and candidates both provide them."""
+    """A memory's subject and times; both results and candidates provide them."""
 
     @property
     def subject(self) -> str | None:
@@ -62,16 +62,17 @@ class SubjectAndTime(Protocol):
 
 
 class CorrectionPair(NamedTuple):
-    """A memory and an earlier one that it corrects."""
+    """A memory and the earlier memory that it corrects."""
 
     newer: UUID
     older: UUID
 
 
 def asks_for_present(request: SearchRequest) -> bool:
-    """Return false if the search has `as_of` or its query asks about the past (in English).
+    """Return false if the search has `as_of`, or if its query asks about the past and not about the present.
 
-    A past tense alone isn't enough: "what did we agree on" asks for the current agreement.
+    Queries are recognised in English. A past tense alone isn't enough: "what did we agree on" asks for the current
+    agreement.
     """
     if request.as_of is not None:
         return False
@@ -81,11 +82,11 @@ def asks_for_present(request: SearchRequest) -> bool:
 def place_corrections(
     results: Sequence[SearchResult], pairs: Sequence[CorrectionPair], shown: int
 ) -> list[SearchResult]:
-    """Return the results, each above the ones that it corrects.
+    """Return the results with each correction above the results that it corrects.
 
-    A correction that ranks lower takes the rank and score of the corrected result, which moves down to the vacated rank
-    or to the last visible one, whichever is higher, so that it remains visible. Of two corrections of one memory, the
-    later ranks higher. No result is dropped and corrections never apply across subjects.
+    A correction that ranks lower takes the rank and score of the corrected result. The corrected result moves down to
+    the vacated rank, or to the last visible rank if the vacated one isn't visible. Of two corrections of one memory,
+    the later ranks higher. No result is dropped and corrections never apply across subjects.
 
     Args:
         results: Ordered by score.
@@ -103,8 +104,8 @@ def place_corrections(
 def complete_pairs(pairs: Sequence[CorrectionPair], by_id: Mapping[UUID, SubjectAndTime]) -> list[CorrectionPair]:
     """Return the pairs among these memories, plus a pair for consecutive corrections of the same memory.
 
-    Pairs across subjects are dropped. Of two corrections of one memory, the later counts as a correction of the
-    earlier.
+    Pairs across subjects are dropped. If two memories correct the same memory, the later one counts as a correction of
+    the earlier one.
     """
     known = [pair for pair in pairs if _holds(pair, by_id)]
     newer: dict[UUID, list[UUID]] = {}
@@ -131,11 +132,11 @@ def reorder_results(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int
     for _ in range(len(pairs)):
         before = len(moves)
         for newer, older in pairs:
-            at, above = placed.index(newer), placed.index(older)
-            if at > above:
-                placed.insert(above, placed.pop(at))
+            newer_at, older_at = placed.index(newer), placed.index(older)
+            if newer_at > older_at:
+                placed.insert(older_at, placed.pop(newer_at))
                 placed.remove(older)
-                placed.insert(max(above + 1, min(at, shown - 1)), older)
+                placed.insert(max(older_at + 1, min(newer_at, shown - 1)), older)
                 moves.append((newer, older))
         if len(moves) == before:
             break
@@ -152,7 +153,7 @@ def _moment(statement: SubjectAndTime) -> datetime:
 
 
 def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:
-    """Return results in this order with their new scores, raised where needed so that none is below the next one."""
+    """Return results in this order with their new scores, raised where needed so that scores never increase."""
     placed: list[SearchResult] = []
     best = 0.0
     for result in reversed(order):
@@ -178,5 +179,5 @@ def explain_corrections(results: Sequence[SearchResult], pairs: Sequence[Correct
 def _explained(result: SearchResult, corrects: list[UUID], corrected_by: list[UUID]) -> SearchResult:
     if result.explain is None or not (corrects or corrected_by):
         return result
-    said: dict[str, Any] = {"corrects": corrects, "corrected_by": corrected_by}
-    return structs.replace(result, explain=result.explain | {name: ids for name, ids in said.items() if ids})
+    links: dict[str, Any] = {"corrects": corrects, "corrected_by": corrected_by}
+    return structs.replace(result, explain=result.explain | {name: ids for name, ids in links.items() if ids})

@@ -11,12 +11,12 @@ from app.domain.consolidation.facts import stem
 from app.domain.text.words import HEAD_CHARACTERS, HEAD_WORDS, content_words
 
 SPREAD: Final = 240
-"""Maximum length of a passage's matches in characters."""
+"""Maximum distance from the start of a passage's first match to the start of its last one, in characters."""
 BEFORE: Final = 60
 """Characters of context before the first match."""
 LENGTH: Final = 300
 _BEGINNING: Final = 3
-"""Minimum length of a shared prefix for two words to match, in characters."""
+"""Minimum length of the prefix by which words match, in letters; shorter stems are used whole."""
 
 
 class PassageFinder:
@@ -39,7 +39,7 @@ class PassageFinder:
         """
         if self._pattern is None or len(text) <= HEAD_CHARACTERS:
             return []
-        hits = [(found.start(), found.lastindex or 0) for found in self._pattern.finditer(text, HEAD_CHARACTERS)]
+        hits = [(match.start(), match.lastindex or 0) for match in self._pattern.finditer(text, HEAD_CHARACTERS)]
         if not hits:
             return []
         best, start = 0.0, 0
@@ -47,9 +47,9 @@ class PassageFinder:
         total, first = 0.0, 0
         for at, word in hits:
             while at - hits[first][0] > SPREAD:
-                gone = hits[first][1]
-                within[gone] -= 1
-                total -= 0 if within[gone] else self._rarity[gone - 1]
+                leaving = hits[first][1]
+                within[leaving] -= 1
+                total -= 0 if within[leaving] else self._rarity[leaving - 1]
                 first += 1
             total += 0 if within[word] else self._rarity[word - 1]
             within[word] += 1
@@ -60,6 +60,6 @@ class PassageFinder:
 
 
 def _beginning(word: str) -> str:
-    """Return the prefix that all forms of a word share: its stem without the last letter."""
-    whole = stem(word)
-    return whole[: max(_BEGINNING, len(whole) - 1)]
+    """Return the prefix that all forms of a word share: its stem without the last letter, at least three letters."""
+    word_stem = stem(word)
+    return word_stem[: max(_BEGINNING, len(word_stem) - 1)]

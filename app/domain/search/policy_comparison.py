@@ -88,7 +88,7 @@ class Comparison:
         searches: Number of searches compared.
         changed: Searches whose set of top memories differs, by cutoff.
         overlap: Mean share of the top memories that both rankings have, by cutoff; 1 without searches.
-        as_answered: Searches whose returned results are exactly the current policy's top results now.
+        as_answered: Number of searches for which the current policy still gives exactly the results returned then.
         uses: Metrics of used memories; None if none were used.
     """
 

@@ -1,4 +1,4 @@
-"""Choose the words and word pairs whose memories are compared with a query when there are very many memories."""
+"""Choose the words and word pairs that a memory must contain to be compared with a query, for very large tenants."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ PAIRED_MAX: Final = 8
 
 
 def worthwhile_words(lexemes: Mapping[str, float], total: int, budget: int = BUDGET) -> list[tuple[str, ...]]:
-    """Return the words that are worth looking up alone, and the pairs that must occur together.
+    """Return the words to look up alone, and the pairs of words to look up together.
 
-    Memories that can't score well aren't read (after MaxScore, Turtle and Flood 1995). Rare words come first, at least
-    one and as many as the budget allows by expected matches; the remaining words are looked up in pairs, rarest first.
+    Memories that can't score well aren't read (after MaxScore, Turtle and Flood 1995). The rarest words are looked up
+    alone: at least one word, and more while the expected number of matches is within the budget. The remaining words
+    are looked up in pairs, rarest pairs first, within the rest of the budget.
 
     Args:
         lexemes: The query's lexemes with their idf among `total` memories, from `terms.inverse_document_frequency`.
@@ -37,7 +38,7 @@ def worthwhile_words(lexemes: Mapping[str, float], total: int, budget: int = BUD
         else:
             chosen.append((lexeme,))
             spent += expected[lexeme]
-    pairs = [(expected[one] * expected[other] / max(total, 1), (one, other)) for one, other in _pairs(others)]
+    pairs = [(expected[first] * expected[second] / max(total, 1), (first, second)) for first, second in _pairs(others)]
     for count, pair in sorted(pairs):
         if spent + count > budget:
             break
@@ -51,5 +52,5 @@ def _pairs(lexemes: list[str]) -> combinations[tuple[str, str]]:
 
 
 def _documents(idf: float, total: int) -> float:
-    """Return how many memories contain a word with this idf."""
+    """Return the number of memories that contain a word with this idf, at least 1."""
     return max((total + 1) * math.exp(-idf) - 0.5, 1.0)

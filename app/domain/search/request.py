@@ -146,7 +146,11 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def refuse_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> None:
-    """Reject texts with a NUL character, by the names of their fields.
+    """Reject texts with a NUL character.
+
+    Args:
+        texts: Texts by the names of their fields.
+        tags: Texts of the field `tags`.
 
     Raises:
         Invalid: A text contains NUL; the error names its field.

@@ -1,9 +1,9 @@
 """Reorder the best results by a reranker's scores: prompt and answer of a language model, and the effect on scores.
 
 A memory's text may try to instruct the model. It is sent as `app.domain.prompts` describes. The possible gain is also
-bounded: a reranker sees only the best results, and its scores multiply the results' own scores. The reranker's
-favourite cannot overtake a result rated a fifth of the score range lower whose own score is two and a half times as
-high.
+bounded: a reranker sees only the best results, and its scores multiply the results' own scores. For example, the
+result with the reranker's highest score cannot overtake a result whose reranker score is lower by a fifth of the score
+range but whose own score is more than two and a half times as high.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from app.domain.search.request import SearchResult
 from app.domain.text.embedding_input import MemoryText, format_passage
 
 LIFT: Final = 100.0
-"""The reranker's highest-scored result is multiplied by this, its lowest by 1, others by `LIFT` ** (their share of the
-score range); each tenth of the range is a factor of 1.6."""
+"""Factor on the score of the reranker's best result. The factor of its lowest result is 1, and the factor of any other
+result is `LIFT` ** (its share of the score range), so that each tenth of the range is a factor of 1.6."""
 PASSAGE_MAX_BYTES: Final = 2_000
 """Truncation limit for a memory shown to a reranker; a cross-encoder reads about 512 tokens of it."""
 QUERY_MAX_BYTES: Final = 4_000
@@ -70,7 +70,7 @@ def reranked_text(result: SearchResult) -> str:
 
 
 def build_messages(query: str, texts: Sequence[str], mark: str) -> list[PromptMessage]:
-    """Build the chat that asks how well each text serves the query.
+    """Build the chat that asks a model how well each text answers the query.
 
     Args:
         query: Truncated to `QUERY_MAX_BYTES`.
@@ -83,7 +83,7 @@ def build_messages(query: str, texts: Sequence[str], mark: str) -> list[PromptMe
 
 
 def prompt(query: str, texts: Sequence[str]) -> Prompt[list[float]]:
-    """Return the prompt for how well each text serves the query, 0 to 1, in the order of the texts."""
+    """Return the prompt that asks for each text's score, 0 to 1: how well the text answers the query."""
     tokens_max = _SPARE_TOKENS + _ITEM_TOKENS * len(texts)
     build = partial(build_messages, query, texts)
     return Prompt(build, ANSWER_SCHEMA, tokens_max, lambda answer, _: read(answer, len(texts)))
@@ -107,18 +107,18 @@ def apply_scores(results: Sequence[SearchResult], scores: Sequence[float], model
 
     Args:
         results: Best first.
-        scores: The reranker's scores on any scale, higher is better, within ± `SCORE_MAX`. Each result's own score is
-            raised according to its score's share of the range.
+        scores: The reranker's scores on any scale, higher is better, within ± `SCORE_MAX`. Only each score's share of
+            their range counts (see `LIFT`).
         model: The reranker's name, for `explain`.
     """
     low = min(scores)
     span = max(scores) - low
     factors = [LIFT ** ((score - low) / span) if span else 1.0 for score in scores]
-    told = [
+    rescored = [
         structs.replace(result, score=result.score * factor, explain=_explained(result, factor, score, model))
         for result, factor, score in zip(results, factors, scores, strict=True)
     ]
-    return sorted(told, key=lambda result: -result.score)
+    return sorted(rescored, key=lambda result: -result.score)
 
 
 def _explained(result: SearchResult, factor: float, score: float, model: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Explain a result beyond its score's parts: ranks, matching words and time-dependent scores."""
+"""Explain a result by more than the parts of its score: ranks, matching words and time-dependent scores."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.domain.search.terms import QueryTerm
 
 BASE_SCORES: Final = ("words", "relevance")
 UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
-"""Ranks of a result that neither base score found."""
+"""Ranks of a result without any base score, such as a neighbour added by spreading."""
 
 
 def rank_by_score(candidates: Sequence[Candidate]) -> list[dict[str, int | None]]:
-    """Return each candidate's rank by each base score alone, from 1, ties sharing a rank; None for a score of 0."""
-    places = {name: _places(np.array([getattr(found, name) for found in candidates])) for name in BASE_SCORES}
-    return [{name: place[n] for name, place in places.items()} for n in range(len(candidates))]
+    """Return each candidate's rank by each base score alone, from 1; ties share a rank, and a score of 0 has None."""
+    places = {name: _places(np.array([getattr(candidate, name) for candidate in candidates])) for name in BASE_SCORES}
+    return [{name: ranks[n] for name, ranks in places.items()} for n in range(len(candidates))]
 
 
 def explain_strength(found: CandidateStrength, place: int) -> dict[str, float]:
@@ -55,7 +55,7 @@ def _alone(terms: Sequence[QueryTerm]) -> dict[str, str]:
     for term in terms:
         if term.spelling is not None:
             lexemes.setdefault(term.spelling, []).append(term.lexeme)
-    return {spelling: found[0] for spelling, found in lexemes.items() if len(found) == 1}
+    return {spelling: own[0] for spelling, own in lexemes.items() if len(own) == 1}
 
 
 def _places(scores: Floats) -> list[int | None]:

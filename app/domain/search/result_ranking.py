@@ -30,7 +30,7 @@ def rank_candidates(
     Ties are broken by the higher memory id. Candidates with a score of 0 are dropped.
 
     Args:
-        vitals: Their time-dependent scores.
+        vitals: The candidates' time-dependent scores.
         ranking: The weights, including the request's own.
         priming: Factor on each candidate's score, 1 or more, shape (n,); None if nothing is primed.
         now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores them.
@@ -63,16 +63,18 @@ def list_uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) 
     all candidates ranked below it, returned or not.
     """
     shown = {result.id.int for result in results}
-    by_id = {found.memory_id: found for found in candidates if found.memory_id.int in shown}
-    after = max((found.relevance for found in candidates if found.memory_id.int not in shown), default=0.0)
-    told = []
+    by_id = {candidate.memory_id: candidate for candidate in candidates if candidate.memory_id.int in shown}
+    best_below = max(
+        (candidate.relevance for candidate in candidates if candidate.memory_id.int not in shown), default=0.0
+    )
+    uses = []
     for place in range(len(results) - 1, -1, -1):
-        found = by_id.get(results[place].id)  # results added by spreading are not candidates
-        relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
-        margin = min(max(relevance - after, -1.0), 1.0)
-        told.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
-        after = max(after, relevance)
-    return told[::-1]
+        candidate = by_id.get(results[place].id)  # results added by spreading are not candidates
+        relevance, lexical = (candidate.relevance, candidate.words > 0) if candidate else (0.0, False)
+        margin = min(max(relevance - best_below, -1.0), 1.0)
+        uses.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
+        best_below = max(best_below, relevance)
+    return uses[::-1]
 
 
 def _explained(parts: signals.ScoreParts, factors: dict[str, Floats], place: int) -> dict[str, Any]:
@@ -90,4 +92,4 @@ def _result(
 
 
 _ALIKE: Final = tuple(name for name in Candidate.__struct_fields__ if name in SearchResult.__struct_fields__)
-"""The fields of a candidate that its result repeats."""
+"""Fields that a result copies from its candidate."""

@@ -33,7 +33,7 @@ _ALONE: Final = {"lexical": "words", "dense": "relevance"}
 
 @dataclass(frozen=True, slots=True)
 class BlendedScores:
-    """Scores of the candidates and their components: the sum of the parts times all factors, or 0.
+    """Scores of the candidates (the sum of the parts times all factors, or 0) and the components of the scores.
 
     Attributes:
         scores: At least 0, shape (n,); candidates with 0 are not returned.
@@ -47,7 +47,7 @@ class BlendedScores:
 
 
 def selection_weights(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
-    """Return the weights with which the mode finds candidates; base scores of weight 0 need not be computed.
+    """Return the weights with which the mode selects candidates; base scores of weight 0 need not be computed.
 
     If the query has no vector, words replace meaning.
     """
@@ -86,9 +86,8 @@ def blend_scores(
     """Return the candidates' scores under the ranking's mode.
 
     Args:
-        parts: Their relevance to the query.
-        vitals: Their time-dependent scores.
-        ranking: Mode and weights.
+        parts: The candidates' relevance to the query.
+        vitals: The candidates' time-dependent scores.
         priming: Factor for each candidate, 1 or more; None if nothing is primed.
         parameters: Parameters of the tenant's forgetting model.
     """
@@ -106,7 +105,7 @@ def blend_scores(
 
 
 def _lifts(vitals: CandidateStrength, ranking: Ranking) -> dict[str, Floats]:
-    """Return the factors on relevance; each is bounded by its weight so that it cannot outweigh the query."""
+    """Return the factors on relevance, each from 1 to 1 + its weight, so that no factor outweighs the query."""
     lifting = (
         ("strength", ranking.strength, vitals.strength),
         ("recency", ranking.recency, vitals.recency),

@@ -44,11 +44,11 @@ class RecordedCandidates:
 
     Attributes:
         memory_ids: The candidates, shape (n,).
-        columns: Unweighted parts, cosine and vitals in the order of `COLUMNS`, shape (columns, n).
+        columns: Unweighted parts, cosine and time-dependent scores in the order of `COLUMNS`, shape (columns, n).
         bases: Base parts with a weight; the others are 0 for every candidate.
         has_vector: True if the query had a vector.
-        corrections: Index pairs of a candidate and an earlier one that it corrects; empty unless the query asks for the
-            present.
+        corrections: Index pairs of a candidate and an earlier candidate that it corrects; empty unless the query asks
+            for the present.
     """
 
     memory_ids: Sequence[UUID]
@@ -63,13 +63,17 @@ class RecordedCandidates:
 
     @property
     def vitals(self) -> CandidateStrength:
-        """Vitals of the candidates at the time of the search."""
+        """Time-dependent scores of the candidates at the time of the search."""
         return CandidateStrength(**{name: self.column(name) for name in VITALS})
 
     def only(self, places: Sequence[int]) -> RecordedCandidates:
         """Return the record restricted to these candidates, in the given order."""
-        at = {place: n for n, place in enumerate(places)}
-        pairs = [(at[newer], at[older]) for newer, older in self.corrections if newer in at and older in at]
+        new_index = {place: n for n, place in enumerate(places)}
+        pairs = [
+            (new_index[newer], new_index[older])
+            for newer, older in self.corrections
+            if newer in new_index and older in new_index
+        ]
         ids = [self.memory_ids[place] for place in places]
         return RecordedCandidates(ids, self.columns[:, list(places)], self.bases, self.has_vector, pairs)
 
@@ -77,8 +81,8 @@ class RecordedCandidates:
 def unit_weights(ranking: Ranking) -> Ranking:
     """Return the ranking with a weight of 1 for every part, except base parts that have a weight of 0.
 
-    The parts under these weights are the ones that are recorded. Base parts with a weight of 0 stay at 0 because the
-    other parts depend on which base parts count.
+    Searches are recorded with these weights. Base parts with a weight of 0 stay at 0 because the other parts depend on
+    which base parts have a weight.
     """
     bases = {name: 1.0 if getattr(ranking, name) else 0.0 for name in BASES}
     return ranking.model_copy(update=bases | dict.fromkeys(SIGNALS, 1.0))
@@ -90,12 +94,12 @@ def request_fields(request: SearchRequest) -> dict[str, Any]:
     Default values are omitted. An excluded thread is recorded only as `true`, because no candidate would link the
     record to an erasure of this thread.
     """
-    given = msgspec.to_builtins(request)
-    usual = msgspec.to_builtins(SearchRequest(query=""))
-    told = {name: given[name] for name in _REQUEST if given[name] != usual[name]}
-    if "weights" in told:
-        told["weights"] = {name: weight for name, weight in told["weights"].items() if weight is not None}
-    return told | ({} if request.exclude_thread is None else {"excludes_thread": True})
+    values = msgspec.to_builtins(request)
+    defaults = msgspec.to_builtins(SearchRequest(query=""))
+    recorded = {name: values[name] for name in _REQUEST if values[name] != defaults[name]}
+    if "weights" in recorded:
+        recorded["weights"] = {name: weight for name, weight in recorded["weights"].items() if weight is not None}
+    return recorded | ({} if request.exclude_thread is None else {"excludes_thread": True})
 
 
 _REQUEST: Final = (
@@ -107,15 +111,15 @@ _REQUEST: Final = (
 def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector: bool) -> Ranking:
     """Return the weights of a recorded search under a policy, including the request's own weights."""
     weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
-    asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
-    return scoring.selection_weights(asked.ranking(policy), has_vector=has_vector)
+    search = SearchRequest(query="", mode=request.get("mode"), weights=weights)
+    return scoring.selection_weights(search.ranking(policy), has_vector=has_vector)
 
 
 def is_comparable(recorded: RecordedCandidates, ranking: Ranking) -> bool:
     """Return true if the recorded numbers determine the ranking under these weights.
 
-    A base part that was off has no recorded numbers. In the mode `hybrid`, turning a base part off would also change
-    the thread and neighbours parts.
+    A base part whose weight was 0 has no recorded numbers. In the mode `hybrid`, a different set of base parts would
+    also change the thread and neighbours parts.
     """
     counted = frozenset(name for name in BASES if getattr(ranking, name))
     return recorded.bases == counted if ranking.mode == "hybrid" else counted <= recorded.bases
@@ -144,14 +148,14 @@ def order_candidates(
     best = sorted(range(len(ids)), key=lambda n: (scores[n], ids[n]), reverse=True)
     scored = [n for n in best if scores[n] > 0]
     if policy.supersession.corrections and ranking.mode in correction_order.MODES:
-        there = set(scored)
-        pairs = [pair for pair in recorded.corrections if there.issuperset(pair)]
+        scored_indexes = set(scored)
+        pairs = [pair for pair in recorded.corrections if scored_indexes.issuperset(pair)]
         return correction_order.reorder_results(scored, pairs, shown)[0]
     return scored
 
 
 def part_features(recorded: RecordedCandidates, ranking: Ranking, policy: Policy) -> Floats:
-    """Return the values that the weights of the parts multiply, per candidate: its parts times its factors.
+    """Return each candidate's features for fitting the weights: its unweighted parts times its factors.
 
     Args:
         ranking: Weights of the mode `hybrid`, whose scores are the features times the weights of the parts.
@@ -159,9 +163,9 @@ def part_features(recorded: RecordedCandidates, ranking: Ranking, policy: Policy
     Returns:
         Shape (n, parts), in the order of `PARTS`.
     """
-    lifts = _blended(recorded, ranking, policy, recorded.vitals).factors.values()
+    factors = _blended(recorded, ranking, policy, recorded.vitals).factors.values()
     parts = np.array([recorded.column(name) for name in PARTS])
-    return np.asarray(np.prod([parts, *(np.broadcast_to(lift, parts.shape) for lift in lifts)], axis=0).T)
+    return np.asarray(np.prod([parts, *(np.broadcast_to(factor, parts.shape) for factor in factors)], axis=0).T)
 
 
 def _scores(recorded: RecordedCandidates, ranking: Ranking, policy: Policy, vitals: CandidateStrength) -> Floats:
@@ -172,8 +176,8 @@ def _blended(
     recorded: RecordedCandidates, ranking: Ranking, policy: Policy, vitals: CandidateStrength
 ) -> BlendedScores:
     parts = ScoreParts({name: float(getattr(ranking, name)) * recorded.column(name) for name in PARTS})
-    found = [] if ranking.mode in correction_order.MODES else _candidates(recorded)
-    return scoring.blend_scores(found, parts, vitals, ranking, parameters=policy.known_parameters)
+    candidates = [] if ranking.mode in correction_order.MODES else _candidates(recorded)
+    return scoring.blend_scores(candidates, parts, vitals, ranking, parameters=policy.known_parameters)
 
 
 def _candidates(recorded: RecordedCandidates) -> list[Candidate]:

@@ -81,21 +81,22 @@ def compute_parts(
         soft_words: Soft word match of each candidate, at least 0, shape (n,); None for no match.
     """
     base = {
-        "words": np.array([found.words for found in candidates], np.float64),
+        "words": np.array([candidate.words for candidate in candidates], np.float64),
         "soft_words": _by_best(np.zeros(len(candidates)) if soft_words is None else soft_words),
-        "relevance": np.array([found.relevance for found in candidates], np.float64),
+        "relevance": np.array([candidate.relevance for candidate in candidates], np.float64),
     }
-    embedded = np.array([found.is_embedded for found in candidates], bool)
+    embedded = np.array([candidate.is_embedded for candidate in candidates], bool)
     if embedded.any():
-        # A memory without a vector would sink below those with one, so its words stand in until it is embedded.
+        # Without a vector, a memory would rank below all memories with one, so its word scores replace the cosine until
+        # it is embedded.
         base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
     weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
     counted = [part for name, part in base.items() if weights[name]]
-    asked = QueryContext(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
+    context = QueryContext(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
     by_name = {name: weights[name] * part for name, part in base.items()}
     for name, signal in SIGNALS.items():
-        part = np.asarray(signal(candidates, asked), np.float64) if weights[name] else np.zeros(len(candidates))
-        by_name[name] = weights[name] * np.where(asked.fit > 0, part, 0.0)
+        part = np.asarray(signal(candidates, context), np.float64) if weights[name] else np.zeros(len(candidates))
+        by_name[name] = weights[name] * np.where(context.fit > 0, part, 0.0)
     return ScoreParts(by_name)
 
 
@@ -106,55 +107,55 @@ def _by_best(part: Floats) -> Floats:
 
 def _role(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
     """Return 1 if the role matches: the user, or the assistant if the query asks for its words; unknown roles match."""
-    wanted = "assistant" if asks_assistant(asked.query) else "user"
-    return [found.role is None or found.role == wanted for found in candidates]
+    role = "assistant" if asks_assistant(asked.query) else "user"
+    return [candidate.role is None or candidate.role == role for candidate in candidates]
 
 
 def _actor(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
     named = query_names(asked.query)
-    speakers = [find_speaker(found.text, found.speaker) for found in candidates]
+    speakers = [find_speaker(candidate.text, candidate.speaker) for candidate in candidates]
     known = {speaker: is_named(speaker, named) for speaker in set(speakers)}
     return [known[speaker] for speaker in speakers]
 
 
 def _first_person(candidates: Sequence[Candidate], _: QueryContext) -> Sequence[float]:
-    return [is_in_first_person(found.text) for found in candidates]
+    return [is_in_first_person(candidate.text) for candidate in candidates]
 
 
 def _when(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float]:
     timed = asks_for_time(asked.query)
-    return [timed and states_time(found.text) for found in candidates]
+    return [timed and states_time(candidate.text) for candidate in candidates]
 
 
 def _moment(candidates: Sequence[Candidate], asked: QueryContext) -> Sequence[float] | Floats:
     """Return 1 within a time named in the query, decreasing linearly with the days before or after it."""
-    happened = [found.occurred_at or found.created_at for found in candidates]
+    happened = [candidate.occurred_at or candidate.created_at for candidate in candidates]
     named = find_time_spans(asked.query, asked.now, {moment.year for moment in happened}) if asked.now else []
     if not named:
         return [0.0] * len(candidates)
     at = np.array([moment.timestamp() for moment in happened])
-    away = [np.maximum(span.start.timestamp() - at, at - span.end.timestamp()) for span in named]
-    return np.asarray(np.clip(1 - np.min(away, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
+    distances = [np.maximum(span.start.timestamp() - at, at - span.end.timestamp()) for span in named]
+    return np.asarray(np.clip(1 - np.min(distances, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
 
 
 def _thread(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return the fit of the best other candidate of the thread, relative to the best such fit.
 
-    A candidate without others in its thread uses its own fit. The last turn of an otherwise forgotten thread is
+    A candidate whose thread has no other candidate uses its own fit. The last turn of an otherwise forgotten thread is
     therefore treated like a memory without a thread.
     """
     fits = asked.fit.tolist()
     best: dict[str, tuple[float, float]] = {}
-    for found, fit in zip(candidates, fits, strict=True):
-        if found.thread is not None:
-            first, second = best.get(found.thread, (-1.0, -1.0))
-            best[found.thread] = (fit, first) if fit > first else (first, max(second, fit))
-    others = np.array(fits)
-    for place, (found, fit) in enumerate(zip(candidates, fits, strict=True)):
-        if found.thread is not None:
-            first, second = best[found.thread]
-            others[place] = first if fit < first else (second if second >= 0 else fit)
-    return _by_best(others)
+    for candidate, fit in zip(candidates, fits, strict=True):
+        if candidate.thread is not None:
+            first, second = best.get(candidate.thread, (-1.0, -1.0))
+            best[candidate.thread] = (fit, first) if fit > first else (first, max(second, fit))
+    result = np.array(fits)
+    for place, (candidate, fit) in enumerate(zip(candidates, fits, strict=True)):
+        if candidate.thread is not None:
+            first, second = best[candidate.thread]
+            result[place] = first if fit < first else (second if second >= 0 else fit)
+    return _by_best(result)
 
 
 def _neighbours(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
@@ -162,13 +163,15 @@ def _neighbours(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
 
     A turn that is missing or not a candidate has a fit of 0.
     """
-    places = {found.memory_id.int: place for place, found in enumerate(candidates)}  # hashing a UUID takes longer
+    places = {
+        candidate.memory_id.int: place for place, candidate in enumerate(candidates)
+    }  # hashing a UUID takes longer
     larger = np.zeros(len(candidates))
-    for place, found in enumerate(candidates):
-        before = places.get(found.before_id.int) if found.before_id is not None else None
-        if before is not None:
-            larger[place] = max(larger[place], asked.fit[before])
-            larger[before] = max(larger[before], asked.fit[place])
+    for place, candidate in enumerate(candidates):
+        before_place = places.get(candidate.before_id.int) if candidate.before_id is not None else None
+        if before_place is not None:
+            larger[place] = max(larger[place], asked.fit[before_place])
+            larger[before_place] = max(larger[before_place], asked.fit[place])
     return _by_best(larger)
 
 
@@ -176,7 +179,7 @@ def _now(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
     """Return positions in time, 0 for the oldest candidate to 1 for the newest, if the query asks for the present."""
     if not asks_for_present(asked.query) or len(candidates) < 2:
         return np.zeros(len(candidates))
-    happened = [(found.occurred_at or found.created_at, found.memory_id) for found in candidates]
+    happened = [(candidate.occurred_at or candidate.created_at, candidate.memory_id) for candidate in candidates]
     order = sorted(range(len(candidates)), key=happened.__getitem__)
     places = np.empty(len(candidates))
     places[order] = np.linspace(0, 1, len(candidates))

@@ -20,9 +20,9 @@ SEEDS_MAX: Final = 5
 NEIGHBOURS_MAX: Final = 5
 """Maximum number of neighbours per result and way."""
 COSINE_MIN: Final = 0.5
-"""Minimum cosine of vector neighbours; a memory without any is novel (cmm)."""
+"""Minimum cosine of vector neighbours; cmm treats a memory without any such neighbour as novel."""
 CARRIERS_MAX: Final = 100
-"""Entities named by more memories than this connect none of them: they are too unspecific."""
+"""Maximum number of memories that an entity connects; an entity named by more memories is too unspecific."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SpreadingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A neighbour of a parent memory; the weight is the link's, or 1 for other ways."""
+    """A neighbour of a parent memory; the weight is the link's weight, or 1 for other kinds of neighbours."""
 
     parent_id: UUID
     memory_id: UUID
@@ -66,13 +66,13 @@ def spreading_settings(mode: Mode, own: object) -> SpreadingSettings | None:
     match mode:
         case "cmm":
             cmm = mode_parameters(own, CmmParameters)
-            chosen = SpreadingSettings(("vector", "entity", "link"), cmm.spread_factor, cmm.spread_hops)
+            settings = SpreadingSettings(("vector", "entity", "link"), cmm.spread_factor, cmm.spread_hops)
         case "memory_decay":
             decay = mode_parameters(own, MemoryDecayParameters)
-            chosen = SpreadingSettings(("link",), decay.spread_factor, 1, decay.storage_threshold)
+            settings = SpreadingSettings(("link",), decay.spread_factor, 1, decay.storage_threshold)
         case _:
             return None
-    return chosen if chosen.factor and chosen.hops else None
+    return settings if settings.factor and settings.hops else None
 
 
 def spread_scores(scores: Mapping[UUID, float], near: Iterable[Neighbour], factor: float) -> dict[UUID, ReachedMemory]:
@@ -86,7 +86,7 @@ def spread_scores(scores: Mapping[UUID, float], near: Iterable[Neighbour], facto
     best: dict[UUID, ReachedMemory] = {}
     for pair in near:
         score = scores[pair.parent_id] * factor * pair.weight
-        known = best.get(pair.memory_id)
-        if score > (known.score if known else scores.get(pair.memory_id, 0.0)):
+        current = best.get(pair.memory_id)
+        if score > (current.score if current else scores.get(pair.memory_id, 0.0)):
             best[pair.memory_id] = ReachedMemory(score, pair.parent_id, pair.way)
     return best

@@ -23,7 +23,7 @@ class QueryTerm:
     Attributes:
         lexeme: Spelling in the full-text index.
         documents: Number of the tenant's memories that contain it.
-        spelling: The query word that it comes from; None for a lexeme of the query as a whole.
+        spelling: The query word that the lexeme was derived from; None for a lexeme of the query as a whole.
     """
 
     lexeme: str
@@ -38,8 +38,8 @@ class WeighedQuery:
     Attributes:
         lexemes: Weights for the full-text index.
         spellings: Weights for the embedder.
-        soft: Weights of the spellings whose closest words are searched for in memories: all of them, or, if there are
-            more than `TERMS_MAX`, the rarest that occur in some memory.
+        soft: Weights of the spellings that are also compared with the memories' words by meaning: all spellings, or, if
+            there are more than `TERMS_MAX`, the rarest spellings that occur in some memory.
     """
 
     lexemes: dict[str, float]
@@ -71,14 +71,14 @@ def weigh_query(
     Args:
         terms: Terms of the query as a whole, and of each spelling and its other forms.
         total: Number of memories.
-        forms: Other forms by the spelling that they stand for; a spelling and its forms share one rarity.
+        forms: Other forms of a spelling, by spelling; a spelling and its forms share one rarity.
         emphasis: Factor on the rarity of a spelling and its lexemes; 1 for spellings not listed.
     """
     lexemes: dict[str, float] = {}
     spellings: dict[str, float] = {}
-    share: dict[str, float] = {}
+    factors: dict[str, float] = {}
     documents: dict[str, dict[str, int]] = {}
-    not_asked = {form for others in forms.values() for form in others}.difference(forms)
+    form_only = {form for others in forms.values() for form in others}.difference(forms)
     for term in terms:
         rarity = inverse_document_frequency(term.documents, total)
         if term.spelling is None:
@@ -86,16 +86,16 @@ def weigh_query(
                 lexemes[term.lexeme] = rarity
             continue
         documents.setdefault(term.spelling, {})[term.lexeme] = term.documents
-        if term.spelling not in not_asked:
-            said = emphasis.get(term.spelling, 1.0)
-            share[term.lexeme] = max(said, share.get(term.lexeme, 0.0))
-            spellings[term.spelling] = max(said * rarity, spellings.get(term.spelling, 0.0))
+        if term.spelling not in form_only:
+            factor = emphasis.get(term.spelling, 1.0)
+            factors[term.lexeme] = max(factor, factors.get(term.lexeme, 0.0))
+            spellings[term.spelling] = max(factor * rarity, spellings.get(term.spelling, 0.0))
     for spelling, others in forms.items():
         group = {lexeme: n for form in (spelling, *others) for lexeme, n in documents.get(form, {}).items() if n > 0}
         lexemes |= dict.fromkeys(group, inverse_document_frequency(sum(group.values()), total))
         for lexeme in group:
-            share[lexeme] = max(emphasis.get(spelling, 1.0), share.get(lexeme, 0.0))
-    lexemes = {lexeme: share.get(lexeme, 1.0) * rarity for lexeme, rarity in lexemes.items()}
+            factors[lexeme] = max(emphasis.get(spelling, 1.0), factors.get(lexeme, 0.0))
+    lexemes = {lexeme: factors.get(lexeme, 1.0) * rarity for lexeme, rarity in lexemes.items()}
     rarest = sorted(lexemes.items(), key=lambda item: (-item[1], item[0]))[:TERMS_MAX]
     return WeighedQuery(dict(rarest), spellings, _soft(spellings, documents))
 

@@ -1,9 +1,9 @@
-"""Fit the weights of relevance to what callers used, and evaluate the proposal on held-out searches.
+"""Fit the weights of relevance to the results that callers used, and evaluate the fit on held-out searches.
 
 The training signal is pairwise: a used result should rank above each unused result of the same response, because
 callers receive a response as a whole. The fit is a logistic regression on such pairs with a penalty towards the current
-weights, so that few uses change little. Pairs only with results ranked higher would all contradict the current weights,
-whatever was used.
+weights, so that few uses change little. A used result is paired with all unused results, because pairs with only the
+unused results above it would always contradict the current weights.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Proposal:
         searches: Number of searches with a use.
         pairs: Number of pairs of a used and an unused result.
         before: Mean reciprocal rank of the used results under the current weights.
-        after: Mean reciprocal rank under fitted weights, each search held out from its own fit with its time span.
+        after: Mean reciprocal rank under weights fitted to the other time spans (cross-validation).
         difference: Gain in mean reciprocal rank; None if nothing could be fitted.
         weights: Proposed changes by name, rounded; empty if nothing is proposed.
         reason: Why nothing is proposed; None if something is.
@@ -81,14 +81,14 @@ class Proposal:
 
 
 def propose_weights(judged: Sequence[JudgedSearch], ranking: Ranking) -> Proposal:
-    """Fit the weights and propose them if the gain on held-out searches is significant (the interval is above 0).
+    """Fit the weights and propose them if the gain on held-out searches is significant (its interval is above 0).
 
     Args:
         judged: Searches with a use, oldest first.
     """
     present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
     pairs = [search.pairs() for search in judged]
-    informative = sum(len(each) > 0 for each in pairs)
+    informative = sum(len(differences) > 0 for differences in pairs)
     before = [search.reciprocal_rank(present) for search in judged]
     mean = float(np.mean(before)) if before else 0.0
     count = sum(map(len, pairs))
@@ -98,7 +98,9 @@ def propose_weights(judged: Sequence[JudgedSearch], ranking: Ranking) -> Proposa
     after = np.empty(len(judged))
     for fold in np.array_split(np.arange(len(judged)), FOLDS):
         held_out = set(fold.tolist())
-        weights = fit_weights([each for place, each in enumerate(pairs) if place not in held_out], present)
+        weights = fit_weights(
+            [differences for place, differences in enumerate(pairs) if place not in held_out], present
+        )
         after[fold] = [judged[place].reciprocal_rank(weights) for place in fold]
     gain = mean_interval(after - np.array(before))
     fitted = np.round(fit_weights(pairs, present), 2)
@@ -124,12 +126,14 @@ def fit_weights(pairs: Sequence[Floats], present: Floats) -> Floats:
         pairs: Feature differences between used and unused results, per search, shape (pairs, parts) each.
         present: The current weights, shape (parts,).
     """
-    told = [each for each in pairs if len(each)]
-    rows = np.concatenate(told)
-    shares = np.concatenate([np.full(len(each), 1 / (len(each) * len(told))) for each in told])
+    informative = [differences for differences in pairs if len(differences)]
+    rows = np.concatenate(informative)
+    shares = np.concatenate(
+        [np.full(len(differences), 1 / (len(differences) * len(informative))) for differences in informative]
+    )
     rows = rows / _temperature(rows @ present, shares)
-    pull = 1 / (SPREAD**2 * len(told))
-    weights = _minimise(rows, shares, present, pull)
+    penalty = 1 / (SPREAD**2 * len(informative))
+    weights = _minimise(rows, shares, present, penalty)
     total = float(weights.sum())
     return np.clip(weights * (present.sum() / total), 0, WEIGHT_MAX) if total > 0 else present
 
@@ -137,7 +141,7 @@ def fit_weights(pairs: Sequence[Floats], present: Floats) -> Floats:
 def _temperature(margins: Floats, shares: Floats) -> float:
     """Return the score unit in which the current weights explain the uses best.
 
-    Weights are then fitted in this unit; without it they would all grow or shrink together, which changes no ranking.
+    Weights are then fitted in this unit; otherwise all weights would grow or shrink together, which changes no ranking.
     """
     losses = [float(shares @ np.logaddexp(0, -margins / unit)) for unit in _TEMPERATURES]
     return float(_TEMPERATURES[int(np.argmin(losses))])
@@ -146,26 +150,26 @@ def _temperature(margins: Floats, shares: Floats) -> float:
 def _minimise(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
     """Minimise the loss, which is convex, by projected Newton steps.
 
-    A weight at a bound that the gradient pushes outwards is fixed for the step.
+    A weight at a bound stays fixed during a step if the gradient would push it beyond the bound.
     """
     weights, loss = present, _loss(present, rows, shares, present, pull)
     for _ in range(STEPS):
         wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # probability that the pair is in the wrong order
         gradient = -rows.T @ (shares * wrong) + pull * (weights - present)
-        is_stuck = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
-        free = np.flatnonzero(~is_stuck)
+        is_fixed = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
+        free = np.flatnonzero(~is_fixed)
         curvature = (rows * (shares * wrong * (1 - wrong))[:, None]).T @ rows + pull * np.eye(len(present))
         direction = np.zeros_like(present)
         direction[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
         for shrink in _SHRINKS:
-            moved = np.clip(weights - shrink * direction, 0, WEIGHT_MAX)
-            following = _loss(moved, rows, shares, present, pull)
-            if following < loss:
+            candidate = np.clip(weights - shrink * direction, 0, WEIGHT_MAX)
+            new_loss = _loss(candidate, rows, shares, present, pull)
+            if new_loss < loss:
                 break
         else:
             return weights
-        gained, weights, loss = loss - following, moved, following
-        if gained < _SETTLED:
+        gain, weights, loss = loss - new_loss, candidate, new_loss
+        if gain < _SETTLED:
             return weights
     return weights
 

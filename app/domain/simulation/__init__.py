@@ -1,1 +1,1 @@
-"""Simulate a year of conversations, forget by simpler baselines, and measure which facts a search still finds."""
+"""Simulate a year of conversations, apply simpler forgetting policies, and measure which facts a search still finds."""

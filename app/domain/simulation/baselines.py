@@ -1,6 +1,6 @@
-"""Simulate simpler forgetting policies that may retain as many memories each night as the policy under test.
+"""Simulate simpler forgetting policies that retain at most as many memories each night as the policy under test.
 
-Dropped memories never come back. Search results that are still retained count as used, as in the service.
+A dropped memory is lost permanently. Search results that are still retained count as used, as in the service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BaselineSearch(NamedTuple):
 
     Attributes:
         day: Day of the search.
-        ranking: All matching memories if none were forgotten, best first.
+        ranking: All memories that match if none are forgotten, best first.
         answers: Memories that count as used if they are among the results; None for all results.
     """
 
@@ -50,17 +50,17 @@ class BaselineHistory(NamedTuple):
 
 
 def ttl(history: BaselineHistory, _day: float) -> Floats:
-    """Rank by creation: a fixed time to live retains the youngest."""
+    """Rank by creation: a fixed time to live retains the youngest memories."""
     return history.created
 
 
 def lru(history: BaselineHistory, _day: float) -> Floats:
-    """Rank by last use: retains the most recently used."""
+    """Rank by last use: the most recently used memories are retained."""
     return history.used
 
 
 def linear(history: BaselineHistory, day: float) -> Floats:
-    """Rank by a strength that starts at 1, falls linearly and rises with each use: retains the strongest."""
+    """Rank by a strength that starts at 1, falls linearly and rises with each use: the strongest are retained."""
     return history.strength - (day - history.used) / SLOPE_DAYS
 
 
@@ -78,25 +78,25 @@ def retained_memories(name: str, created: Floats, searches: Sequence[BaselineSea
     """
     worth = BASELINES[name]
     history = BaselineHistory(created, created.copy(), np.ones(len(created)))
-    there = np.ones(len(created), np.bool_)
-    following = 0
+    is_retained = np.ones(len(created), np.bool_)
+    next_search = 0
     for day, size in enumerate(sizes):
-        while following < len(searches) and searches[following].day < day:
-            _use(history, there, searches[following])
-            following += 1
-        come = np.flatnonzero(there & (created < day))
-        if len(come) > size:
-            order = np.argsort(worth(history, day)[come], kind="stable")
-            there[come[order[: len(come) - size]]] = False
-    for search in searches[following:]:
-        _use(history, there, search)
-    return np.flatnonzero(there)
+        while next_search < len(searches) and searches[next_search].day < day:
+            _use(history, is_retained, searches[next_search])
+            next_search += 1
+        candidates = np.flatnonzero(is_retained & (created < day))
+        if len(candidates) > size:
+            order = np.argsort(worth(history, day)[candidates], kind="stable")
+            is_retained[candidates[order[: len(candidates) - size]]] = False
+    for search in searches[next_search:]:
+        _use(history, is_retained, search)
+    return np.flatnonzero(is_retained)
 
 
 def _use(history: BaselineHistory, there: npt.NDArray[np.bool_], search: BaselineSearch) -> None:
-    found = search.ranking[there[search.ranking]][:RESULTS]
+    results = search.ranking[there[search.ranking]][:RESULTS]
     if search.answers is not None:
-        found = found[np.isin(found, search.answers)]
-    left = linear(history, search.day)[found]
-    history.strength[found] = left + LIFT * (1 - left)
-    history.used[found] = search.day
+        results = results[np.isin(results, search.answers)]
+    strength = linear(history, search.day)[results]
+    history.strength[results] = strength + LIFT * (1 - strength)
+    history.used[results] = search.day

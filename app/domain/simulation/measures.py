@@ -12,7 +12,7 @@ from app.domain.text.words import content_words
 Hits = Sequence[Sequence[int]]
 """For each question of `Year.questions`, the indexes of the memories that a search returned, best first.
 
-A summary is replaced by those of its sources that it `tells_fact`, in their order."""
+A summary is replaced by its sources for which `tells_fact` is true, in the order of the sources."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Measures:
         wrongly_deleted: Share deleted.
         found: Share of questions answered by a default search: the fact, or a summary that states it, is among the ten
             results.
-        found_in_reach: The same share, over questions that are answered if nothing is ever forgotten.
-        found_in_all_tiers: The same share as `found_in_reach`, for a default search followed by one in all tiers.
+        found_in_reach: Like `found`, but only over the questions that are answered if nothing is ever forgotten.
+        found_in_all_tiers: Like `found_in_reach`, for a default search followed by a search in all tiers.
         unimportant_active: Share of the chatter that is still active.
-        outdated_first: Share of the answers about changed facts that rank below an outdated one.
+        outdated_first: Share of the answers about changed facts that rank below an outdated statement.
     """
 
     active_set: int
@@ -45,8 +45,11 @@ class Measures:
 
 def tells_fact(summary: str, memory: str) -> bool:
     """Return true if, for each sentence of the memory, some sentence of the summary has all its content words."""
-    told = [set(content_words(sentence)) for sentence in split_sentences(summary)]
-    return all(any(words.issuperset(content_words(said)) for words in told) for said in split_sentences(memory))
+    summary_words = [set(content_words(sentence)) for sentence in split_sentences(summary)]
+    return all(
+        any(words.issuperset(content_words(fact_sentence)) for words in summary_words)
+        for fact_sentence in split_sentences(memory)
+    )
 
 
 def compute_measures(
@@ -68,22 +71,22 @@ def compute_measures(
     """
     facts = year.current
     active = {place for place, tier in tiers.items() if tier == "active"}
-    found = answered_questions(year, default)
-    widely = found | answered_questions(year, everywhere)
-    kept = sum(any(place in tiers for place in fact.places) for fact in facts)
-    chatter = [place for place, one in enumerate(year.said) if one.fact is None]
-    first = [_outdated_first(year, number, default[number]) for number in sorted(found)]
-    changed = [is_first for is_first in first if is_first is not None]
+    answered = answered_questions(year, default)
+    found_anywhere = answered | answered_questions(year, everywhere)
+    retained = sum(any(place in tiers for place in fact.places) for fact in facts)
+    chatter = [place for place, statement in enumerate(year.said) if statement.fact is None]
+    outdated_flags = [_outdated_first(year, number, default[number]) for number in sorted(answered)]
+    changed_flags = [flag for flag in outdated_flags if flag is not None]
     return Measures(
         active_set=active_set,
-        kept=_share(kept, len(facts)),
+        kept=_share(retained, len(facts)),
         active=_share(sum(not active.isdisjoint(fact.places) for fact in facts), len(facts)),
-        wrongly_deleted=_share(len(facts) - kept, len(facts)),
-        found=_share(len(found), len(year.questions)),
-        found_in_reach=_share(len(found.intersection(reach)), len(reach)),
-        found_in_all_tiers=_share(len(widely.intersection(reach)), len(reach)),
+        wrongly_deleted=_share(len(facts) - retained, len(facts)),
+        found=_share(len(answered), len(year.questions)),
+        found_in_reach=_share(len(answered.intersection(reach)), len(reach)),
+        found_in_all_tiers=_share(len(found_anywhere.intersection(reach)), len(reach)),
         unimportant_active=_share(sum(place in active for place in chatter), len(chatter)),
-        outdated_first=_share(sum(changed), len(changed)),
+        outdated_first=_share(sum(changed_flags), len(changed_flags)),
     )
 
 
@@ -91,15 +94,17 @@ def answered_questions(year: Year, hits: Hits) -> set[int]:
     """Return the indexes in `Year.questions` of the questions whose answer was found."""
     return {
         number
-        for number, ((fact, _), found) in enumerate(zip(year.questions, hits, strict=True))
-        if not set(fact.places).isdisjoint(found)
+        for number, ((fact, _), results) in enumerate(zip(year.questions, hits, strict=True))
+        if not set(fact.places).isdisjoint(results)
     }
 
 
 def _outdated_first(year: Year, number: int, found: Sequence[int]) -> bool | None:
     """Return true if an outdated fact ranks above the current one; None for a fact that never changed."""
     fact, _ = year.questions[number]
-    former = {place for other in year.facts if other.questions == fact.questions for place in other.places}
+    former = {
+        place for former_fact in year.facts if former_fact.questions == fact.questions for place in former_fact.places
+    }
     former -= set(fact.places)
     if not former:
         return None

@@ -1,4 +1,4 @@
-"""Load what people of a simulated year say, and questions about it, from `topics.toml` and `chatter.toml`."""
+"""Load templates of statements, questions and small talk for the simulated year (`topics.toml`, `chatter.toml`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ _CHATTER: Final = read_table(__package__, "chatter.toml")
 
 PEOPLE: Final[tuple[str, ...]] = tuple(_TOPICS["people"])
 TOPICS: Final = tuple(
-    Topic(each["area"], tuple(each["said"]), tuple(each["asked"]), tuple(each["values"]), each.get("changes", False))
-    for each in _TOPICS["topics"]
+    Topic(
+        topic["area"], tuple(topic["said"]), tuple(topic["asked"]), tuple(topic["values"]), topic.get("changes", False)
+    )
+    for topic in _TOPICS["topics"]
 )
 CHATTER: Final[tuple[str, ...]] = tuple(_CHATTER["templates"])
 """Templates of small talk; `FILLINGS` lists the values for each placeholder."""
-FILLINGS: Final[dict[str, tuple[str, ...]]] = {name: tuple(given) for name, given in _CHATTER["fillings"].items()}
+FILLINGS: Final[dict[str, tuple[str, ...]]] = {name: tuple(values) for name, values in _CHATTER["fillings"].items()}

@@ -25,7 +25,7 @@ CHANGED_SHARE: Final = 0.5
 """Share of the changeable facts that change; nearly a quarter of the facts are changeable."""
 NEVER_ASKED_SHARE: Final = 0.2
 ASKED_TIMES: Final = 4.0
-"""Mean number of searches per fact and year, Zipf-distributed: a few facts often, most hardly ever."""
+"""Mean number of searches per fact and year; the numbers are Zipf-distributed: a few facts often, most hardly ever."""
 REPEATED_SHARE: Final = 0.1
 """Share of the chatter that repeats earlier chatter verbatim."""
 
@@ -53,10 +53,10 @@ class SimulatedFact:
 
     Attributes:
         area: Area of life.
-        person: The person it is about.
+        person: The subject of the fact.
         places: Indexes in `Year.said` of its statements: one, or two with different wording.
         questions: Asked on the last day only.
-        until: Day on which another fact replaced it; infinite if none did.
+        until: Day on which another fact replaced this one; infinite if none did.
     """
 
     area: str
@@ -68,9 +68,9 @@ class SimulatedFact:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSearch:
-    """A search by which a conversation returns to a fact, with the fact's index in `Year.facts`.
+    """A search for a fact during the year, with the fact's index in `Year.facts`.
 
-    Its wording mostly differs from the original statement's.
+    The query is a statement of the fact, mostly in different words than the original statement.
     """
 
     day: float
@@ -122,91 +122,95 @@ def generate_year(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
     """Generate a year with this many memories.
 
     Args:
-        memories: At least 50, of which `IMPORTANT_SHARE` matter.
+        memories: Number of memories, at least 50; a share of `IMPORTANT_SHARE` of them matters.
         days: Length of the year, at least 28.
-        seed: Selects the year.
+        seed: Seed of the random number generator.
     """
     chance = np.random.default_rng(seed)
-    told = _generate_facts(chance, round(memories * IMPORTANT_SHARE), days)
-    people = sorted({each.person for each in told})
-    said = [
-        (SimulatedStatement(day, each.person, _statement(chance, each, place), number))
-        for number, each in enumerate(told)
-        for place, day in enumerate(each.days)
+    drafts = _generate_facts(chance, round(memories * IMPORTANT_SHARE), days)
+    people = sorted({draft.person for draft in drafts})
+    statements = [
+        (SimulatedStatement(day, draft.person, _statement(chance, draft, place), number))
+        for number, draft in enumerate(drafts)
+        for place, day in enumerate(draft.days)
     ]
-    said += _chatter(chance, memories - len(said), days, people)
-    said.sort(key=lambda one: one.day)
-    places: list[list[int]] = [[] for _ in told]
-    for place, one in enumerate(said):
-        if one.fact is not None:
-            places[one.fact].append(place)
+    statements += _chatter(chance, memories - len(statements), days, people)
+    statements.sort(key=lambda statement: statement.day)
+    places: list[list[int]] = [[] for _ in drafts]
+    for place, statement in enumerate(statements):
+        if statement.fact is not None:
+            places[statement.fact].append(place)
     facts = [
-        SimulatedFact(each.topic.area, each.person, tuple(found), tuple(_questions(each)), each.until)
-        for each, found in zip(told, places, strict=True)
+        SimulatedFact(draft.topic.area, draft.person, tuple(indexes), tuple(_questions(draft)), draft.until)
+        for draft, indexes in zip(drafts, places, strict=True)
     ]
-    return Year(seed, days, tuple(said), tuple(facts), tuple(_generate_searches(chance, told, days)))
+    return Year(seed, days, tuple(statements), tuple(facts), tuple(_generate_searches(chance, drafts, days)))
 
 
 def _generate_facts(chance: Chance, statements: int, days: int) -> list[_DraftFact]:
     """Generate facts with this many statements in total, from as few people as possible."""
-    told: list[_DraftFact] = []
-    left = statements
+    drafts: list[_DraftFact] = []
+    remaining = statements
     for person in chance.permutation(PEOPLE).tolist():
         for number in chance.permutation(len(TOPICS)).tolist():
-            if left <= 0:
-                return told
+            if remaining <= 0:
+                return drafts
             topic = TOPICS[number]
             values = chance.permutation(topic.values).tolist()
             day = float(chance.uniform(0, days - 1))
             first = _DraftFact(topic, person, values[0], [day], np.inf)
-            told.append(first)
-            left -= 1
-            if topic.changes and left > 0 and chance.random() < CHANGED_SHARE:
+            drafts.append(first)
+            remaining -= 1
+            if topic.changes and remaining > 0 and chance.random() < CHANGED_SHARE:
                 first.until = float(chance.uniform(day, days))
-                told.append(_DraftFact(topic, person, values[1], [first.until], np.inf))
-                left -= 1
-            elif left > 0 and chance.random() < RESTATED_SHARE:
+                drafts.append(_DraftFact(topic, person, values[1], [first.until], np.inf))
+                remaining -= 1
+            elif remaining > 0 and chance.random() < RESTATED_SHARE:
                 first.days.append(float(chance.uniform(day, days)))
-                left -= 1
-    return told
+                remaining -= 1
+    return drafts
 
 
 def _questions(told: _DraftFact) -> Iterator[str]:
-    return (way.format(who=told.person) for way in told.topic.asked)
+    return (template.format(who=told.person) for template in told.topic.asked)
 
 
 def _statement(chance: Chance, told: _DraftFact, place: int) -> str:
     """Format the fact's statement; a restatement uses the next template."""
-    ways = told.topic.said
-    way = ways[place % len(ways)] if len(told.days) > 1 else ways[int(chance.integers(len(ways)))]
-    return _sentence(way.format(x=told.value))
+    templates = told.topic.said
+    template = (
+        templates[place % len(templates)] if len(told.days) > 1 else templates[int(chance.integers(len(templates)))]
+    )
+    return _sentence(template.format(x=told.value))
 
 
 def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[SimulatedStatement]:
-    talk: list[SimulatedStatement] = []
+    chatter: list[SimulatedStatement] = []
     for day in np.sort(chance.uniform(0, days, count)).tolist():
-        if talk and chance.random() < REPEATED_SHARE:
-            text = talk[int(chance.integers(len(talk)))].text
+        if chatter and chance.random() < REPEATED_SHARE:
+            text = chatter[int(chance.integers(len(chatter)))].text
         else:
             fillings = {name: _pick_one(chance, words) for name, words in FILLINGS.items()}
             text = _sentence(_pick_one(chance, CHATTER).format(**fillings))
-        talk.append(
+        chatter.append(
             SimulatedStatement(day, people[(int(day) * 7) % len(people)], text)
         )  # each day, a different person talks
-    return talk
+    return chatter
 
 
 def _generate_searches(chance: Chance, told: list[_DraftFact], days: int) -> list[SimulatedSearch]:
-    """Generate searches for facts while they are valid; some facts are never asked about, and most rarely."""
+    """Generate searches for facts while these are valid; some facts are never searched for, most others rarely."""
     asked_about = chance.permutation(len(told))[round(len(told) * NEVER_ASKED_SHARE) :]
     weights = 1 / np.arange(1, len(asked_about) + 1)
     times = round(len(told) * ASKED_TIMES * days / DAYS)
-    asked = []
+    searches = []
     for number in chance.choice(asked_about, times, p=weights / weights.sum()).tolist():
-        each = told[number]
-        day = float(chance.uniform(each.days[0], min(each.until, days)))
-        asked.append(SimulatedSearch(day, _sentence(_pick_one(chance, each.topic.said).format(x=each.value)), number))
-    return sorted(asked, key=lambda one: one.day)
+        draft = told[number]
+        day = float(chance.uniform(draft.days[0], min(draft.until, days)))
+        searches.append(
+            SimulatedSearch(day, _sentence(_pick_one(chance, draft.topic.said).format(x=draft.value)), number)
+        )
+    return sorted(searches, key=lambda search: search.day)
 
 
 def _pick_one(chance: Chance, among: Any) -> str:

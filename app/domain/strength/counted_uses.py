@@ -15,7 +15,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import Event, Row, State, take
 
-_SLACK_SECONDS: Final = 1e-6  # doubles of this century have an error of a quarter of this
+_SLACK_SECONDS: Final = 1e-6  # about four times the rounding error of this century's timestamps as doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class UseTimes:
 
 @dataclass(frozen=True, slots=True)
 class OrderedUses(UseTimes):
-    """Uses in the order in which they are applied; the other attributes are those of `Event`."""
+    """Uses in the order in which they are applied; see `Event` for the additional attributes."""
 
     boost: npt.NDArray[np.bool_]
     place: Floats
@@ -83,15 +83,15 @@ def effective_uses(uses: OrderedUses, known: UseTimes, refractory_seconds: float
     counted: dict[tuple[int, int], list[float]] = defaultdict(list)
     for row, session, at in zip(known.rows.tolist(), known.sessions.tolist(), known.at.tolist(), strict=True):
         insort(counted[row, session], at)
-    near = refractory_seconds - _SLACK_SECONDS
+    window = refractory_seconds - _SLACK_SECONDS
     places = []
-    told = zip(uses.rows.tolist(), uses.sessions.tolist(), uses.at.tolist(), strict=True)
-    for place, (row, session, at) in enumerate(told):
+    columns = zip(uses.rows.tolist(), uses.sessions.tolist(), uses.at.tolist(), strict=True)
+    for place, (row, session, at) in enumerate(columns):
         moments = counted[row, session]
-        following = bisect(moments, at)
-        if any(abs(at - moment) < near for moment in moments[max(following - 1, 0) : following + 1]):
+        position = bisect(moments, at)
+        if any(abs(at - moment) < window for moment in moments[max(position - 1, 0) : position + 1]):
             continue
-        moments.insert(following, at)
+        moments.insert(position, at)
         places.append(place)
     return np.array(places, np.intp)
 
@@ -100,7 +100,7 @@ def apply_uses(dynamics: Dynamics, state: State, uses: OrderedUses, now: float) 
     """Apply the uses to the memories, preserving the order of each memory's uses.
 
     Args:
-        uses: Their uses, none later than `now`.
+        uses: Uses of these memories, none later than `now`.
         now: Seconds since 1970.
     """
     columns = {field.name: np.array(getattr(state, field.name), np.float64) for field in fields(Row)}

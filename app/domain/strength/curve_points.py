@@ -23,7 +23,7 @@ class CurveMemory:
 
     Attributes:
         salience: 0 to 1.
-        kind: Index in `domain.memory.KINDS`.
+        kind: Index in `app.domain.ingest.memory.KINDS`.
         uses: Number of uses at creation.
         touched_days: Later uses, in days since creation.
     """
@@ -56,13 +56,13 @@ class StrengthCurve:
 def compute_curve(
     dynamics: Dynamics, memory: CurveMemory, days: Sequence[float], thresholds: Sequence[float]
 ) -> StrengthCurve:
-    """Compute the curve on these days, which ascend from 0, and at each use up to the last of them."""
+    """Compute the curve on each of these days (ascending from 0) and at each use until the last day."""
     state = new(np.array([_CREATED]), salience=memory.salience, kind=memory.kind)
     for _ in range(memory.uses):
         state = dynamics.reinforce(state, Event(at=_CREATED, now=_CREATED))
     shown, strengths = [], []
-    touched = sorted(day for day in memory.touched_days if day <= days[-1])
-    for begin, end in zip([-math.inf, *touched], [*touched, math.inf], strict=True):
+    use_days = sorted(day for day in memory.touched_days if day <= days[-1])
+    for begin, end in zip([-math.inf, *use_days], [*use_days, math.inf], strict=True):
         if begin >= 0:
             now = _moment(begin)
             state = dynamics.reinforce(state, Event(at=now, now=now))
@@ -76,7 +76,7 @@ def compute_curve(
 def _below_days(dynamics: Dynamics, state: State, threshold: float) -> float:
     """Return the day on which strength falls below the threshold.
 
-    `due_at` may return an earlier bound and is then repeated, at most `_LOOKS_MAX` times.
+    `due_at` may return a time before the crossing; it is then called again from that time, at most `_LOOKS_MAX` times.
     """
     for _ in range(_LOOKS_MAX):
         due = float(dynamics.due_at(state, threshold)[0])

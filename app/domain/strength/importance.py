@@ -115,10 +115,10 @@ def importance(
         relevance: Closeness to the context, 0 to 1, from `relevance`; None without a context.
     """
     share = normalised_weights(parameters, context=relevance is not None)
-    found = recency(NUMPY, parameters, age_at(state, now) / DAY_SECONDS) * share.recency
-    found += frequency(NUMPY, parameters, state.access_count) * share.frequency
-    found += state.salience * share.salience + share.neutral
-    return found if relevance is None else found + relevance * share.relevance
+    total = recency(NUMPY, parameters, age_at(state, now) / DAY_SECONDS) * share.recency
+    total += frequency(NUMPY, parameters, state.access_count) * share.frequency
+    total += state.salience * share.salience + share.neutral
+    return total if relevance is None else total + relevance * share.relevance
 
 
 def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
@@ -145,9 +145,10 @@ def relevance(
 
 
 def due_at(parameters: Importance, state: State, thresholds: Floats | float) -> Floats:
-    """Return the first time at which a memory's importance without a context falls below its threshold.
+    """Return the first time at which each memory's importance without a context falls below its threshold.
 
-    In seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` if it never does.
+    Times are in seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` if the importance never
+    falls below the threshold.
     """
     share = normalised_weights(parameters, context=False).recency
     missing = thresholds - lasting_importance(NUMPY, parameters, state)

@@ -10,7 +10,7 @@ import msgspec
 KIND_MAX_CHARACTERS: Final = 64
 LINKS_A_CALL: Final = 1_000
 LINKS_A_MEMORY: Final = 1_000
-"""Maximum number of links per memory, incoming and outgoing together; using the memory reaches all linked ones."""
+"""Maximum number of links per memory, incoming and outgoing together; a use of the memory affects all linked ones."""
 
 
 class NewLink(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -1,6 +1,7 @@
-"""Derive kind, salience, multiplier and pace from a memory's content by the rules of the profile's seed.
+"""Suggest kind, salience, multiplier and pace from a memory's content by the rules of the profile's seed.
 
-Suggestions have the lowest precedence: the caller's values win, as does a model's rating over a suggested salience.
+Suggestions have the lowest precedence: the caller's values override them, and a model's rating overrides a suggested
+salience.
 Profiles without such rules, and profiles installed by an operator, suggest nothing.
 """
 
@@ -23,7 +24,7 @@ class RatedContent:
 
     Attributes:
         text: The memory's text.
-        categories: The caller's categories, or the inferred ones if the caller gave none.
+        categories: The caller's categories, or the inferred categories if the caller set none.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown.
     """
 
@@ -66,9 +67,9 @@ def content_rule(forgetting: Forgetting) -> Rule | None:
 
 def _mnemex(memory: RatedContent, *, by_content: bool, by_category: bool) -> SuggestedValues:
     """Apply seed 000: context-aware strength and adaptive decay."""
-    about = content_class.topic(memory.text) if by_content else None
+    topic = content_class.topic(memory.text) if by_content else None
     return SuggestedValues(
-        multiplier=mnemex.CONTENT_MULTIPLIERS.get(about or "", 1.0) if by_content else None,
+        multiplier=mnemex.CONTENT_MULTIPLIERS.get(topic or "", 1.0) if by_content else None,
         pace=mnemex.pace(memory.categories) if by_category else None,
     )
 
@@ -81,6 +82,6 @@ def _cmm(memory: RatedContent) -> SuggestedValues:
 
 
 def _memory_decay(memory: RatedContent) -> SuggestedValues:
-    """Apply seed 003's categories; of several, the first in `CATEGORIES`."""
+    """Apply seed 003's categories; if a memory has several, the first in `CATEGORIES` counts."""
     label = next((label for label in memory_decay.CATEGORIES if label in memory.categories), None)
     return SuggestedValues(*memory_decay.CATEGORIES[label]) if label else SuggestedValues()

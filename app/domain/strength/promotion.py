@@ -12,7 +12,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, State
 
 REASONS: Final = ("score", "uses")
-"""Reasons for a promotion; an event stores the index."""
+"""Reasons for a promotion; the history stores the index."""
 _DEFAULTS: Final = MnemexParameters()
 
 

@@ -73,8 +73,8 @@ def next_interval_days(parameters: ReviewParameters, interval_days: Floats, impo
 
     Args:
         parameters: First intervals and easiness.
-        interval_days: The interval that just ended: the first interval for a memory's first review, 0 for none. After a
-            failed review it is the first interval again.
+        interval_days: The interval that just ended: the first interval for a memory's first review and after a failed
+            review, 0 if there was none.
         importance: 0 to 1.
 
     Returns:
@@ -104,9 +104,9 @@ def urgency(parameters: ReviewParameters, importance: Floats, overdue_days: Floa
 
 
 def preselect_queue(parameters: ReviewParameters, overdue_days: Floats) -> npt.NDArray[np.intp]:
-    """Return the indexes of all memories that could make it into the session at some importance.
+    """Return the indexes of all memories that would be in the session at some importance, 0 to 1.
 
-    This excludes memories so much less overdue than a full session of others that no importance could compensate.
+    The others are so much less overdue than a full session of memories that no importance could compensate.
 
     Args:
         parameters: Weights and limit.
@@ -115,8 +115,8 @@ def preselect_queue(parameters: ReviewParameters, overdue_days: Floats) -> npt.N
     last = len(overdue_days) - parameters.session_limit
     if last <= 0 or parameters.overdue_weight == 0:
         return np.arange(len(overdue_days))
-    bar = np.partition(overdue_days, last)[last] - parameters.importance_weight / parameters.overdue_weight
-    return np.flatnonzero(overdue_days >= bar)
+    threshold = np.partition(overdue_days, last)[last] - parameters.importance_weight / parameters.overdue_weight
+    return np.flatnonzero(overdue_days >= threshold)
 
 
 def danger_priority(parameters: ReviewParameters, strength: Floats) -> Floats:
@@ -124,8 +124,8 @@ def danger_priority(parameters: ReviewParameters, strength: Floats) -> Floats:
 
     An inverted parabola: 1 in the middle of the danger zone, 0 at its ends and outside.
     """
-    place = (strength - parameters.danger_from) / (parameters.danger_to - parameters.danger_from)
-    return np.maximum(1 - 4 * (place - 0.5) ** 2, 0.0)
+    position = (strength - parameters.danger_from) / (parameters.danger_to - parameters.danger_from)
+    return np.maximum(1 - 4 * (position - 0.5) ** 2, 0.0)
 
 
 def blend_share(wanted: float | None, profile: str) -> float:
@@ -136,8 +136,8 @@ def blend_share(wanted: float | None, profile: str) -> float:
 def interleave(ranked: int, for_review: Sequence[int], share: float, limit: int) -> list[int]:
     """Give a share of a ranking's places to memories due for review (seed 001, blended results).
 
-    With a share of 0.3 these are places 3, 6 and 10 of every ten. A memory already placed by its rank is not repeated,
-    and once no memory due for review is left, the next one by rank takes the place.
+    With a share of 0.3 these are places 3, 6 and 10 of every ten. A memory already placed by its rank is not repeated.
+    Once no memory due for review is left, the next memory by rank takes the place.
 
     Args:
         ranked: Number of ranked memories; 0 is the best.
@@ -149,10 +149,10 @@ def interleave(ranked: int, for_review: Sequence[int], share: float, limit: int)
         At most `limit` distinct ranks, in display order.
     """
     shown: dict[int, None] = {}
-    wanted, others = iter(for_review), iter(range(ranked))
+    due, others = iter(for_review), iter(range(ranked))
     for place in range(min(limit, ranked)):
         # The n-th review place is the last place up to n / share, less an epsilon because 10 · .3 may exceed 3.
-        is_given = math.ceil((place + 2) * share - 1e-9) > math.ceil((place + 1) * share - 1e-9)
-        sources = (wanted, others) if is_given else (others,)
-        shown[next(found for source in sources for found in source if found not in shown)] = None
+        is_for_review = math.ceil((place + 2) * share - 1e-9) > math.ceil((place + 1) * share - 1e-9)
+        sources = (due, others) if is_for_review else (others,)
+        shown[next(rank for source in sources for rank in source if rank not in shown)] = None
     return list(shown)

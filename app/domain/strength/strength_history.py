@@ -1,8 +1,8 @@
 """Compute one memory's strength over time: the past, replayed from its history, and the forecast.
 
-A row stores only what the present and the future need, so the past is replayed: each event is applied again as it was
-then, and wherever the history records a strength, the replay continues from the recorded value. From the row's anchor
-on, the row itself is used, so that the curve agrees with the service.
+A memory's row stores only its current state, so the past is replayed: each event of the history is applied again under
+the policy of its time. Wherever the history records a strength, the replay continues from the recorded value. From the
+row's anchor on, the row's state is used, so that the curve agrees with the service.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.tiers.decay_tier import DECAY_TIERS
 
 POINTS: Final = 240
-"""Number of sample times in the past, and twice the number ahead; events add their own."""
+"""Number of sample times in the past; the forecast has half as many. Each event adds points of its own."""
 TICKS_MAX: Final = 10_000
-"""Limit, in each direction, on the ticks computed for a tick-based model, since each tick costs time."""
+"""Maximum number of ticks computed for a tick-based model, in the past and in the forecast each."""
 
 INPUTS: Final = ("salience", "kind", "multiplier", "pace")
 USES: Final = ("use", "late_use", "review_passed")
 TELLING: Final = ("use", "test", "restored", *INPUTS)
 """Events that change a memory and record its strength immediately afterwards."""
 CHANGING: Final = (*TELLING, "late_use", "review_passed", "associate")
-"""Events after which a memory may fade differently."""
+"""Events that may change the further decay of a memory."""
 SHOWING: Final = ("tier", "wanted_tier", "promoted")
 """Events that record the strength without changing the memory."""
 _AFTERWARDS: Final = ("restored", "multiplier", "late_use", "review_passed", "associate")
@@ -65,7 +65,7 @@ class KnownHistory:
 
     Attributes:
         state: State in its row: a batch of one.
-        version: Version of the policy that it is anchored under.
+        version: Version of the policy under which the row was anchored.
         accepted_at: Seconds since 1970.
         entries: Its history, in any order; only the newest entries if it is very long.
         is_whole: True if the history is complete.
@@ -83,8 +83,8 @@ class StrengthHistory:
     """Strength over time.
 
     Attributes:
-        past: From as far back as it can be reconstructed up to now.
-        ahead: From now on, unless the memory is used.
+        past: Points from the earliest time that can be reconstructed up to now.
+        ahead: Points from now on, if the memory isn't used.
         marks: Events in chronological order, each with the strength after it.
         is_whole: True if the past starts at the memory's creation.
     """
@@ -108,18 +108,18 @@ def compute_history(known: KnownHistory, times: Timeline, now: float, until: flo
         if isinstance(era.dynamics, MemoryDecay):
             reach = TICKS_MAX * era.dynamics.parameters.tick_seconds
             begin, until = max(begin, now - reach), min(until, now + reach)
-    played = _Replay(known, times, begin)
-    walk = played.walk
-    held = max(walk.clock, float(known.state.anchored_at[0]))
-    walk.fade(held)
-    own = _Advance(times, known.state, known.version, held)
-    today = max(now, held)
-    own.fade(today)
-    past = _draw_points([*walk.pieces, *own.pieces] or [own.stretch(today)], today)
-    own.pieces.clear()
-    own.fade(until)
-    ahead = _draw_points(own.pieces, until, POINTS // 2) if own.pieces else []
-    return StrengthHistory(past, [past[-1], *ahead], list(_marks(known.entries, past)), played.is_whole)
+    replay = _Replay(known, times, begin)
+    walk = replay.walk
+    anchor = max(walk.clock, float(known.state.anchored_at[0]))
+    walk.fade(anchor)
+    current = _Advance(times, known.state, known.version, anchor)
+    today = max(now, anchor)
+    current.fade(today)
+    past = _draw_points([*walk.pieces, *current.pieces] or [current.stretch(today)], today)
+    current.pieces.clear()
+    current.fade(until)
+    ahead = _draw_points(current.pieces, until, POINTS // 2) if current.pieces else []
+    return StrengthHistory(past, [past[-1], *ahead], list(_marks(known.entries, past)), replay.is_whole)
 
 
 class _Interval(NamedTuple):
@@ -139,7 +139,7 @@ class _Interval(NamedTuple):
 
 
 class _Advance:
-    """A memory's state advanced through time and policies; records the intervals passed."""
+    """Advance a memory's state through time and policies, and record the intervals in `pieces`."""
 
     def __init__(self, times: Timeline, state: State, version: int, clock: float) -> None:
         self.state = state
@@ -154,11 +154,11 @@ class _Advance:
         return self._eras[self._place].dynamics
 
     def stretch(self, until: float) -> _Interval:
-        """Return the interval from now to a time before the next policy."""
+        """Return the interval from `clock` to a time before the next policy."""
         return _Interval(self.clock, until, self._eras[self._place], self.state)
 
     def fade(self, until: float) -> None:
-        """Advance to a time, rebasing the state at each change of policy."""
+        """Advance the state to a time, rebasing it at each change of policy."""
         for following in self._eras[self._place + 1 :]:
             if following.since > until:
                 break
@@ -178,22 +178,22 @@ class _Replay:
 
     def __init__(self, known: KnownHistory, times: Timeline, begin: float) -> None:
         self._times = times
-        told = _order_entries(known.entries)
-        uses = sum(entry.kind in USES or counts for entry, counts in told)
+        ordered = _order_entries(known.entries)
+        uses = sum(entry.kind in USES or counts for entry, counts in ordered)
         missing = round(float(known.state.access_count[0])) - uses
         created = float(known.state.created_at[0])
         self.is_whole = known.is_whole and missing <= 0 and begin <= created
         if self.is_whole:
             version = times.at(known.accepted_at).version
-            self.walk = _Advance(times, self._first(known, told), version, created)
+            self.walk = _Advance(times, self._first(known, ordered), version, created)
         else:
-            told = [(entry, counts) for entry, counts in told if entry.at >= begin]
-            self.walk = self._from_the_middle(known, told, max(missing, 0))
-        for place, (entry, counts) in enumerate(told):
+            ordered = [(entry, counts) for entry, counts in ordered if entry.at >= begin]
+            self.walk = self._from_the_middle(known, ordered, max(missing, 0))
+        for place, (entry, counts) in enumerate(ordered):
             if entry.kind in (*CHANGING, *SHOWING) and entry.at >= self.walk.clock - _ROUNDING:
                 self.walk.fade(max(entry.at, self.walk.clock))
                 self._see_boosts(entry)
-                later = told[place + 1][0] if place + 1 < len(told) else None
+                later = ordered[place + 1][0] if place + 1 < len(ordered) else None
                 self._happen(entry, later, counts=counts)
 
     def _first(self, known: KnownHistory, told: Sequence[tuple[HistoryEntry, bool]]) -> State:
@@ -225,14 +225,14 @@ class _Replay:
         return walk
 
     def _see_boosts(self, entry: HistoryEntry) -> None:
-        """Infer which uses raised mnemex's multiplier from the next recorded strength; the history lacks this."""
+        """Infer boosts of mnemex's multiplier, which the history lacks, from the next recorded strength."""
         walk = self.walk
-        told = entry.before if entry.kind in ("use", "test") else entry.strength
-        if not told or entry.kind in _AFTERWARDS or not isinstance(walk.dynamics, Mnemex):
+        recorded = entry.before if entry.kind in ("use", "test") else entry.strength
+        if not recorded or entry.kind in _AFTERWARDS or not isinstance(walk.dynamics, Mnemex):
             return
         [strength] = walk.dynamics.strength(walk.state, walk.clock).tolist()
-        if 0 < strength < 1 and told < 1 and abs(strength - told) > _ROUNDING:
-            walk.state = replace(walk.state, multiplier=walk.state.multiplier * (told / strength))
+        if 0 < strength < 1 and recorded < 1 and abs(strength - recorded) > _ROUNDING:
+            walk.state = replace(walk.state, multiplier=walk.state.multiplier * (recorded / strength))
             walk.pieces[-1:] = [last._replace(state=walk.state) for last in walk.pieces[-1:]]
 
     def _happen(self, entry: HistoryEntry, following: HistoryEntry | None, *, counts: bool) -> None:
@@ -266,16 +266,16 @@ class _Replay:
 
 
 def _order_entries(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntry, bool]]:
-    """Return the entries in the order of their effect, each with true if it is a use without an entry of its own.
+    """Return the entries in the order in which they took effect, each with a flag: true if a restore counts as a use.
 
-    A late entry took effect when it was recorded. A restore on request counts as a use, as does every restore from cold
-    storage; a restore from the archive by a use is already counted by the entry of this use.
+    A late use took effect when it was recorded. A restore on request counts as a use, as does every restore from cold
+    storage. A restore from the archive that was caused by a use doesn't, because this use has an entry of its own.
     """
     latest, by_effect = 0.0, []
     for entry in sorted(entries, key=lambda entry: entry.place):
         latest = max(latest, entry.at)
         by_effect.append((latest if entry.kind == "late_use" else entry.at, entry.place, entry))
-    told, used = [], False
+    flagged, used = [], False
     ordered = [entry for *_, entry in sorted(by_effect)]
     for place, entry in enumerate(ordered):
         counts = False
@@ -284,10 +284,12 @@ def _order_entries(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntry, 
         elif entry.kind in ("use", "review_passed"):
             used = True
         elif entry.kind == "restored":
-            by_review = any(each.kind == "review_passed" and each.at == entry.at for each in ordered[place : place + 3])
+            by_review = any(
+                nearby.kind == "review_passed" and nearby.at == entry.at for nearby in ordered[place : place + 3]
+            )
             counts = entry.before == DECAY_TIERS.index("cold") or not (used or by_review)
-        told.append((entry, counts))
-    return told
+        flagged.append((entry, counts))
+    return flagged
 
 
 def _draw_points(pieces: Sequence[_Interval], end: float, points: int = POINTS) -> list[CurvePoint]:

@@ -1,7 +1,8 @@
 """Classify a text by English patterns: the importance classes of `cmm` and the topics of `mnemex`.
 
-Seeds 000 and 002 name the classes with few examples; the patterns are ours. Questions never match, nor do sentences
-that instruct a model to score or store memories. Texts in other languages are `normal` and have no topic.
+Seeds 000 and 002 name the classes with few examples; the patterns were written for Ebbing. Questions and sentences that
+instruct a model to score or store memories never match. Texts in other languages have no topic, and are `normal`,
+`novel` or `routine`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NOVEL_BELOW: Final = 0.5
 """Cosine to the nearest earlier memory below which a text is novel."""
 CHARACTERS_MAX: Final = 4_000
 """Number of characters examined; the beginning of a text shows its class."""
-_NAMED_MAX = 4  # in words: "see you tomorrow, Ana"
+_NAMED_MAX = 4  # maximum length of small talk with a name, in words: "see you tomorrow, Ana"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 _WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
@@ -61,9 +62,9 @@ def _any(pattern: re.Pattern[str], sentences: Sequence[str]) -> bool:
 def _is_small_talk(text: str) -> bool:
     """Return true if the text has no words, or only greetings, thanks and assent, optionally followed by a name."""
     words = _WORD.findall(text[:CHARACTERS_MAX].replace("’", "'"))
-    others = [word for word in words if word.lower() not in _SMALL_TALK]
-    is_named = others == words[-1:] and 1 < len(words) <= _NAMED_MAX and words[-1].istitle()
-    return not others or is_named
+    other_words = [word for word in words if word.lower() not in _SMALL_TALK]
+    is_named = other_words == words[-1:] and 1 < len(words) <= _NAMED_MAX and words[-1].istitle()
+    return not other_words or is_named
 
 
 def _pattern(*ways: str) -> re.Pattern[str]:

@@ -13,8 +13,8 @@ from app.domain.text.words import format_line
 CONTEXT_TURNS = 2
 """Number of turns before a memory, and after it, that contribute to its vector."""
 SHORT_WORDS = 25
-"""Number of content words up to which neighbouring turns count in full; for longer texts they count proportionally
-less."""
+"""Maximum number of content words of a text whose neighbouring turns count in full; with more words they count less, in
+inverse proportion."""
 PASSAGE_VERSION = "passage-1"
 """Version of `format_passage`; vectors of different versions cannot be compared."""
 CONTEXT_MAX_CHARACTERS = 240
@@ -28,9 +28,9 @@ class MemoryText:
     Attributes:
         text: The memory's text.
         speaker: Name of the speaker, if known; the text may also start with it.
-        occurred_at: Time when it happened, with an offset.
+        occurred_at: Time of the event, timezone-aware.
         context: Previous turns of its thread, nearest first, at most `CONTEXT_TURNS`, each prefixed with its speaker.
-        after: Next turns of its thread in the same form; not passed to models that read text.
+        after: Next turns of its thread in the same form; `format_passage` omits them.
     """
 
     text: str
@@ -53,22 +53,22 @@ def format_passage(memory: MemoryText) -> str:
     if not memory.text.strip():
         return ""
     date = memory.occurred_at.date().isoformat() if memory.occurred_at else ""
-    before = [" ".join(turn.split())[:CONTEXT_MAX_CHARACTERS] for turn in reversed(memory.context[:CONTEXT_TURNS])]
-    said_before = " / ".join(filter(None, before))
-    return f"{date} {memory.line}".strip() + (f"\n(before: {said_before})" if said_before else "")
+    turns = [" ".join(turn.split())[:CONTEXT_MAX_CHARACTERS] for turn in reversed(memory.context[:CONTEXT_TURNS])]
+    previous = " / ".join(filter(None, turns))
+    return f"{date} {memory.line}".strip() + (f"\n(before: {previous})" if previous else "")
 
 
 NO_LENGTH = 1e-12
-"""Norm up to which a vector's direction is only rounding noise."""
+"""Norm up to which a vector counts as zero, because its direction is only rounding noise."""
 
 
 def normalise_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale rows to length 1; a row without direction becomes all zeros, so the result never contains NaN.
+    """Scale rows to norm 1; a row with a norm up to `NO_LENGTH` becomes all zeros, so the result never contains NaN.
 
     Args:
         vectors: shape (n, dimensions) or (dimensions,), finite.
     """
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    known = length > NO_LENGTH
-    scaled = np.divide(vectors, length, out=np.zeros_like(vectors), where=known)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    has_direction = norms > NO_LENGTH
+    scaled = np.divide(vectors, norms, out=np.zeros_like(vectors), where=has_direction)
     return np.asarray(scaled, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Abridge the text of a memory in cold storage to the first sentences, which remain in its row."""
+"""Abridge the text of a memory to its first sentences, which remain in its row when it moves to cold storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def abridge(text: str) -> str:
     if len(encoded) <= KEPT_BYTES:
         return text
     head = encoded[: KEPT_BYTES - len("…".encode())].decode(errors="ignore")
-    ends = [found.end() for found in _END.finditer(head)]
+    ends = [match.end() for match in _END.finditer(head)]
     if ends:
         return head[: ends[-1]].rstrip()
     words = head.rsplit(None, 1)

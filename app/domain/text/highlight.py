@@ -25,8 +25,8 @@ class TextSpan(NamedTuple):
 def find_highlights(text: str, weights: Mapping[str, float], most: int = 1) -> list[TextSpan]:
     """Return the windows that match the query's words best, in text order; none for a blank text.
 
-    A window's score is the sum of the weights of its distinct matching words. The first window wins a tie, also if no
-    window matches.
+    A window's score is the sum of the weights of its distinct matching words. The first window wins a tie, even at a
+    score of 0.
 
     Args:
         weights: The query's words with their weights, above 0; a word also matches its other forms.
@@ -36,8 +36,8 @@ def find_highlights(text: str, weights: Mapping[str, float], most: int = 1) -> l
     for word, weight in weights.items():
         by_stem[stem(word)] = max(weight, by_stem.get(stem(word), 0.0))
     spans = split_windows(text)
-    counts = [sum(by_stem.get(each, 0.0) for each in stems(text[start:end])) for start, end in spans]
-    best = sorted(range(len(spans)), key=lambda place: (-counts[place], place))[:most]
+    scores = [sum(by_stem.get(word_stem, 0.0) for word_stem in stems(text[start:end])) for start, end in spans]
+    best = sorted(range(len(spans)), key=lambda place: (-scores[place], place))[:most]
     return [spans[place] for place in sorted(best)]
 
 
@@ -58,17 +58,17 @@ def stems(text: str) -> set[str]:
 
 
 def split_windows(text: str, size: int = WINDOW_CHARACTERS) -> list[TextSpan]:
-    """Return the windows of a text in order: as many whole sentences as fit; together they cover all but white space.
+    """Return the windows of a text in order, each with as many whole sentences as fit; no text is left out.
 
     A line of a code block counts as a sentence. A sentence longer than a window is cut, between words if possible.
     """
-    found: list[TextSpan] = []
+    windows: list[TextSpan] = []
     for part in split_sentences(text, size):
-        if found and part.end - found[-1].start <= size:
-            found[-1] = TextSpan(found[-1].start, part.end)
+        if windows and part.end - windows[-1].start <= size:
+            windows[-1] = TextSpan(windows[-1].start, part.end)
         else:
-            found.append(part)
-    return found
+            windows.append(part)
+    return windows
 
 
 def split_sentences(text: str, size: int) -> Iterator[TextSpan]:
@@ -91,17 +91,17 @@ _LINE_END: Final = re.compile(r"\n")
 
 
 def _split(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[TextSpan]:
-    for found in ends.finditer(text, start, end):
-        yield from _trim(text, start, found.end())
-        start = found.end()
+    for match in ends.finditer(text, start, end):
+        yield from _trim(text, start, match.end())
+        start = match.end()
     yield from _trim(text, start, end)
 
 
 def _trim(text: str, start: int, end: int) -> Iterator[TextSpan]:
     """Yield the span without surrounding white space; nothing if it is blank."""
-    said = text[start:end]
-    if said.strip():
-        yield TextSpan(start + len(said) - len(said.lstrip()), start + len(said.rstrip()))
+    part = text[start:end]
+    if part.strip():
+        yield TextSpan(start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
 
 
 def _split_long(text: str, start: int, end: int, size: int) -> Iterator[TextSpan]:

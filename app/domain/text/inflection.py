@@ -19,15 +19,15 @@ _GROUPS: Final = {
 def other_forms(word: str) -> tuple[str, ...]:
     """Return the other irregular forms of a lower-cased English word; empty if there are none."""
     bare = word.removesuffix("ing")
-    for known in (word, word.removesuffix("s"), word.removesuffix("es"), bare, f"{bare}e", bare[:-1]):
-        if known in _GROUPS:
-            return tuple(form for form in _GROUPS[known] if form != word)
+    for candidate in (word, word.removesuffix("s"), word.removesuffix("es"), bare, f"{bare}e", bare[:-1]):
+        if candidate in _GROUPS:
+            return tuple(form for form in _GROUPS[candidate] if form != word)
     return ()
 
 
 def irregular_forms(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Map each word with irregular forms to these forms."""
-    return {word: others for word in words if (others := other_forms(word))}
+    return {word: forms for word in words if (forms := other_forms(word))}
 
 
 def base_forms(word: str) -> set[str]:
@@ -35,15 +35,15 @@ def base_forms(word: str) -> set[str]:
 
     One regular ending is removed and irregular forms are added. Some results are not words: "bak" from "baking".
     """
-    found = {word, *other_forms(word)}
+    forms = {word, *other_forms(word)}
     if word.endswith("ies"):
-        found.add(f"{word[:-3]}y")
+        forms.add(f"{word[:-3]}y")
     for ending in ("s", "es", "d", "ed", "ing"):
         bare = word.removesuffix(ending)
         if bare != word and len(bare) >= _BASE_CHARACTERS:
-            found.add(bare)
+            forms.add(bare)
             if ending == "ing":
-                found.add(f"{bare}e")
+                forms.add(f"{bare}e")
             if bare[-1] == bare[-2]:
-                found.add(bare[:-1])
-    return found
+                forms.add(bare[:-1])
+    return forms

@@ -1,7 +1,7 @@
-"""Select the texts of a batch that a scan has to read, by markers: words and parts of words.
+"""Prefilter a batch: find the texts that contain a marker (a word or a part of one), so that only these are scanned.
 
-A regular expression over every text costs more than all other indexing work in Python. A text without any marker of a
-group is skipped; a text with a marker is read in full, so a superfluous marker only costs time.
+Matching regular expressions against every text would take longer than all other indexing work in Python. A text without
+any marker of a group is skipped; a text with a marker is scanned in full, so a superfluous marker only costs time.
 """
 
 from __future__ import annotations
@@ -29,31 +29,37 @@ _SIGN_OF: Final = (
 _TABLE: Final = bytes(_SIGN_OF.get(chr(code), _BLANK) for code in range(256))
 _FULL_WIDTH_AT: Final = "\uff20"
 _IRREGULAR: Final = "\u0130\u0131\u017f"
-"""Non-ASCII letters that match i or s when case is ignored; a text with one of them counts as having every marker."""
+"""Non-ASCII letters that match i or s when case is ignored; a text with one of them counts as containing all markers.
+"""
 
 
 def marker(word: str) -> str:
-    """Return the marker of a lower-case word; the marker of a long word also occurs in other words."""
+    """Return a marker for a lower-case word.
+
+    A word of up to four letters gets a blank on each side, a five-letter word is its own marker, and a longer word
+    loses its first letter. Because only `MARKER_SIZE` characters are compared, the marker of a word of four or more
+    letters also matches other words.
+    """
     if len(word) < MARKER_SIZE:
         return f" {word} "
     return word if len(word) == MARKER_SIZE else word[1:]
 
 
 class Signs:
-    """The characters of a batch of texts, reduced to 32 signs.
+    """A batch of texts, reduced to an alphabet of 32 symbols.
 
     Attributes:
-        codes: Signs of all texts in sequence, each text preceded by a blank, shape (characters,).
+        codes: Symbols of all texts in sequence, each text preceded by a blank, shape (characters,).
         starts: Index in `codes` of the blank before each text, shape (texts,).
-        is_irregular: True for texts whose letters can't be reduced, shape (texts,).
+        is_irregular: True for texts with a letter of `_IRREGULAR`, shape (texts,).
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Reduce texts to signs, which ignore case, accents and the kind of punctuation."""
+        """Reduce texts to symbols, which ignore case, the accents of é and í, and most differences in punctuation."""
         whole = "\0".join(("", *texts))
         self.is_irregular = np.zeros(len(texts), np.bool_)
         if any(letter in whole for letter in _IRREGULAR):
-            self.is_irregular[:] = [not each.isascii() and not set(_IRREGULAR).isdisjoint(each) for each in texts]
+            self.is_irregular[:] = [not text.isascii() and not set(_IRREGULAR).isdisjoint(text) for text in texts]
             for letter in _IRREGULAR:
                 whole = whole.replace(letter, " ")
         plain = whole.lower().replace(_FULL_WIDTH_AT, "@").encode("latin-1", "replace")
@@ -69,29 +75,29 @@ class Signs:
         return np.diff(np.searchsorted(places, np.append(self.starts, len(self._plain))))
 
     def has_run(self, size: int) -> NDArray[np.bool_]:
-        """Return which texts have at least `size` characters in a row without ASCII white space, shape (texts,)."""
+        """Return true for texts with at least `size` characters in a row without ASCII white space, shape (texts,)."""
         blank = bytes(chr(code) in "\0\t\n\v\f\r " for code in range(256))
         blanks = np.flatnonzero(np.frombuffer(self._plain.translate(blank), np.bool_))
-        found = np.zeros(len(self.starts), np.bool_)
-        long = blanks[:-1][np.diff(blanks) > size]
-        found[np.searchsorted(self.starts, long, "right") - 1] = True
-        return found
+        has_long_run = np.zeros(len(self.starts), np.bool_)
+        run_starts = blanks[:-1][np.diff(blanks) > size]
+        has_long_run[np.searchsorted(self.starts, run_starts, "right") - 1] = True
+        return has_long_run
 
 
 class Markers:
-    """Groups of markers, searched for in batches of texts."""
+    """Groups of markers to find in batches of texts."""
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
         """Compile the markers of each group.
 
-        In a marker, a blank matches any character except letters and digits, and the beginning and end of a text; a
-        digit matches any digit.
+        In a marker, a blank matches the beginning or end of a text, or any character that is neither a letter nor a
+        digit. A digit matches any digit.
 
         Args:
             groups: At most 8 groups of lower-case markers, which may be longer than `MARKER_SIZE`.
         """
         self._names = list(groups)
-        # A marker of five signs is looked up as two overlapping runs of four signs.
+        # A marker of five symbols is looked up as two overlapping runs of four symbols.
         heads = np.zeros((_SIGNS,) * 4, np.uint8)
         tails = np.zeros((_SIGNS,) * 4, np.uint8)
         for bit, markers in enumerate(groups.values()):
@@ -101,9 +107,9 @@ class Markers:
         self._heads, self._tails = heads.ravel(), tails.ravel()
 
     def find(self, signs: Signs) -> dict[str, NDArray[np.bool_]]:
-        """Return which texts contain a marker of each group, each of shape (texts,).
+        """Return, by group, true for the texts that contain a marker of the group, shape (texts,) each.
 
-        False positives are possible, since parts of two markers can look like a third.
+        False positives are possible: the head of one marker can occur together with the tail of another.
         """
         pairs = signs.codes[:-1].astype(np.uint32)
         pairs <<= _BITS
@@ -113,10 +119,10 @@ class Markers:
         hits = self._heads[fours[:-1]] & self._tails[fours[1:]]
         if not len(signs.starts):
             return {name: np.zeros(0, np.bool_) for name in self._names}
-        found = np.bitwise_or.reduceat(hits, signs.starts)
-        return {name: (found & np.uint8(1 << bit) != 0) | signs.is_irregular for bit, name in enumerate(self._names)}
+        groups = np.bitwise_or.reduceat(hits, signs.starts)
+        return {name: (groups & np.uint8(1 << bit) != 0) | signs.is_irregular for bit, name in enumerate(self._names)}
 
 
 def _spelled(marker: str) -> Iterator[tuple[int, ...]]:
-    """Return every sequence of signs that a marker matches."""
-    return product(*(_NO_LETTERS if each == " " else (_SIGN_OF[each],) for each in marker[:MARKER_SIZE]))
+    """Return all sequences of symbols that a marker matches."""
+    return product(*(_NO_LETTERS if character == " " else (_SIGN_OF[character],) for character in marker[:MARKER_SIZE]))

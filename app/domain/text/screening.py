@@ -1,4 +1,4 @@
-"""Screen a batch of texts in one pass for those that the index stage has to scan."""
+"""Find, in one pass over a batch of texts, the texts that the index stage must scan with regular expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.domain.text.markers import Markers, Signs
 
 
 class ScreenedTexts(NamedTuple):
-    """The texts to read for each purpose, each of shape (texts,); other texts contain no match.
+    """True for the texts to scan, by purpose, shape (texts,) each; other texts contain no match.
 
     Attributes:
         personal: `pii_detection.detect_pii` may find something.
@@ -30,16 +30,16 @@ class ScreenedTexts(NamedTuple):
 
 
 def screen_texts(texts: Sequence[str]) -> ScreenedTexts:
-    """Return which texts to read for each purpose."""
+    """Return the texts to scan for each purpose."""
     signs = Signs(texts)
-    found = _markers().find(signs)
+    has_marker = _markers().find(signs)
     return ScreenedTexts(
-        found["personal"]
+        has_marker["personal"]
         | (signs.count("0123456789") >= pii_detection.DIGITS_MIN)
         | (signs.count(":-") >= pii_detection.DASHES_MIN)
         | signs.has_run(pii_detection.LONG),
-        found["reminders"],
-        found["ends"] | (found["changes"] & found["values"]),
+        has_marker["reminders"],
+        has_marker["ends"] | (has_marker["changes"] & has_marker["values"]),
     )
 
 

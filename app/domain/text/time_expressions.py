@@ -1,4 +1,4 @@
-"""Read the time expressions of a query as spans of time.
+"""Find the time expressions of a query and convert them to time spans.
 
 Expressions are English; numeric dates (2023-05-07) are recognised in any language.
 """
@@ -17,7 +17,7 @@ MONTHS: Final = (
 )
 DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-"""First of each season's three months in the northern hemisphere."""
+"""First month of each season in the northern hemisphere."""
 _UNITS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
 _SMALL: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBERS: Final = dict(zip(_SMALL, range(1, 13), strict=True)) | {
@@ -46,7 +46,7 @@ _DAY_LONG: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A half-open interval from `start` to before `end`, both with an offset."""
+    """A half-open interval [start, end) of timezone-aware times."""
 
     start: datetime
     end: datetime
@@ -59,27 +59,32 @@ def find_time_spans(query: str, now: datetime, years: Iterable[int]) -> list[Tim
         now: Reference time for expressions such as "yesterday"; days start in its time zone.
         years: Years that a date without a year may refer to, each 1900 to 2099.
     """
-    found: list[TimeSpan] = []
+    spans: list[TimeSpan] = []
     if now.year in _YEARS and _HINT.search(query):
-        near = sorted(set(years).intersection(_YEARS))
+        candidate_years = sorted(set(years).intersection(_YEARS))
         for pattern, read in _RULES:
             for match in pattern.finditer(query):
-                found += read(match, now, near)
-            query = pattern.sub(" ; ", query)  # remove what was read so that shorter expressions don't match it again
-    return found[:SPANS_MAX]
+                spans += read(match, now, candidate_years)
+            # Remove the matched expressions so that shorter patterns don't match parts of them.
+            query = pattern.sub(" ; ", query)
+    return spans[:SPANS_MAX]
 
 
 def _dates(match: re.Match[str], now: datetime, years: Iterable[int]) -> Iterator[TimeSpan]:
     """Yield a month or day in its year or in each candidate year, shifted by phrases like "two weeks before"."""
-    said = match.groupdict()
-    name = said["month"].lower()
-    month = int(name) if name.isdecimal() else next(n for n, known in enumerate(MONTHS, 1) if known[:3] == name[:3])
-    for year in [int(said["year"])] if said.get("year") else years:
+    groups = match.groupdict()
+    name = groups["month"].lower()
+    month = (
+        int(name)
+        if name.isdecimal()
+        else next(n for n, month_name in enumerate(MONTHS, 1) if month_name[:3] == name[:3])
+    )
+    for year in [int(groups["year"])] if groups.get("year") else years:
         start = _midnight(now, year, month)
-        if not said.get("day"):
+        if not groups.get("day"):
             yield TimeSpan(start, _months_later(start, 1))
-        elif (day := start + timedelta(days=int(said["day"]) - 1)).month == month:
-            yield _shift(day, said)
+        elif (day := start + timedelta(days=int(groups["day"]) - 1)).month == month:
+            yield _shift(day, groups)
 
 
 def _shift(day: datetime, said: dict[str, str | None]) -> TimeSpan:
@@ -88,8 +93,8 @@ def _shift(day: datetime, said: dict[str, str | None]) -> TimeSpan:
         return TimeSpan(day, day + _DAY_LONG)
     sign = -1 if side.lower() == "before" else 1
     if said["weekday"]:
-        away = (DAYS.index(said["weekday"].lower()) - day.weekday()) * sign % 7 or 7
-        return TimeSpan(day + sign * away * _DAY_LONG, day + (sign * away + 1) * _DAY_LONG)
+        days_off = (DAYS.index(said["weekday"].lower()) - day.weekday()) * sign % 7 or 7
+        return TimeSpan(day + sign * days_off * _DAY_LONG, day + (sign * days_off + 1) * _DAY_LONG)
     return _around(day, sign * _count(said["count"]), said["unit"])
 
 
@@ -98,20 +103,26 @@ def _ago(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterator[Time
 
 
 def _around(day: datetime, count: int, unit: str | None) -> TimeSpan:
-    """Return the day at this distance, extended by half a unit on either side because people count roughly."""
+    """Return the day at this distance, extended by half a unit on either side because people count roughly.
+
+    Args:
+        day: Start of the day from which the distance is counted.
+        count: Number of units; negative for the past.
+        unit: A key of `_UNITS`; None for days.
+    """
     length = _UNITS[(unit or "day").lower()]
     slack = timedelta(days=(length - 1) // 2)
-    there = day + count * length * _DAY_LONG
-    return TimeSpan(there - slack, there + slack + _DAY_LONG)
+    center = day + count * length * _DAY_LONG
+    return TimeSpan(center - slack, center + slack + _DAY_LONG)
 
 
 def _seasons(match: re.Match[str], now: datetime, years: Iterable[int]) -> Iterator[TimeSpan]:
-    said = match.groupdict()
-    first = _SEASONS[said["season"].lower()]
-    if said.get("which"):
-        yield _choose_span([_season(now, now.year + n, first) for n in (-2, -1, 0, 1)], said["which"], now)
+    groups = match.groupdict()
+    first = _SEASONS[groups["season"].lower()]
+    if groups.get("which"):
+        yield _choose_span([_season(now, now.year + n, first) for n in (-2, -1, 0, 1)], groups["which"], now)
     else:
-        yield from (_season(now, year, first) for year in ([int(said["year"])] if said.get("year") else years))
+        yield from (_season(now, year, first) for year in ([int(groups["year"])] if groups.get("year") else years))
 
 
 def _season(now: datetime, year: int, first: int) -> TimeSpan:
@@ -121,25 +132,28 @@ def _season(now: datetime, year: int, first: int) -> TimeSpan:
 
 def _named_unit(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterator[TimeSpan]:
     """Yield a month, weekday, week or similar unit preceded by "last", "this" or "next"."""
-    what, today = match["what"].lower(), _today(now)
+    unit, today = match["what"].lower(), _today(now)
     monday = today - today.weekday() * _DAY_LONG
-    if what in DAYS:
-        days = [monday + (7 * n + DAYS.index(what)) * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
-        around = [TimeSpan(day, day + _DAY_LONG) for day in days]
-    elif what in {"week", "weekend"}:
-        skipped = 5 if what == "weekend" else 0
+    if unit in DAYS:
+        days = [monday + (7 * n + DAYS.index(unit)) * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
+        spans = [TimeSpan(day, day + _DAY_LONG) for day in days]
+    elif unit in {"week", "weekend"}:
+        first_weekday = 5 if unit == "weekend" else 0
         weeks = [monday + 7 * n * _DAY_LONG for n in (-2, -1, 0, 1, 2)]
-        around = [TimeSpan(week + skipped * _DAY_LONG, week + 7 * _DAY_LONG) for week in weeks]
+        spans = [TimeSpan(week + first_weekday * _DAY_LONG, week + 7 * _DAY_LONG) for week in weeks]
     else:
-        month = {"month": today.month, "year": 1}.get(what) or MONTHS.index(what) + 1
-        step, length = (1 if what == "month" else 12), (12 if what == "year" else 1)
+        month = {"month": today.month, "year": 1}.get(unit) or MONTHS.index(unit) + 1
+        step, length = (1 if unit == "month" else 12), (12 if unit == "year" else 1)
         starts = [_months_later(_midnight(now, today.year, month), step * n) for n in (-2, -1, 0, 1, 2)]
-        around = [TimeSpan(start, _months_later(start, length)) for start in starts]
-    yield _choose_span(around, match["which"], now)
+        spans = [TimeSpan(start, _months_later(start, length)) for start in starts]
+    yield _choose_span(spans, match["which"], now)
 
 
 def _choose_span(around: list[TimeSpan], which: str, now: datetime) -> TimeSpan:
-    """Return the last span that has ended, the next that begins, or the one that ends next."""
+    """Return the span meant by "last" or "past" (the latest ended), "next" (the first that starts later) or "this".
+
+    For "this", the span is the first that hasn't ended.
+    """
     if which.lower() in {"last", "past"}:
         return max((span for span in around if span.end <= now), key=lambda span: span.end)
     if which.lower() == "next":
@@ -158,8 +172,8 @@ def _near_days(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterato
 
 
 def _count(word: str | None) -> int:
-    said = (word or "a").lower()
-    return int(said) if said.isdecimal() else _NUMBERS[said]
+    number = (word or "a").lower()
+    return int(number) if number.isdecimal() else _NUMBERS[number]
 
 
 def _today(now: datetime) -> datetime:
@@ -190,7 +204,7 @@ _RULES: Final[list[tuple[re.Pattern[str], _Read]]] = [
     (_rule(rf"(?:{_SHIFT})?{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?"), _dates),
     (_rule(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _dates),
     (_rule(rf"{_WHICH}(?P<what>week|weekend|month|year|{'|'.join((*DAYS, *MONTHS))})"), _named_unit),
-    (_rule(rf"{_IN}(?:the\s+)?{_MONTH}"), _dates),  # "may" and "march" alone are mostly not months
+    (_rule(rf"{_IN}(?:the\s+)?{_MONTH}"), _dates),  # "may" and "march" alone usually aren't months
     (_rule(rf"{_SEASON}(?:\s+of)?,?\s+{_YEAR}"), _seasons),
     (_rule(rf"(?:{_WHICH}|{_IN}(?:the\s+)?){_SEASON}"), _seasons),
     (_rule(rf"{_COUNT}\s+{_UNIT}\s+ago"), _ago),

@@ -1,7 +1,7 @@
 """Divide a long memory into windows of similar length that have vectors of their own.
 
-A single vector of a long text is close to nothing in particular, so its individual sentences would not be found. A
-search also compares windows and ranks a memory by its best one.
+A single vector of a long text is an average that is close to no particular query, so a search would miss its individual
+sentences. A search therefore also compares windows and ranks a memory by its best window.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WINDOW_SIZE: Final = 500
 WINDOWS_MAX: Final = 64
 """Maximum number of windows per memory; texts longer than this times `WINDOW_SIZE` get longer windows."""
 WINDOW_SHARE: Final = 0.9
-"""Factor on a window's cosine relative to a whole memory's, because it is the best of several."""
+"""Factor on the cosine of a memory's best window, because the maximum of several cosines is too high by chance."""
 
 
 def divide(text: str) -> list[TextSpan]:
@@ -28,8 +28,8 @@ def divide(text: str) -> list[TextSpan]:
     if len(text) <= 2 * WINDOW_SIZE:
         return []
     step = len(text) / min(ceil(len(text) / WINDOW_SIZE), WINDOWS_MAX)
-    found: dict[int, TextSpan] = {}
+    windows: dict[int, TextSpan] = {}
     for start, end in split_sentences(text, ceil(step)):
         share = int((start + end) / 2 / step)
-        found[share] = TextSpan(found[share].start if share in found else start, end)
-    return list(found.values()) if len(found) > 1 else []
+        windows[share] = TextSpan(windows[share].start if share in windows else start, end)
+    return list(windows.values()) if len(windows) > 1 else []

@@ -12,14 +12,14 @@ SPEAKER_MAX_CHARACTERS = 40
 HEAD_WORDS = 40
 """Number of content words at the start of a text that represent it in word-by-word comparison."""
 HEAD_CHARACTERS = 600
-"""Number of characters that are searched for the head words."""
+"""Number of characters from which the head words are taken."""
 
 # "don't" is one word; "Ann's" is two, and the second is a stop word.
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?!s\b)[a-z0-9]+)*")
 """Equivalent of `_WORD` for lower-cased ASCII; it takes two thirds of the time."""
 _SPACED = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))
-"""Table that replaces ASCII signs by spaces: splitting at them takes a third of the time of `_ASCII_WORD`."""
+"""Table that replaces ASCII symbols by spaces; translating and splitting takes a third of the time of `_ASCII_WORD`."""
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
 _ASKS_WHEN = re.compile(r"\b(when|how long|(what|which) (year|month|day|date|time))\b", re.IGNORECASE)
 # Grouped by first letter, for lower-cased text; it takes an eighth of the time of a plain alternation.
@@ -70,7 +70,7 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 
 def split_words(text: str) -> list[str]:
-    """Return all words in lower case, in order; numbers are included, emoji and signs are not."""
+    """Return all words in lower case, in order; numbers are included, emoji and symbols are not."""
     lowered = text.lower()
     if not text.isascii():
         return _WORD.findall(lowered)
@@ -84,8 +84,8 @@ def words_as_written(text: str) -> list[str]:
 
 def content_words(text: str) -> list[str]:
     """Return the words other than stop words, in order; all words if there are no others."""
-    every = split_words(text)
-    return list(filterfalse(STOP_WORDS.__contains__, every)) or every
+    words = split_words(text)
+    return list(filterfalse(STOP_WORDS.__contains__, words)) or words
 
 
 def first_content_words(text: str) -> list[str]:

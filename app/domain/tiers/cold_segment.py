@@ -8,7 +8,7 @@
         the records, one after another
 
 Numbers are big-endian, checksums BLAKE2b. A record moves between segments unchanged because its associated data doesn't
-include its location. Data that is read is validated before use, lengths first.
+include its location. Every segment that is read is validated before use, lengths first.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class SegmentEntry:
     """Index entry of a record in a segment.
 
     Attributes:
-        start: Offset of its first byte.
-        length: Size in bytes.
-        checksum: Checksum of these bytes.
+        start: Offset of the record's first byte in the segment.
+        length: Size of the record in bytes.
+        checksum: Checksum of the record's bytes.
     """
 
     memory_id: UUID
@@ -91,7 +91,7 @@ def encode(tenant_id: UUID, records: Sequence[SealedRecord]) -> Segment:
     """Encode records as a segment.
 
     Raises:
-        ValueError: There are no records, too many, or one is too large.
+        ValueError: There are no or too many records, or a record is empty or too large.
     """
     if not 0 < len(records) <= RECORDS_MAX:
         raise ValueError(f"{len(records)} records: a segment has 1 to {RECORDS_MAX}")
@@ -116,7 +116,7 @@ def decode(tenant_id: UUID, data: bytes) -> list[SegmentEntry]:
     """Decode and validate a segment's index; record bodies are not checked yet.
 
     Raises:
-        Damaged: The data isn't a segment of this tenant, is truncated, or its index was modified.
+        DamagedSegment: The data isn't a segment of this tenant, is truncated, or its index was modified.
     """
     if len(data) < _HEAD.size:
         raise DamagedSegment("truncated")
@@ -151,12 +151,12 @@ def record_body(data: bytes, entry: SegmentEntry, *, offset: int = 0) -> bytes:
         offset: Offset of the range in the segment.
 
     Raises:
-        Damaged: The record is truncated or was modified.
+        DamagedSegment: The record is truncated or was modified.
     """
     start = entry.start - offset
-    found = data[start : start + entry.length] if start >= 0 else b""
-    if len(found) != entry.length:
+    body = data[start : start + entry.length] if start >= 0 else b""
+    if len(body) != entry.length:
         raise DamagedSegment("truncated")
-    if checksum(found) != entry.checksum:
+    if checksum(body) != entry.checksum:
         raise DamagedSegment("checksum")
-    return found
+    return body

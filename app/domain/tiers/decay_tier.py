@@ -1,4 +1,4 @@
-"""Decide which tier decay alone asks for, by strength, and when this can next change."""
+"""Compute the tier that decay alone requires, and the next time at which this tier can change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TierThresholds:
 
     @property
     def by_tier(self) -> dict[str, float]:
-        """Strength below which decay asks for each tier, by tier."""
+        """Strength below which decay requires each tier, by tier."""
         return {"archived": self.archived_below, "cold": self.cold_below, "deleted": self.deleted_below}
 
     @model_validator(mode="after")
@@ -64,11 +64,11 @@ class CurrentStrength(NamedTuple):
 def decay_tier(
     tiers: TierThresholds, state: State, now: Floats | float, seen: CurrentStrength, accepted_at: Floats
 ) -> npt.NDArray[np.int8]:
-    """Return the tier that decay alone asks for, as an index in `DECAY_TIERS`, ignoring protection.
+    """Return the tier that decay alone requires, as an index in `DECAY_TIERS`, ignoring protection.
 
     Args:
         now: Seconds since 1970.
-        seen: Their strength and importance at that time.
+        seen: The memories' strength and importance at that time.
         accepted_at: Time of acceptance, in seconds since 1970.
     """
     strength = seen.strength
@@ -79,8 +79,8 @@ def decay_tier(
         & (state.access_count < tiers.deleted_uses_below)
         & (state.salience < tiers.deleted_salience_below)
     )
-    place = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
-    return np.where(deletable, 3, place).astype(np.int8)
+    tier = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
+    return np.where(deletable, 3, tier).astype(np.int8)
 
 
 def next_due_at(
@@ -93,16 +93,16 @@ def next_due_at(
     *,
     steps: tuple[float, ...] = (),
 ) -> Floats:
-    """Return the first time after `now`, or a lower bound of it, at which decay can ask for another tier.
+    """Return the first time after `now`, or a lower bound of it, at which decay can require another tier.
 
-    That is when strength or importance crosses a threshold, or when the model must be refreshed. In seconds since 1970,
-    `inf` if neither happens.
+    The tier can change when strength or importance crosses a threshold, or when the model must be refreshed. Times are
+    in seconds since 1970, `inf` if neither happens.
 
     Args:
         weights: Parameters of importance.
         state: The memories, anchored under these parameters.
         now: Seconds since 1970.
-        seen: Their strength and importance at that time.
+        seen: The memories' strength and importance at that time.
         steps: Further thresholds of importance, below which a memory loses its protection by importance.
     """
     first: Floats = np.minimum.reduce(
@@ -123,7 +123,7 @@ def next_due_at(
 def _time_of_crossing(
     values: Floats, thresholds: tuple[float, ...], due_at: Callable[[State, Floats], Floats], state: State
 ) -> Floats:
-    """Return when each value falls below the highest threshold that it still reaches; `inf` if it reaches none."""
+    """Return the time at which each value falls below its next lower threshold; `inf` if there is none."""
     steps = np.sort(np.asarray(thresholds))
     reached = np.searchsorted(steps, values, side="right")
     next_step = np.where(reached > 0, steps[np.maximum(reached - 1, 0)], 0.0)

@@ -1,7 +1,7 @@
-"""Seal records: compress with zstd, encrypt with AES-256-GCM under their own key, and bind them to their memory.
+"""Seal records: compress them with zstd, encrypt them with AES-256-GCM, and bind each to its memory.
 
-Callers provide keys and nonces. A key that wraps other keys needs a new random nonce each time; a record's key is used
-only once. The libraries are imported lazily, so that the API starts without them.
+Callers provide keys and nonces. A key that wraps other keys needs a new random nonce for each of them; a record has a
+key of its own, which encrypts nothing else. The libraries are imported lazily, so that the API starts without them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def unseal(key: bytes, sealed: bytes, bound: bytes) -> bytes:
     """Decrypt and decompress a record's content.
 
     Raises:
-        Damaged: The record was modified, belongs to another memory, or was sealed with another key.
+        DamagedSegment: The record was modified, belongs to another memory, or was sealed with another key.
     """
     import zstandard  # noqa: PLC0415 - see above
 
@@ -58,7 +58,7 @@ def decrypt(key: bytes, sealed: bytes, bound: bytes) -> bytes:
     """Decrypt and authenticate bytes from `encrypt`.
 
     Raises:
-        Damaged: The bytes were modified, are bound to something else, or were encrypted with another key.
+        DamagedSegment: The bytes were modified, or were encrypted with other associated data or another key.
     """
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above

@@ -24,19 +24,19 @@ class DecisionCase:
     """Inputs to the decision about one memory.
 
     Attributes:
-        kind: The caller's kind; None if none was given.
+        kind: The kind set by the caller; None if the caller set none.
         strength: 0 to 1.
         importance: Importance without a context, 0 to 1.
         uses: Number of uses.
         age_days: Days since acceptance.
         back_days: Days since acceptance or the last restore.
-        is_marked: True if a tag or category given by the caller protects the memory permanently.
+        is_marked: True if a tag or category set by the caller protects the memory permanently.
         salience: 0 to 1, from the caller, a model or the rules.
         privacy_risk: Risk of retaining the memory, 0 to 1.
-        expires_as: Category whose retention limit applies; None if it never expires or the limit for no category
-            applies.
-        expires_after_days: That limit, in days since acceptance; None if the memory never expires.
-        expires_by_risk: True if the limit applies only because the privacy risk is too high.
+        expires_as: Category whose retention period applies; None if the memory never expires or if the period for
+            memories without a category applies.
+        expires_after_days: The retention period, in days since acceptance; None if the memory never expires.
+        expires_by_risk: True if the retention period applies only because the privacy risk is too high.
     """
 
     kind: str | None
@@ -59,8 +59,8 @@ def decision_cases(
     """Return the inputs of the decision for each memory; the arguments are those of `tier_decision.decide_tiers`."""
     ages = (now - standing.accepted_at) / DAY_SECONDS
     back = (now - standing.grace_from) / DAY_SECONDS
-    ours = (seen.strength, seen.importance, state.access_count, ages, back)
-    columns = (standing.kinds, *ours, standing.is_marked, state.salience)
+    measured = (seen.strength, seen.importance, state.access_count, ages, back)
+    columns = (standing.kinds, *measured, standing.is_marked, state.salience)
     rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
     return [
         DecisionCase(
@@ -73,11 +73,11 @@ def decision_cases(
 def _expiries(
     rules: TierRules, standing: TierFacts, ages: Floats
 ) -> Iterator[tuple[float, str | None, float | None, bool]]:
-    privacy, found = rules.privacy, standing.expiry
-    risks = retention.privacy_risk(privacy, found.pii, found.sensitivity, ages)
-    columns = (np.isfinite(found.at), risks, found.category, found.by_risk)
-    for ends, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
-        if ends:
+    privacy, expiry = rules.privacy, standing.expiry
+    risks = retention.privacy_risk(privacy, expiry.pii, expiry.sensitivity, ages)
+    columns = (np.isfinite(expiry.at), risks, expiry.category, expiry.by_risk)
+    for expires, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
+        if expires:
             yield risk, retention.category_name(privacy, category), retention.category_days(privacy, category), by_risk
         else:
             yield risk, None, None, False
@@ -87,19 +87,19 @@ def explain_decisions(
     rules: TierRules, standing: TierFacts, state: State, now: float, seen: CurrentStrength, decision: Decision
 ) -> list[str]:
     """Explain each memory in one line; the arguments are those of `tier_decision.decide_tiers` and its result."""
-    found = zip(decision.rules, decision_cases(rules, standing, state, now, seen), strict=True)
-    return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
+    cases = zip(decision.rules, decision_cases(rules, standing, state, now, seen), strict=True)
+    return [_WORDS[RULES[rule]](rules, case) for rule, case in cases]
 
 
 def _format_comparison(name: str, value: float, side: str, threshold: float) -> str:
-    """Format a comparison; if value and threshold look equal when rounded, say "just" above or below."""
+    """Format a comparison; add "just" if value and threshold look equal when rounded."""
     shown = round_for_people(value, 4)
     same = shown == round_for_people(threshold, 4)
     return f"{name} is just {side} {shown}" if same else f"{name} {shown} is {side} {threshold:g}"
 
 
 def _format_age(days: float) -> str:
-    """Format an age in hours or less below one day, otherwise in days."""
+    """Format an age: below one day in hours or smaller units, otherwise in days."""
     if days < 1:
         return format_duration(days * DAY_SECONDS)
     shown = round_for_people(days, 4)

@@ -1,7 +1,7 @@
 """Forecast how many of a tenant's memories will be in each tier at future times.
 
 Strength is a function of time, so no simulation is needed. Without uses, edits and new memories, the forecast equals
-what sweeps at those times will find.
+the result of sweeps at those times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _never_stop() -> None:
 
 
 def horizon_seconds(dynamics: Dynamics) -> float:
-    """Return how far ahead a model can be forecast; infinite unless it is tick-based."""
+    """Return the maximum range of a forecast for a model, in seconds; infinite unless the model is tick-based."""
     return TICKS_MAX * dynamics.parameters.tick_seconds if isinstance(dynamics, MemoryDecay) else math.inf
 
 
@@ -53,17 +53,17 @@ def tiers_by_time(policy: Policy, state: State, standing: TierFacts, now: Floats
 def count_tiers(
     policy: Policy, state: State, standing: TierFacts, moments: Floats, check: Check = _never_stop
 ) -> Counts:
-    """Count the memories in each tier at each time; equal to `tiers_by_time`, in a few passes over the rows.
+    """Count the memories in each tier at each time, as `tiers_by_time` would, but in a few passes over the rows.
 
-    Between uses a memory only moves down and loses any protection permanently. It is therefore enough to find the times
-    at which it falls below each threshold and at which its protection ends.
+    Without uses, a memory only moves down, and a protection that has ended never starts again. It is therefore enough
+    to find the times at which the memory falls below each threshold and at which its protection ends.
 
     Args:
         policy: Model, importance, tiers and protection.
         state: The memories, anchored under this policy.
-        standing: Their tiers and protections, in the same order.
-        moments: Ascending, in seconds since 1970; at least one.
-        check: Called between the parts of long work; raises to cancel it.
+        standing: The memories' tiers and protections, in the same order.
+        moments: Times in seconds since 1970, ascending, at least one.
+        check: Called between the parts of long work; may raise an exception to cancel the work.
     """
     tiers = policy.tiers
     thresholds = tuple(tiers.by_tier.values())
@@ -78,57 +78,60 @@ def count_tiers(
         return CurrentStrength(np.full(len(now), -1.0), importance.importance(policy.importance, rows, now))
 
     def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED
-        return found
+        deletable: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED
+        return deletable
 
     deleted[weak] = np.maximum(deleted[weak], _first(deletable_if_weak, take(state, weak), moments))
-    free = _first(lambda rows, now: may_move(policy.rules, standing, rows, now, weightless(rows, now)), state, moments)
-    ended = np.minimum(standing.expires_at, standing.erase_at)
-    gone = np.where(standing.is_held, len(moments), np.searchsorted(moments, ended))
+    movable = _first(
+        lambda rows, now: may_move(policy.rules, standing, rows, now, weightless(rows, now)), state, moments
+    )
+    removed_at = np.minimum(standing.expires_at, standing.erase_at)
+    removed = np.where(standing.is_held, len(moments), np.searchsorted(moments, removed_at))
     for tier, places in enumerate(falls, start=1):
-        np.maximum(places, free, out=places)
+        np.maximum(places, movable, out=places)
         places[standing.tiers >= tier] = 0
-        np.minimum(places, gone, out=places)
+        np.minimum(places, removed, out=places)
     fallen = [np.cumsum(np.bincount(places, minlength=len(moments))[: len(moments)]) for places in falls]
-    everybody, nobody = np.full(len(moments), len(state.level)), np.zeros(len(moments), np.int64)
-    return -np.diff([everybody, *fallen, nobody], axis=0).T
+    all_rows, no_rows = np.full(len(moments), len(state.level)), np.zeros(len(moments), np.int64)
+    return -np.diff([all_rows, *fallen, no_rows], axis=0).T
 
 
 def _crossed(
     dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
 ) -> list[Places]:
-    """Return the index of the first time below each threshold, by bisection."""
+    """Return, by threshold, the index of the first time at which each memory is below it, by bisection."""
 
     def below(threshold: float) -> _Test:
         return lambda rows, now: dynamics.strength(rows, now) < threshold
 
-    found = []
+    falls = []
     for threshold in thresholds:
         check()
-        found.append(_first(below(threshold), state, moments))
-    return found
+        falls.append(_first(below(threshold), state, moments))
+    return falls
 
 
 def _ticked(
     dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
 ) -> list[Places]:
-    """Return the index of the first time below each threshold for a tick-based model.
+    """Return, by threshold, the index of the first time at which each memory is below it, for a tick-based model.
 
-    It advances from time to time because a jump ahead costs as much as all the ticks in between.
+    The state advances from each time to the next. Bisection would be slower, because a jump to a time computes all the
+    ticks before it.
     """
-    found = [np.full(len(state.level), len(moments)) for _ in thresholds]
+    falls = [np.full(len(state.level), len(moments)) for _ in thresholds]
     rows, lowest = np.arange(len(state.level)), min(thresholds)
     for place, moment in enumerate(moments):
         check()
         state = dynamics.advance(state, moment)
         strength = dynamics.strength(state, moment)
-        for places, threshold in zip(found, thresholds, strict=True):
+        for places, threshold in zip(falls, thresholds, strict=True):
             fallen = rows[strength < threshold]
             places[fallen] = np.minimum(places[fallen], place)
         falling = np.flatnonzero(strength >= lowest)
         if falling.size < rows.size:
             rows, state = rows[falling], take(state, falling)
-    return found
+    return falls
 
 
 def _first(holds: _Test, state: State, moments: Floats) -> Places:
@@ -136,6 +139,6 @@ def _first(holds: _Test, state: State, moments: Floats) -> Places:
     low, high = np.zeros(len(state.level), np.int64), np.full(len(state.level), len(moments))
     for _ in range(len(moments).bit_length()):
         middle = (low + high) // 2
-        held = holds(state, moments[np.minimum(middle, len(moments) - 1)]) | (low == high)
-        low, high = np.where(held, low, middle + 1), np.where(held, np.minimum(middle, high), high)
+        is_met = holds(state, moments[np.minimum(middle, len(moments) - 1)]) | (low == high)
+        low, high = np.where(is_met, low, middle + 1), np.where(is_met, np.minimum(middle, high), high)
     return low

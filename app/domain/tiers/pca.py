@@ -1,7 +1,8 @@
 """Reduce vectors by principal component analysis with minimal change to their cosines.
 
-The basis isn't centred: it spans the directions along which unit vectors are longest. The inner product of two reduced
-vectors therefore equals the cosine of the original ones, except for components outside the basis.
+The vectors aren't centred before the analysis: the basis spans the directions along which unit vectors are longest. The
+inner product of two reduced vectors therefore equals the cosine of the original vectors, except for components outside
+the basis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SAMPLES_MAX: Final = 5000
 SUBJECT_MAX: Final = SAMPLES_MAX // 10
 """Maximum number of vectors per subject in a sample: at most a tenth of the largest sample."""
 _PROVING: Final = 10
-"""One in this many sample vectors measures the variance; the others fit the basis."""
+"""One in this many sample vectors is held out to measure the variance; the basis is fitted to the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,18 +53,18 @@ def fit_basis(sample: Vectors, dimensions: int = DIMENSIONS) -> PcaBasis | None:
     """Fit a basis to a sample; None if the vectors are short enough already or too few.
 
     Args:
-        sample: Unit vectors in any order, shape (n, whole); non-finite and zero vectors are ignored.
+        sample: Unit vectors in any order, shape (n, original dimensions); non-finite and zero vectors are ignored.
         dimensions: Dimensions of a reduced vector.
     """
     sample = sample[np.isfinite(sample).all(axis=1) & sample.any(axis=1)]
     if sample.shape[0] < max(SAMPLES_MIN, 2 * dimensions) or sample.shape[1] <= dimensions:
         return None
-    is_proof = np.arange(len(sample)) % _PROVING == 0
-    fitted = sample[~is_proof].astype(np.float64)
+    is_held_out = np.arange(len(sample)) % _PROVING == 0
+    fitted = sample[~is_held_out].astype(np.float64)
     _, vectors = np.linalg.eigh(fitted.T @ fitted)  # ascending
     matrix = np.ascontiguousarray(vectors[:, : -dimensions - 1 : -1].T, np.float32)
     mean = fitted.mean(axis=0).astype(np.float32)
-    return PcaBasis(matrix, mean, variance_kept(matrix, mean, sample[is_proof]), len(sample))
+    return PcaBasis(matrix, mean, variance_kept(matrix, mean, sample[is_held_out]), len(sample))
 
 
 def variance_kept(matrix: Vectors, mean: Vectors, vectors: Vectors) -> float:
@@ -73,10 +74,10 @@ def variance_kept(matrix: Vectors, mean: Vectors, vectors: Vectors) -> float:
         mean: shape (dimensions,).
         vectors: shape (n, dimensions).
     """
-    about = vectors.astype(np.float64) - mean
-    whole = float(np.square(about).sum())
-    left = float(np.square(about @ matrix.T).sum())
-    return min(left / whole, 1.0) if whole > 0 else 1.0
+    centred = vectors.astype(np.float64) - mean
+    total = float(np.square(centred).sum())
+    retained = float(np.square(centred @ matrix.T).sum())
+    return min(retained / total, 1.0) if total > 0 else 1.0
 
 
 def reduce_vectors(basis: PcaBasis, vectors: Vectors) -> Vectors:
@@ -94,10 +95,10 @@ def reduce_vectors(basis: PcaBasis, vectors: Vectors) -> Vectors:
 
 
 def draw_sample(subjects: Sequence[str | None], limit: int = SAMPLES_MAX) -> list[int]:
-    """Return the indexes of a sample, in order: the first ones, with at most `SUBJECT_MAX` per subject.
+    """Return the indexes of a sample, in order: the first vectors, with at most `SUBJECT_MAX` per subject.
 
     Args:
-        subjects: Subject of each vector, in random order; None for no particular subject.
+        subjects: Subject of each vector, in random order; None for vectors without a subject.
         limit: Maximum sample size.
     """
     counts: dict[str, int] = {}

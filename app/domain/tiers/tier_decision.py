@@ -1,7 +1,7 @@
-"""Decide a memory's tier at a time, and why; sweeps, moves, forecasts and `why` share this decision.
+"""Decide each memory's tier at a given time, and record the deciding rule.
 
-In order of precedence: legal hold, erasure, privacy expiry, never forget, grace, salience, decay. Tiers only go down
-here; a use, a restore or an undo brings a memory back up.
+Sweeps, moves, forecasts and `why` share this decision. The rules in order of precedence are legal hold, erasure,
+privacy expiry, never forget, grace, salience, decay. A decision never raises a tier; a use, a restore or an undo can.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _DECAY = range(len(RULES))
 
 @dataclass(frozen=True, slots=True)
 class TierFacts:
-    """Tiers of memories and their protections and deadlines other than decay; shape (n,).
+    """Tiers, protections and deadlines of memories, apart from their decay state.
 
-    Times are in seconds since 1970.
+    Every array has shape (n,). Times are in seconds since 1970.
 
     Attributes:
         tiers: Current tiers, as indexes in `DECAY_TIERS`.
-        kinds: Kinds given by the caller, as indexes in `KINDS`; -1 if none was given.
+        kinds: Kinds set by the caller, as indexes in `KINDS`; -1 if the caller set none.
         accepted_at: Time of acceptance.
         restored_at: Time of the last restore; minus infinity if never restored.
         expiry: Time and reason of the privacy expiry.
         erase_at: Time of a pending erasure; infinite if there is none.
         is_held: True under a legal hold.
-        is_marked: True if a tag or category given by the caller says never forget.
+        is_marked: True if a tag or category set by the caller protects the memory permanently.
     """
 
     tiers: npt.NDArray[np.int8]
@@ -53,7 +53,7 @@ class TierFacts:
     is_marked: npt.NDArray[np.bool_]
 
     def select(self, rows: npt.NDArray[np.integer[Any]]) -> TierFacts:
-        """Return the standing of these rows."""
+        """Return the facts of these rows."""
         return TierFacts(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
@@ -68,7 +68,7 @@ class TierFacts:
 
 
 def fresh_facts(accepted_at: Floats) -> TierFacts:
-    """Return the standing of active memories without any protection or deadline."""
+    """Return the facts of active memories without any protection or deadline."""
     count = accepted_at.shape
     return TierFacts(
         tiers=np.zeros(count, np.int8),
@@ -111,7 +111,7 @@ def decide_tiers(
         standing: Tiers, protections and deadlines of the memories.
         state: Decay state of the same memories.
         now: Seconds since 1970.
-        seen: Their strength and importance at that time.
+        seen: The memories' strength and importance at that time.
     """
     decided = np.select(
         [
@@ -125,16 +125,16 @@ def decide_tiers(
         [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE],
         _DECAY,
     ).astype(np.int8)
-    asked = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
-    gone = (decided == _ERASURE) | (decided == EXPIRY)
-    kept = np.where(decided == _DECAY, asked, standing.tiers)
-    return Decision(np.where(gone, DELETED, kept).astype(np.int8), decided)
+    by_decay = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
+    is_deleted = (decided == _ERASURE) | (decided == EXPIRY)
+    otherwise = np.where(decided == _DECAY, by_decay, standing.tiers)
+    return Decision(np.where(is_deleted, DELETED, otherwise).astype(np.int8), decided)
 
 
 def may_move(
     rules: TierRules, standing: TierFacts, state: State, now: Floats | float, seen: CurrentStrength
 ) -> npt.NDArray[np.bool_]:
-    """Return true where nothing protects the memory from decay; this remains so until it is used or changed."""
+    """Return true for memories that nothing protects from decay; this only changes with a use or an edit."""
     return np.asarray(
         ~standing.is_held
         & ~never_forget(rules.protection, standing, state, seen)
@@ -166,7 +166,7 @@ def _grace(
 
 
 def _salience(protection: Protection, state: State) -> npt.NDArray[np.bool_]:
-    """Return true for memories protected by salience, which only changes with the text or its rating."""
+    """Return true for memories protected by their salience, which only changes with the text or its rating."""
     return np.asarray(state.salience > protection.salience_above)
 
 
@@ -178,19 +178,19 @@ def is_of(standing: TierFacts, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
 def fixed_due_at(rules: TierRules, standing: TierFacts, now: float, seen: CurrentStrength) -> Floats:
     """Return the first time after `now` at which the decision can change independently of strength and importance.
 
-    In seconds since 1970, `inf` if there is none. Candidates are the end of grace, the minimum age for deletion, an
-    expiry and an erasure. Grace and age only matter for memories already weak enough for decay to move them; the others
-    are evaluated again when they become weak.
+    Times are in seconds since 1970, `inf` if there is none. The decision can change at the end of the grace period, at
+    the minimum age for deletion, at an expiry and at an erasure. Grace and age only matter for memories already weak
+    enough for decay to move them; the others are evaluated again when they become weak.
 
     Args:
         now: Seconds since 1970.
-        seen: Their strength and importance at that time.
+        seen: The memories' strength and importance at that time.
     """
     grace_ends = standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS
-    of_age = standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS
+    deletable_from = standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS
     ends = [
         np.where(seen.strength < rules.tiers.archived_below, grace_ends, np.inf),
-        np.where(seen.strength < rules.tiers.deleted_below, of_age, np.inf),
+        np.where(seen.strength < rules.tiers.deleted_below, deletable_from, np.inf),
         standing.expires_at,
         standing.erase_at,
     ]

@@ -38,7 +38,7 @@ from app.store.tiers import protections
 SLICE_ROWS: Final = contradiction_prompt.QUESTIONS_MAX
 """Maximum number of new memories per slice: usually one model call, whose pairs are saved before the next call."""
 BACK: Final = timedelta(days=7)
-"""Maximum age of the memories that count as new, on the first run and after an interruption."""
+"""Maximum age of the new memories that a run examines, on the first run and after an interruption."""
 MARGIN: Final = timedelta(minutes=1)
 """Allowed difference between the clocks of ids and of acceptance times."""
 

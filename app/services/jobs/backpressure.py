@@ -17,7 +17,7 @@ def must_wait_for_ingest(age_seconds: float) -> bool:
     """Return whether a job must wait because ingest is behind and the job hasn't used up its daily waiting time.
 
     Args:
-        age_seconds: Time since the job was created, from which its days are counted.
+        age_seconds: Time since the job's creation. The job's days are counted from its creation.
     """
     config = settings()
     may_wait = age_seconds % _DAY_SECONDS < config.jobs_wait_hours * _HOUR_SECONDS

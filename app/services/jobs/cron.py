@@ -1,4 +1,4 @@
-"""Compute the next time of a cron expression in a time zone, using APScheduler's trigger for the calendar."""
+"""Compute the next time of a cron expression in a time zone, using APScheduler's trigger for calendar arithmetic."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LONGEST_CHANGE = timedelta(hours=3)
 def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
     """Return the first time after `after` that matches the expression, in UTC, or None if there is none.
 
-    A job at fixed hours runs once per date. When clocks go back and its hour occurs twice, it runs at the first
-    occurrence; when clocks go forward and its hour is skipped, it runs later by the length of the change. A job whose
-    hour field starts with `*` runs in every matching hour that actually occurs. Where the skipped hour ends at midnight
-    (America/Nuuk), the later run falls on the next date.
+    A job at fixed hours runs once per date. When clocks are set back and the job's hour occurs twice, the job runs at
+    the first occurrence. When clocks are set forward and its hour is skipped, the job runs later by the length of the
+    change; if the skipped hour ends at midnight (America/Nuuk), this is on the next date. A job whose hour field starts
+    with `*` runs in every matching hour that actually occurs.
 
     Args:
         cron: Five fields. Days of the week are names, or 0 to 7 from Sunday to Sunday. A day of the month combined with
-            a day of the week is refused, since cron implementations differ on its meaning.
+            a day of the week is refused, because cron implementations interpret the combination differently.
         time_zone: IANA name.
-        after: A time with an offset.
+        after: A timezone-aware time.
 
     Raises:
         ValueError: The expression is invalid; the message names the field.
@@ -46,8 +46,8 @@ def _on_the_wall(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datet
     while wall is not None:
         if earliest is not None and wall >= earliest + _offset(zone, earliest):
             return earliest
-        # `fold=0` means the first of two occurrences; a skipped time is read with the offset before the change, which
-        # makes it later: possibly later than a time after the gap, so the search continues up to the time found.
+        # `fold=0` selects the first of two occurrences. A skipped time is converted with the offset before the change
+        # and so becomes later, possibly later than a match after the gap: continue the search up to this time.
         moment = wall.replace(tzinfo=zone).astimezone(UTC)
         if moment >= start and (earliest is None or moment < earliest):
             earliest = moment
@@ -81,17 +81,17 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
-    """Return the first match at or after a wall-clock time, which is represented as if it were UTC.
+    """Return the first match at or after a wall-clock time; both are represented as if they were UTC.
 
-    The trigger never sees the real zone: in a zone that changes its clocks, APScheduler skips some nights and gets
-    stuck at others.
+    The trigger is always used in UTC: in zones with clock changes, APScheduler skips the runs of some nights and never
+    gets past others.
     """
     moment: datetime | None = trigger.get_next_fire_time(None, wall)
     return moment
 
 
 def tenant_jitter(tenant_id: UUID, task: str, most_seconds: int) -> timedelta:
-    """Return a delay that spreads tenants over the window; it is constant per tenant and task."""
+    """Return a delay below `most_seconds` that spreads tenants over time; it is constant per tenant and task."""
     if not most_seconds:
         return timedelta()
     digest = hashlib.blake2b(f"{tenant_id}/{task}".encode(), digest_size=8).digest()
@@ -111,7 +111,7 @@ def _trigger(cron: str) -> CronTrigger:
 
 
 def _named_weekdays(field: str) -> str:
-    """Replace numbers by names: APScheduler counts from Monday, cron from Sunday."""
+    """Replace numbers of weekdays with names, because APScheduler numbers weekdays from Monday and cron from Sunday."""
     if field == "*":
         return field
     if field.startswith("*/") and field[2:].isdigit() and int(field[2:]):

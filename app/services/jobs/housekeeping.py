@@ -19,9 +19,9 @@ from app.store.tenants import policies
 SLICE_ROWS: Final = 500
 # Maximum delay of a redelivery after the period in which clients may repeat requests.
 REDELIVERY: Final = timedelta(days=7)
-# Finished runs and jobs and discarded dead letters, so that operators can still investigate them.
+# Retention of finished runs and jobs, discarded dead letters and operators' actions, for investigations.
 RECORDS: Final = timedelta(days=90)
-# A few rows a day.
+# Retention of the counts of tier moves, which are a few rows a day.
 MOVES: Final = timedelta(days=365)
 
 
@@ -31,13 +31,13 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
     Args:
         as_of: The time from which retention periods are counted back.
         state: State returned by the previous slice; empty at first.
-        until: Deadline on the monotonic clock; one slice is always done.
+        until: Deadline on the monotonic clock; at least one slice is processed.
     """
     with database.tenant(tenant_id) as tx:
         policy = policies.read_current(tx, tenant_id)
-    # Recorded searches are deleted if a policy without consent has come into force since the last night.
+    # Delete recorded searches if the policy no longer allows recording them.
     searches_days = policy.record_searches_days if policy.record_searches else 0
-    kept: list[tuple[str, timedelta]] = [
+    retention_periods: list[tuple[str, timedelta]] = [
         ("ledger", timedelta(hours=settings().idempotency_hours) + REDELIVERY),
         ("runs", RECORDS),
         ("jobs", RECORDS),
@@ -52,12 +52,12 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
-        name, age = kept[place]
+        name, age = retention_periods[place]
         with database.tenant(tenant_id) as tx:
             rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows
         if rows < SLICE_ROWS:
             place += 1
-        if place == len(kept) or time.monotonic() >= until:
+        if place == len(retention_periods) or time.monotonic() >= until:
             metrics.count("ledger_purged_rows", counts["ledger"])
-            return Step(counts.total(), {"place": place}, finished=place == len(kept), counts=dict(counts))
+            return Step(counts.total(), {"place": place}, finished=place == len(retention_periods), counts=dict(counts))

@@ -1,6 +1,6 @@
-"""Create, send, read and cancel jobs: a tenant's long work, done in resumable steps by `runner`.
+"""Create, send, read and cancel jobs: a tenant's long-running work, which `runner` executes in resumable steps.
 
-A message only prompts a worker to claim the job's row. A lost message or worker therefore delays a job by a lease, and
+A Celery message only causes a worker to claim the job's row. So a lost message or worker delays a job by one lease, and
 a duplicate message has no effect.
 """
 
@@ -20,8 +20,8 @@ from app.store.core import database
 from app.store.jobs import jobs
 from app.store.jobs.jobs import JobView
 
-# Concurrent jobs per lane over all tenants. A lane has one process: with two jobs in its queue, each slice would wait
-# behind another, and beat's ticks would expire unread behind both.
+# Maximum number of jobs per lane that are sent or running, over all tenants. A lane has one process: with two jobs, the
+# slices of each would wait for the other's, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
 _TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
@@ -29,30 +29,30 @@ log = structlog.get_logger(__name__)
 
 
 def task_name(kind: str) -> str:
-    """Return the Celery task that carries jobs of a kind; the lane follows from it."""
+    """Return the name of the Celery task that runs jobs of a kind; the task determines the lane."""
     return queues.RIGHTS_JOB if kind in RIGHTS_KINDS else queues.JOB
 
 
 def create(
     tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True, actor: str | None = None
 ) -> UUID:
-    """Create a job, send it to a worker when its turn comes, and return its id.
+    """Create a job, send the jobs that are next, and return the job's id.
 
     Args:
         kind: One of `domain.jobs.KINDS`.
-        parameters: The steps' parameters as JSON; never content.
-        lone: Allow only one unfinished job of this kind per tenant, and return the id of an existing one.
+        parameters: The steps' parameters as JSON, without any memory content.
+        lone: Allow only one unfinished job of this kind per tenant; if there is one already, return its id.
         actor: Id of the requesting key, for the audit log; None for the service's own jobs.
     """
     if kind not in KINDS:
         raise KeyError(kind)
     job_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        # The unfinished job may end between the two statements.
+        # Repeat if an unfinished job prevents the insertion but ends before it is read.
         while not jobs.add(tx, job_id, tenant_id, kind, parameters, lone=lone):
-            found = jobs.find_lone(tx, tenant_id, kind)
-            if found is not None:
-                return found
+            existing = jobs.find_lone(tx, tenant_id, kind)
+            if existing is not None:
+                return existing
         if actor is not None:
             audit.append(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
     send_quietly()
@@ -60,10 +60,10 @@ def create(
 
 
 def evaluation_parameters(as_of: datetime | None) -> dict[str, Any]:
-    """Return the parameters of a maintenance job that evaluates its rules as of a moment, now if None.
+    """Return the parameters of a maintenance job that evaluates its rules as of a time, or now if None.
 
     Raises:
-        Invalid: The moment is in the future: only a dry run can look ahead.
+        Invalid: The time is in the future, which only dry runs allow.
     """
     if as_of is None:
         return {}
@@ -74,7 +74,7 @@ def evaluation_parameters(as_of: datetime | None) -> dict[str, Any]:
 
 
 def send_jobs() -> int:
-    """Send the next jobs, and those whose message or worker was lost; return the number sent.
+    """Send the next jobs, and jobs whose message or worker was lost; return the number of sent jobs.
 
     Raises:
         kombu.exceptions.OperationalError: The broker can't be reached; the jobs are sent again after a lease.
@@ -89,10 +89,10 @@ def send_jobs() -> int:
 
 
 def send_quietly() -> None:
-    """Send the next jobs, but only log a failure: the next tick sends them too."""
+    """Send the next jobs; if this fails, log a warning, because the next tick sends the jobs again."""
     try:
         send_jobs()
-    except Exception as error:  # noqa: BLE001 - the rows are still queued
+    except Exception as error:  # noqa: BLE001 - the job rows remain queued
         log.warning("job_not_sent", error=type(error).__name__)
 
 
@@ -107,20 +107,20 @@ def get(tenant_id: UUID, job_id: UUID) -> JobView:
 
 
 list_jobs = database.in_shared(jobs.list_jobs)
-"""Return jobs, newest first, that are older than the given time of creation and id."""
+"""Return a page of jobs, newest first, starting after the given creation time and id."""
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> JobView:
-    """Request a job's cancellation, which takes effect after its current step or when it is next claimed.
+    """Request the cancellation of a job; it takes effect after the current step or at the next claim.
 
     Raises:
         NotFound: The tenant has no such job.
         Conflict: The job has ended.
     """
     with database.shared() as tx:
-        wanted = jobs.request_cancel(tx, tenant_id, job_id)
-    found = get(tenant_id, job_id)
-    if not wanted:
-        raise Conflict(f"this job has already ended: it is {found.status}")
+        was_requested = jobs.request_cancel(tx, tenant_id, job_id)
+    job = get(tenant_id, job_id)
+    if not was_requested:
+        raise Conflict(f"this job has already ended: it is {job.status}")
     send_quietly()
-    return found
+    return job

@@ -1,7 +1,7 @@
-"""Run jobs: claim one, run its steps for a slice, and record each step's result.
+"""Run jobs: claim a job, run its steps for the length of a slice, and record each step's result.
 
-This module alone maps kinds to their implementations, and only workers import it. After a slice, the job that has
-waited longest runs next.
+Only this module maps kinds of jobs to their implementations, and only workers import it. After a slice, the job that
+has waited longest runs next.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class JobKind:
     """The functions of a kind of job.
 
     Attributes:
-        step: Performs a few seconds of work in its own transactions. After a crash it runs again from its initial
-            state, so its writes must be idempotent.
-        cancelled: Cleans up after a cancelled job; must be idempotent, too.
+        step: Performs a few seconds of work in separate transactions. After a crash, the step runs again from the state
+            before it, so its writes must be idempotent.
+        cancelled: Cleans up after a cancelled job; must be idempotent.
     """
 
     step: Callable[[Job], Step]
@@ -80,16 +80,16 @@ KINDS: dict[str, JobKind] = {
 
 
 def run_slice(job_id: UUID) -> None:
-    """Run a job for a slice, unless it has ended or another worker has claimed it."""
+    """Run the steps of a job for the length of a slice, unless it has ended or another worker has claimed it."""
     claim_id = uuid4()
     with database.shared() as tx:
-        held = jobs.claim(tx, job_id, claim_id, _lease_seconds())
-    if held is None:
+        claimed = jobs.claim(tx, job_id, claim_id, _lease_seconds())
+    if claimed is None:
         return
     try:
-        _run_steps(held, claim_id)
+        _run_steps(claimed, claim_id)
     except Exception as error:
-        _postpone(held.job, claim_id, error)
+        _postpone(claimed.job, claim_id, error)
         raise
     finally:
         queue.send_quietly()
@@ -114,21 +114,21 @@ def _run_steps(held: ClaimedJob | None, claim_id: UUID) -> None:
             return
         step = kind.step(job)
         failpoints.trigger("job.before_note")
-        then: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
+        status: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
         if step.finished:
-            then = "failed" if step.failure else "done"
+            status = "failed" if step.failure else "done"
         with database.shared() as tx:
-            held = jobs.record_step(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
+            held = jobs.record_step(tx, job.job_id, claim_id, step, then=status, lease_seconds=_lease_seconds())
         if held is None:
-            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # the lease lapsed during a long step
         else:
-            _count(held, job, step, then)
-        if then != "running":
+            _count(held, job, step, status)
+        if status != "running":
             return
 
 
 def _count(held: ClaimedJob, job: Job, step: Step, then: str) -> None:
-    """Count the rows of a step, for a night by its inner steps, and count finished slices and jobs."""
+    """Count the rows processed by a step (for a nightly run, by its inner steps), ended slices and finished jobs."""
     if job.kind == night_run.KIND:
         for name, amount in step.counts.items():
             inner, _, action = name.partition(".")
@@ -142,7 +142,7 @@ def _count(held: ClaimedJob, job: Job, step: Step, then: str) -> None:
 
 
 def _lane(kind: str) -> str:
-    """Return the lane of a kind's jobs; a kind that only another version knows counts as maintenance."""
+    """Return the lane for jobs of a kind; kinds unknown to this version count as maintenance."""
     return metrics.LANE_OF_TASK[queue.task_name(kind)]
 
 
@@ -151,15 +151,15 @@ def _count_outcome(kind: str, outcome: str) -> None:
 
 
 def _report_end(held: ClaimedJob, failure: str | None) -> None:
-    ended = held.job
-    about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
-    metrics.record_job(ended.kind, held.run_seconds, well=failure is None)
+    job = held.job
+    fields = {"job": str(job.job_id), "kind": job.kind, "tenant": str(job.tenant_id), "items": job.done}
+    metrics.record_job(job.kind, held.run_seconds, well=failure is None)
     if failure is None:
-        _count_outcome(ended.kind, "done")
-        log.info("job_done", **about)
+        _count_outcome(job.kind, "done")
+        log.info("job_done", **fields)
     else:
-        _count_outcome(ended.kind, "failed")
-        log.error("job_failed", **about, reason=failure)
+        _count_outcome(job.kind, "failed")
+        log.error("job_failed", **fields, reason=failure)
 
 
 def _yield_to_ingest(job: Job, claim_id: UUID) -> None:
@@ -180,17 +180,17 @@ def _cancel(job: Job, claim_id: UUID, kind: JobKind | None) -> None:
 
 
 def _postpone(job: Job, claim_id: UUID, error: Exception) -> None:
-    """Postpone a job whose step or clean-up failed; fail it after the last attempt, unless the error is transient."""
+    """Requeue a job whose step or clean-up failed; fail it after the last attempt, unless the error is transient."""
     name = stored_name(error)
-    passing = is_transient(error)
-    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
+    transient = is_transient(error)
+    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if transient else "failed")
     with database.shared() as tx:
         attempts = jobs.count_attempts(tx, job.job_id, claim_id)
-        if passing or attempts < settings().deliveries_max:
-            message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
-            jobs.requeue(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
+        if transient or attempts < settings().deliveries_max:
+            message = f"put off: {name}" if transient else f"try {attempts} failed: {name}"
+            jobs.requeue(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=transient, message=message)
             return
-    # Messages of our own errors hold no content; of another error only the class name is safe to log.
+    # Messages of `EbbingError` contain no memory content. Of other errors, only the class name is safe to record.
     _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
 
 
@@ -202,6 +202,6 @@ def _fail(job: Job, claim_id: UUID, reason: str) -> None:
 
 
 def _lease_seconds() -> float:
-    """Return the lease of a step; with a provider, longer by all attempts of a model call."""
+    """Return the lease of a step, longer by the time for all attempts of a model call if a provider is configured."""
     config = settings()
     return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)

@@ -1,7 +1,7 @@
 """Turn due schedules into runs, each of which is a job, and manage a tenant's schedules.
 
-A run is inserted together with its job, at most once per local date of the tenant, so repeated ticks and duplicate
-messages have no further effect. Nights missed during an outage are merged into one run.
+A run and its job are inserted in one transaction, at most once per local date of the tenant, so repeated ticks and
+duplicate messages have no effect. Runs missed during an outage are replaced by a single run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Occurrence:
     Attributes:
         at: Start time, including the tenant's jitter.
         local_date: The tenant's local date of the start, without jitter.
-        policy: The policy that determines it.
+        policy: The policy that determines the occurrence.
     """
 
     at: datetime
@@ -58,8 +58,8 @@ class ScheduleView:
 
     Attributes:
         policy: The policy in force.
-        late_seconds: Time since it was due; 0 while it is paused or not due yet.
-        last_run: The newest run.
+        late_seconds: Time since the schedule became due; 0 while it is paused or not yet due.
+        last_run: The newest run; None if there is none.
     """
 
     schedule: Schedule
@@ -69,18 +69,18 @@ class ScheduleView:
 
 
 def insert_due_runs(tasks: Sequence[str], now: datetime | None = None) -> int:
-    """Insert due runs for one slice, and send the next jobs; return the number sent.
+    """Insert due runs for the length of a slice, and send the next jobs; return the number of sent jobs.
 
     Args:
-        tasks: Kinds of jobs that every tenant has a schedule for.
+        tasks: Kinds of jobs for which every tenant has a schedule.
         now: Replaces the database's clock in tests.
     """
     with database.shared() as tx:
         moment = now or database.now(tx)
     for task in tasks:
         _complete(task, moment)
-    until = time.monotonic() + settings().slice_seconds
-    while time.monotonic() < until:
+    deadline = time.monotonic() + settings().slice_seconds
+    while time.monotonic() < deadline:
         with database.shared() as tx:
             due = schedules.list_due(tx, moment, _BATCH)
         for schedule_id, tenant_id in due:
@@ -91,11 +91,14 @@ def insert_due_runs(tasks: Sequence[str], now: datetime | None = None) -> int:
 
 
 def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Recompute the next times of a tenant's schedules, in the transaction that adds a policy."""
+    """Recompute the next run times of a tenant's schedules; call this in the transaction that adds a policy."""
     times = memory_strength.load_timeline(tx, tenant_id)
-    for held in schedules.lock(tx, tenant_id):
+    for schedule in schedules.lock(tx, tenant_id):
         schedules.move_on(
-            tx, held.schedule_id, held.last_date, next_occurrence(times, tenant_id, held.task, held.last_date).at
+            tx,
+            schedule.schedule_id,
+            schedule.last_date,
+            next_occurrence(times, tenant_id, schedule.task, schedule.last_date).at,
         )
 
 
@@ -104,7 +107,7 @@ def list_schedules(tenant_id: UUID) -> list[ScheduleView]:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
-        return [_build_view(tx, held, policy, now) for held in schedules.list_by_tenant(tx, tenant_id)]
+        return [_build_view(tx, schedule, policy, now) for schedule in schedules.list_by_tenant(tx, tenant_id)]
 
 
 def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[ScheduleRun]:
@@ -119,7 +122,7 @@ def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) 
 
 
 def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> ScheduleRun:
-    """Start a run now, even if the schedule is paused; return the new run, or the one already running.
+    """Start a run now, even if the schedule is paused; return the new run, or the run already in progress.
 
     Args:
         as_of: The time that the whole run uses as now; None for the current time.
@@ -127,24 +130,24 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
 
     Raises:
         NotFound: The tenant has no such schedule.
-        Conflict: A job that doesn't belong to the schedule is doing the same work.
+        Conflict: A job of this kind that the schedule didn't start is in progress.
         Invalid: `as_of` is in the future.
     """
     parameters = queue.evaluation_parameters(as_of)
     with database.tenant(tenant_id) as tx:
-        held = _find_schedule(schedules.lock(tx, tenant_id), task)
+        schedule = _find_schedule(schedules.lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
         while not jobs.add(tx, job_id, tenant_id, task, parameters or _parameters(moment), lone=True):
-            under_way = jobs.find_lone(tx, tenant_id, task)
-            if under_way is not None:
-                return _job_fields(tx, tenant_id, under_way)
+            running_id = jobs.find_lone(tx, tenant_id, task)
+            if running_id is not None:
+                return _job_fields(tx, tenant_id, running_id)
         zone = memory_strength.load_timeline(tx, tenant_id).at(moment.timestamp()).policy.time_zone
         local_date = moment.astimezone(ZoneInfo(zone)).date()
-        schedules.insert_run(tx, held, NewScheduleRun("by_hand", moment, local_date, job_id=job_id), moment)
-        entered = _job_fields(tx, tenant_id, job_id)
+        schedules.insert_run(tx, schedule, NewScheduleRun("by_hand", moment, local_date, job_id=job_id), moment)
+        started = _job_fields(tx, tenant_id, job_id)
         audit.append(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
     queue.send_quietly()
-    return entered
+    return started
 
 
 def require_schedule(tenant_id: UUID, task: str) -> None:
@@ -154,14 +157,14 @@ def require_schedule(tenant_id: UUID, task: str) -> None:
 
 
 def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
-    """Pause or resume a schedule; missed runs are caught up by one run. A run in progress continues.
+    """Pause or resume a schedule; after resuming, a single run replaces the missed runs. A run in progress continues.
 
     Raises:
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        held = _find_schedule(schedules.lock(tx, tenant_id), task)
-        schedules.set_paused(tx, held.schedule_id, paused=paused)
+        schedule = _find_schedule(schedules.lock(tx, tenant_id), task)
+        schedules.set_paused(tx, schedule.schedule_id, paused=paused)
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
         return _build_view(tx, _find_schedule(schedules.list_by_tenant(tx, tenant_id), task), policy, now)
@@ -186,20 +189,20 @@ def _occurrence_in_era(era: Era, tenant_id: UUID, task: str, last_date: date) ->
     night, zone = era.policy.night, ZoneInfo(era.policy.time_zone)
     day = last_date + _DAY
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-    begins = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
-    if begins is None:
+    start = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
+    if start is None:
         raise AssertionError("every date has its night")
-    at = begins + tenant_jitter(tenant_id, task, night.jitter_seconds)
+    at = start + tenant_jitter(tenant_id, task, night.jitter_seconds)
     if at.timestamp() < era.since:
         at = datetime.fromtimestamp(era.since, UTC)
-    return Occurrence(at, begins.astimezone(zone).date(), era.policy)
+    return Occurrence(at, start.astimezone(zone).date(), era.policy)
 
 
 def _complete(task: str, moment: datetime) -> None:
-    """Insert missing schedule rows of a task; an occurrence earlier today is not caught up."""
+    """Insert missing schedules of a task; an occurrence that has already passed today is skipped."""
     with database.shared() as tx:
-        lacking = schedules.list_tenants_lacking(tx, task, _BATCH)
-    for tenant_id in lacking:
+        tenant_ids = schedules.list_tenants_lacking(tx, task, _BATCH)
+    for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:
             times = memory_strength.load_timeline(tx, tenant_id)
             zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
@@ -213,35 +216,35 @@ def _complete(task: str, moment: datetime) -> None:
 
 
 def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
-    """Insert the run of a due schedule with its job, and set the schedule's next time."""
+    """Insert the run of a due schedule with its job, and set the schedule's next run time."""
     with database.tenant(tenant_id) as tx:
-        held = schedules.claim(tx, schedule_id, moment)
-        if held is None:
+        schedule = schedules.claim(tx, schedule_id, moment)
+        if schedule is None:
             return
-        last, missed, coming = _last_due(held, memory_strength.load_timeline(tx, tenant_id), moment)
+        last, missed, upcoming = _last_due(schedule, memory_strength.load_timeline(tx, tenant_id), moment)
         if last is not None:
             hours = last.policy.night.catch_up_hours
             if moment - last.at > timedelta(hours=hours):
-                why = f"it couldn't begin within {hours:g} hours"
-                entered = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, skipped=why)
+                reason = f"it couldn't begin within {hours:g} hours"
+                new_run = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, skipped=reason)
             else:
                 job_id = uuid4()
-                if not jobs.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
-                    return  # a manual run was started in between; the schedule stays due
-                entered = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, job_id)
-            schedules.insert_run(tx, held, entered, moment)
-        schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, coming.at)
+                if not jobs.add(tx, job_id, tenant_id, schedule.task, _parameters(moment), lone=True):
+                    return  # another run of this kind is in progress; the schedule remains due
+                new_run = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, job_id)
+            schedules.insert_run(tx, schedule, new_run, moment)
+        schedules.move_on(tx, schedule_id, last.local_date if last else schedule.last_date, upcoming.at)
 
 
 def _last_due(held: Schedule, times: Timeline, moment: datetime) -> tuple[Occurrence | None, int, Occurrence]:
     """Return the last occurrence due by `moment`, the number of due occurrences, and the first later one."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
-    coming = next_occurrence(times, held.tenant_id, held.task, since)
-    while coming.at <= moment:
-        last, missed = coming, missed + 1
-        coming = next_occurrence(times, held.tenant_id, held.task, last.local_date)
-    return last, missed, coming
+    upcoming = next_occurrence(times, held.tenant_id, held.task, since)
+    while upcoming.at <= moment:
+        last, missed = upcoming, missed + 1
+        upcoming = next_occurrence(times, held.tenant_id, held.task, last.local_date)
+    return last, missed, upcoming
 
 
 def _parameters(moment: datetime) -> dict[str, str]:
@@ -249,19 +252,19 @@ def _parameters(moment: datetime) -> dict[str, str]:
 
 
 def _find_schedule(found: Sequence[Schedule], task: str) -> Schedule:
-    for held in found:
-        if held.task == task:
-            return held
+    for candidate in found:
+        if candidate.task == task:
+            return candidate
     raise NotFound(
-        f"this tenant has no schedule of this name; there is {', '.join(one.task for one in found) or 'none'}"
+        f"this tenant has no schedule of this name; there is {', '.join(schedule.task for schedule in found) or 'none'}"
     )
 
 
 def _job_fields(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> ScheduleRun:
-    found = schedules.find_by_job(tx, tenant_id, job_id)
-    if found is None:
+    run_of_job = schedules.find_by_job(tx, tenant_id, job_id)
+    if run_of_job is None:
         raise Conflict(f"the job {job_id}, not started by the schedule, is running this task: wait until it ends")
-    return found
+    return run_of_job
 
 
 def _build_view(tx: database.Transaction, held: Schedule, policy: Policy, now: datetime) -> ScheduleView:

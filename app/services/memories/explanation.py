@@ -1,4 +1,4 @@
-"""Explain why a memory is in its tier, and when its tier can next change without a use."""
+"""Explain the decision about a memory's tier, and when the decision next changes if the memory isn't used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from app.store.strength import states
 from app.store.tiers import protections
 
 LOOKS_MOST: Final = 1_000
-"""Maximum number of evaluations of the future; a model that works in ticks needs one every few ticks."""
+"""Maximum number of future times evaluated; a forgetting model that advances in ticks needs one every few ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class TierVerdict:
     """A decision about a memory.
 
     Attributes:
-        tier: The tier to move it to, one of `DECAY_TIERS`.
+        tier: The tier that the memory should be in, one of `DECAY_TIERS`.
         rule: The deciding rule, one of `tier_decision.RULES`.
-        why: Explanation in words and numbers.
+        why: The reason, as a sentence with numbers.
     """
 
     tier: str
@@ -55,13 +55,14 @@ class TierExplanation:
     Attributes:
         tier: The current tier.
         verdict: The decision; the nightly run carries it out.
-        case: The numbers used.
-        change_at: When the decision changes unless the memory is used; None for never, or beyond the search limit.
+        case: The numbers used in the decision.
+        change_at: Time at which the decision changes if the memory isn't used; None if it never does, or not within
+            `LOOKS_MOST` evaluations.
         change: The decision at that time.
-        holders: Legal holds on it, oldest first.
-        supersedes: The outcomes of its `supersedes` statements.
-        corrects: Earlier memories that it corrects.
-        corrected_by: Later memories that correct it.
+        holders: Legal holds that cover the memory, oldest first.
+        supersedes: The outcomes of the memory's `supersedes` statements.
+        corrects: Earlier memories that this memory corrects.
+        corrected_by: Later memories that correct this memory.
     """
 
     memory_id: UUID
@@ -86,42 +87,42 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the ingest queue.
+        Unavailable: The memory is still in the ingest queue.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending):
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
     with lookup.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        held = states.read(tx, tenant_id, [found.memory_id])
-        if not held.ids:
+        stored = states.read(tx, tenant_id, [memory.memory_id])
+        if not stored.ids:
             raise Missing
         times = memory_strength.load_timeline(tx, tenant_id)
-        asked = as_of or database.now(tx)
-        now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
+        wanted_time = as_of or database.now(tx)
+        now = max(wanted_time.timestamp(), float(stored.state.anchored_at[0]), float(times.since(stored.versions)[0]))
         eras = [times.at(now), *times.after(now)]
-        standing = {
-            each: protections.read(tx, tenant_id, held.ids, each) for each in {era.policy.rules for era in eras}
+        facts_by_rules = {
+            rules: protections.read(tx, tenant_id, stored.ids, rules) for rules in {era.policy.rules for era in eras}
         }
-        holders = holds.list_by_memory(tx, tenant_id, held.ids).get(held.ids[0], [])
-        corrects, corrected_by = corrections.list_around(tx, tenant_id, held.ids[0])
-    named = supersession.list_outcomes(tenant_id, [found.memory_id])
-    life = _FutureMemory(times, standing, memory_strength.advance_to_era(held, times, now).state, now)
-    verdict, case = life.decide()
-    tier = DECAY_TIERS[life.standing.tiers[0]]
-    moment = asked if now == asked.timestamp() else life.moment
-    change_at, change = life.find_next_change(verdict.tier)
-    told = (holders, named, corrects, corrected_by)
-    return TierExplanation(found.memory_id, moment, tier, verdict, case, change_at, change, *told)
+        holders = holds.list_by_memory(tx, tenant_id, stored.ids).get(stored.ids[0], [])
+        corrects, corrected_by = corrections.list_around(tx, tenant_id, stored.ids[0])
+    supersession_outcomes = supersession.list_outcomes(tenant_id, [memory.memory_id])
+    simulated = _FutureMemory(times, facts_by_rules, memory_strength.advance_to_era(stored, times, now).state, now)
+    verdict, case = simulated.decide()
+    tier = DECAY_TIERS[simulated.standing.tiers[0]]
+    moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
+    change_at, change = simulated.find_next_change(verdict.tier)
+    related = (holders, supersession_outcomes, corrects, corrected_by)
+    return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, *related)
 
 
 @dataclass(slots=True)
 class _FutureMemory:
-    """A memory simulated into the future on the assumption that nothing happens to it.
+    """A memory whose future is simulated on the assumption that it is neither used nor changed.
 
     Attributes:
         standings: The memory's protections, by the policies' rules.
         state: Strength state, converted to the policy in force at `now`.
-        now: Seconds since 1970.
+        now: The simulated time, in seconds since 1970.
     """
 
     times: Timeline
@@ -142,31 +143,31 @@ class _FutureMemory:
         return self.standings[self.era.policy.rules]
 
     def decide(self) -> tuple[TierVerdict, DecisionCase]:
-        """Return the decision, and the numbers it is based on."""
-        seen, decision = memory_strength.decide_tiers(self.era, self.state, self.now, self.standing)
+        """Return the decision at `now` and the numbers used in it."""
+        strengths, decision = memory_strength.decide_tiers(self.era, self.state, self.now, self.standing)
         [words] = explanation.explain_decisions(
-            self.era.policy.rules, self.standing, self.state, self.now, seen, decision
+            self.era.policy.rules, self.standing, self.state, self.now, strengths, decision
         )
-        [case] = explanation.decision_cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
+        [case] = explanation.decision_cases(self.era.policy.rules, self.standing, self.state, self.now, strengths)
         return TierVerdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
 
     def find_next_change(self, tier: str) -> tuple[datetime | None, TierVerdict | None]:
-        """Find the first later decision for another tier, evaluating only the times at which anything can change."""
+        """Find the first later decision for another tier, evaluating only the times at which a decision can change."""
         for _ in range(LOOKS_MOST):
-            later = self._next_time()
-            if later > FAR_SECONDS:
+            next_time = self._next_time()
+            if next_time > FAR_SECONDS:
                 break
             version = np.array([self.era.version])
-            self.state, self.now = self.times.advance_to(self.state, version, later), later
+            self.state, self.now = self.times.advance_to(self.state, version, next_time), next_time
             if np.isfinite(self.era.dynamics.refresh_seconds):
-                self.state = self.era.dynamics.advance(self.state, later)
+                self.state = self.era.dynamics.advance(self.state, next_time)
             verdict, _ = self.decide()
             if verdict.tier != tier:
                 return self.moment, verdict
         return None, None
 
     def _next_time(self) -> float:
-        """Return the next time at which anything can change, policy changes included; infinite for never."""
-        seen = memory_strength.evaluate_strength(self.era, self.state, self.now)
-        due = float(memory_strength.due_at(self.era, self.state, self.now, seen, self.standing)[0])
+        """Return the next time at which the decision or policy can change, in seconds since 1970; infinite if never."""
+        strengths = memory_strength.evaluate_strength(self.era, self.state, self.now)
+        due = float(memory_strength.due_at(self.era, self.state, self.now, strengths, self.standing)[0])
         return min([due, *(era.since for era in self.times.after(self.now))])

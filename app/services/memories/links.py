@@ -1,4 +1,4 @@
-"""Create, list and delete links between memories; aliases of a memory's id are accepted everywhere."""
+"""Create, list and delete links between memories. All functions accept aliases of memory ids."""
 
 from __future__ import annotations
 
@@ -37,43 +37,45 @@ def add(tenant_id: UUID, given: Sequence[NewLink]) -> LinkCounts:
         missing = next((place for place, end in enumerate(ends) if end not in stored), None)
         if missing is None:
             weights = _weights(given, stored)
-            added = LinkCounts(*links.upsert_links(tx, tenant_id, weights))
-            fullest, held = links.most_linked(tx, tenant_id, list(stored.values()))
-            if held > LINKS_A_MEMORY:
+            counts = LinkCounts(*links.upsert_links(tx, tenant_id, weights))
+            fullest, link_count = links.most_linked(tx, tenant_id, list(stored.values()))
+            if link_count > LINKS_A_MEMORY:
                 place = [stored[end] for end in ends].index(fullest)
-                raise Invalid(errors=[FieldError(_field(given, place), "has too many links", held, LINKS_A_MEMORY)])
-            return added
-    # The transaction has ended: the queue must not be queried within one.
+                raise Invalid(
+                    errors=[FieldError(_field(given, place), "has too many links", link_count, LINKS_A_MEMORY)]
+                )
+            return counts
+    # Query the queue only now that the transaction has ended.
     raise lookup.explain_missing(tenant_id, _field(given, missing), str(ends[missing]), "to be linked")
 
 
 def list_links(tenant_id: UUID, wanted: LinkFilter, after: LinkKey | None, limit: int) -> Page[Link]:
-    """List links in the order of their keys, starting after `after`.
+    """Return a page of links, ordered by key, starting after the key `after`.
 
     Raises:
         NotFound: This tenant has no such memory.
     """
-    meant = _resolve_filter(tenant_id, wanted)
+    resolved = _resolve_filter(tenant_id, wanted)
     with database.tenant(tenant_id) as tx:
-        return links.list_links(tx, tenant_id, meant, after, limit)
+        return links.list_links(tx, tenant_id, resolved, after, limit)
 
 
 def remove(tenant_id: UUID, wanted: LinkFilter, *, both_ways: bool = False) -> int:
-    """Delete links, and the reverse links with `both_ways`; return the number deleted.
+    """Delete links, and with `both_ways` also their reverse links; return the number of deleted links.
 
     Raises:
         NotFound: This tenant has no such memory.
     """
-    meant = _resolve_filter(tenant_id, wanted)
+    resolved = _resolve_filter(tenant_id, wanted)
     with database.tenant(tenant_id) as tx:
-        removed = links.remove(tx, tenant_id, meant)
+        removed = links.remove(tx, tenant_id, resolved)
         if both_ways:
-            removed += links.remove(tx, tenant_id, replace(meant, from_id=meant.to_id, to_id=meant.from_id))
+            removed += links.remove(tx, tenant_id, replace(resolved, from_id=resolved.to_id, to_id=resolved.from_id))
         return removed
 
 
 def _resolve_filter(tenant_id: UUID, wanted: LinkFilter) -> LinkFilter:
-    """Replace ids in the filter with those under which the memories are stored; queued memories have no links yet."""
+    """Replace aliases in the filter with the ids under which the memories are stored."""
 
     def kept(end: UUID | None) -> UUID | None:
         return None if end is None else lookup.get(tenant_id, end).memory_id
@@ -82,7 +84,7 @@ def _resolve_filter(tenant_id: UUID, wanted: LinkFilter) -> LinkFilter:
 
 
 def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[LinkKey, float]:
-    """Return the weight of each link; the last of duplicate links wins."""
+    """Return the weight of each link; of duplicate links, the last determines the weight."""
     weights: dict[LinkKey, float] = {}
     for place, link in enumerate(given):
         from_id, to_id = stored[link.from_id], stored[link.to_id]
@@ -95,6 +97,11 @@ def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[Link
 
 
 def _field(given: Sequence[NewLink], place: int) -> str:
-    """Return the request field of a link's end; the body is one link or a list, and ends are numbered throughout."""
+    """Return the name of the request field with a link's end.
+
+    Args:
+        given: The links in the request body, which is a single link or a list.
+        place: Index of the end among all ends: 2 × the link's index, plus 1 for the `to` end.
+    """
     name = ("from", "to")[place % 2]
     return name if len(given) == 1 else f"[{place // 2}].{name}"

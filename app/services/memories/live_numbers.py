@@ -31,12 +31,12 @@ class MemoryNumbers:
 
     Attributes:
         strength: 0 to 1.
-        score: The dynamics model's own number; equal to the strength except in mnemex, where it may exceed 1.
-        importance: 0 to 1, without a context.
-        decay_tier: The tier that decay alone demands.
-        next_due_at: Earliest time at which anything can change without a use, in seconds since 1970; infinite for
-            never.
-        review_priority: Closeness to the middle of the danger zone, 0 to 1.
+        score: The forgetting model's score: equal to the strength, except in mnemex, whose score may exceed 1.
+        importance: 0 to 1, without the influence of a search's context.
+        decay_tier: The tier that follows from decay alone, before holds and other rules.
+        next_due_at: Earliest time at which the memory's tier can change without a use, in seconds since 1970; infinite
+            for never.
+        review_priority: Closeness of the strength to the middle of the review policy's danger zone, 0 to 1.
     """
 
     strength: float
@@ -49,11 +49,11 @@ class MemoryNumbers:
 
 @dataclass(frozen=True, slots=True)
 class LiveMemory:
-    """A memory's numbers, with its review schedule and supersessions, which don't depend on `as_of`.
+    """A memory's numbers, its review schedule and its supersessions; only the numbers depend on `as_of`.
 
     Attributes:
-        reviewed: None before its first review.
-        around: The memories it supersedes, and those that supersede it.
+        reviewed: The schedule after the last review; None before the first review.
+        around: The memories that this memory supersedes, and the memories that supersede it.
     """
 
     numbers: MemoryNumbers
@@ -66,29 +66,30 @@ class LiveMemory:
 def live_numbers(
     tenant_id: UUID, stored: Sequence[StoredMemory], as_of: datetime | None = None
 ) -> dict[UUID, LiveMemory]:
-    """Return the state of memories as of a time, by id; memories deleted in the meantime are omitted.
+    """Return the numbers of memories as of a time, by id; memories deleted after they were read are omitted.
 
     Args:
-        as_of: Any time; None for now. A time before a memory's anchor (the last change of its strength state) shows the
-            memory as of its anchor.
+        as_of: Any time; None for now. For a time before a memory's anchor (the last change of its strength state), the
+            numbers are computed as of its anchor.
     """
     if not stored:
         return {}
     ids = sorted(row.memory_id for row in stored)
     with database.tenant(tenant_id) as tx:
-        held = states.read(tx, tenant_id, ids)
+        stored_states = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
         around = supersessions.list_around(tx, tenant_id, ids)
-        times = memory_strength.load_timeline(tx, tenant_id)  # after the rows, which may use a policy added just now
-        standing = protections.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.rules)
+        # Read after the rows, which may refer to a policy that was just added.
+        times = memory_strength.load_timeline(tx, tenant_id)
+        facts = protections.read(tx, tenant_id, stored_states.ids, times.at(database.now(tx).timestamp()).policy.rules)
         now = (as_of or database.now(tx)).timestamp()
-    # A memory that has faded for long may have an anchor older than its policy.
-    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
+    # A memory that has decayed for very long may have an anchor before its policy took effect.
+    moments = np.maximum(np.maximum(stored_states.state.anchored_at, times.since(stored_states.versions)), now)
     numbers: dict[UUID, MemoryNumbers] = {}
-    for moment in np.unique(moments).tolist():  # a single time, except when looking into the past
+    for moment in np.unique(moments).tolist():  # several times only if `as_of` is before some anchors
         places = np.flatnonzero(moments == moment)
-        part = memory_strength.advance_to_era(held.only(places), times, moment)
-        numbers |= _numbers(part, standing.select(places), times.at(moment), moment)
+        part = memory_strength.advance_to_era(stored_states.only(places), times, moment)
+        numbers |= _numbers(part, facts.select(places), times.at(moment), moment)
     first_interval_days = times.at(now).policy.review.first_interval_days
     return {
         row.memory_id: _live(
@@ -105,18 +106,18 @@ def live_numbers(
 
 def _numbers(held: StoredStates, standing: TierFacts, era: Era, moment: float) -> dict[UUID, MemoryNumbers]:
     policy, state = era.policy, held.state
-    seen = memory_strength.evaluate_strength(era, state, moment)
-    due_at = memory_strength.due_at(era, state, moment, seen, standing)
+    strengths = memory_strength.evaluate_strength(era, state, moment)
+    due_at = memory_strength.due_at(era, state, moment, strengths, standing)
     columns = (
-        seen.strength.tolist(),
+        strengths.strength.tolist(),
         era.dynamics.score(state, moment).tolist(),
-        seen.importance.tolist(),
+        strengths.importance.tolist(),
         [
             DECAY_TIERS[place]
-            for place in decay_tier.decay_tier(policy.tiers, state, moment, seen, standing.accepted_at)
+            for place in decay_tier.decay_tier(policy.tiers, state, moment, strengths, standing.accepted_at)
         ],
         due_at.tolist(),
-        review.danger_priority(policy.review, seen.strength).tolist(),
+        review.danger_priority(policy.review, strengths.strength).tolist(),
     )
     return {memory_id: MemoryNumbers(*row) for memory_id, row in zip(held.ids, zip(*columns, strict=True), strict=True)}
 

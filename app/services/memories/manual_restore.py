@@ -1,4 +1,4 @@
-"""Restore a memory on request: from the archive immediately, from cold storage by a job."""
+"""Restore a memory on request: immediately from the archive, or by a job from cold storage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RestoreResult:
 
     Attributes:
         memory: The memory as it is now; active unless a job is pending.
-        job_id: Id of the job that fetches it from cold storage; None if nothing remains to be done.
+        job_id: Id of the job that fetches the memory from cold storage; None if no job is needed.
     """
 
     memory: StoredMemory | Pending
@@ -30,7 +30,7 @@ class RestoreResult:
 def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
     """Make a memory active again, which counts as a use. Active memories aren't changed.
 
-    A legal hold doesn't prevent a restore, since nothing is lost.
+    A legal hold doesn't prevent a restore, because a restore loses no data.
 
     Args:
         memory_id: The memory's id or an alias of it.
@@ -39,16 +39,16 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
     Raises:
         NotFound: This tenant has no such memory.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending) or found.tier == "active":
-        return RestoreResult(found)
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending) or memory.tier == "active":
+        return RestoreResult(memory)
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
         stored_id = lookup.lock(write.tx, tenant_id, memory_id)
-        back = reactivation.restore(write, [stored_id], "hand", actor)
-    if back:
+        restored = reactivation.restore(write, [stored_id], "hand", actor)
+    if restored:
         queues.nudge(queues.EMBED_MEMORIES)
-    found = lookup.get(tenant_id, stored_id)
-    if isinstance(found, Pending) or found.tier != "cold":
-        return RestoreResult(found)
-    parameters = cold_restore.job_parameters([found.memory_id], rule="hand")
-    return RestoreResult(found, queue.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))
+    memory = lookup.get(tenant_id, stored_id)
+    if isinstance(memory, Pending) or memory.tier != "cold":
+        return RestoreResult(memory)
+    parameters = cold_restore.job_parameters([memory.memory_id], rule="hand")
+    return RestoreResult(memory, queue.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))

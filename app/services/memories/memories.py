@@ -1,4 +1,4 @@
-"""Read, list, edit and delete memories; edits and deletions are visible to the next search."""
+"""List, edit and delete memories; the next search after an edit or deletion takes it into account."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ from app.store.tiers import cold_segments, tiers
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
 PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
-"""Fields given by the caller that a decision about the memory's tier depends on."""
+"""Fields set by the caller on which the decision about the memory's tier depends."""
 
 
 DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
-"""Fields of a source that its summary depends on."""
+"""Fields of a source from which its summary is derived."""
 
 
 def list_memories(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[StoredMemory]:
-    """List stored memories, newest first, starting after `older_than`; filters by strength use the current strength."""
+    """Return a page of stored memories, newest first, starting after the id `older_than`.
+
+    Filters by strength use the current strength.
+    """
     with database.tenant(tenant_id) as tx:
         if not wanted.by_strength:
             return memories.list_memories(tx, tenant_id, wanted, older_than, limit)
@@ -48,17 +51,18 @@ def list_memories(tenant_id: UUID, wanted: Filters, older_than: UUID | None, lim
 
 
 def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredMemory:
-    """Edit a memory; an archived memory becomes active again. Its words and its neighbours' are reindexed on return.
+    """Edit a memory; an archived memory becomes active again.
 
-    If the edited memory now matches an open erasure it is hidden, but still returned to this caller. Vectors that
-    contain the old text, its own and those of later turns in the thread, are deleted at once; until they are
-    recomputed, these memories are found by their words only.
+    If the edited memory now matches an open erasure, it is hidden, but still returned to this caller. If its words
+    change, the memory and its neighbours are reindexed before this returns. Vectors computed from the old text (of the
+    memory and of later turns in its thread) are deleted at once; until the vectors are recomputed, searches find these
+    memories only by their words.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the ingest queue.
-        Conflict: It is under a legal hold, and a field outside `STATE_FIELDS` is to change; or it is in cold storage,
-            so its row is incomplete.
+        Unavailable: The memory is still in the ingest queue.
+        Conflict: The memory is under a legal hold and the edit includes fields outside `STATE_FIELDS`; or the memory is
+            in cold storage, so its row is incomplete.
     """
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = current_policy.read(tenant_id)
@@ -67,10 +71,10 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
         stored_id = lock(tx, tenant_id, memory_id)
         if changes:
             write.check_free([stored_id])
-        again = memories.ENRICHED_FIELDS & changes.keys()
-        restored = _restore_archived(write, stored_id, is_reworded=bool(again))
-        former = word_index.list_neighbours(tx, tenant_id, [stored_id]) if again else []
-        later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
+        reworded = memories.ENRICHED_FIELDS & changes.keys()
+        restored = _restore_archived(write, stored_id, is_reworded=bool(reworded))
+        former_neighbours = word_index.list_neighbours(tx, tenant_id, [stored_id]) if reworded else []
+        to_embed = embeddings.remove(tx, tenant_id, [stored_id]) if reworded else set()
         write.measure([stored_id] if "text" in changes else [])
         with write.update([stored_id]):
             if changes:
@@ -79,46 +83,50 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
                 memories.update_state(tx, tenant_id, stored_id, state)
             if PROTECTING_FIELDS & changes.keys():
                 tiers.mark_due(tx, tenant_id, [stored_id])
-        if again:
+        if reworded:
             pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, [stored_id]), policy)
             cues.delete_outdated(tx, tenant_id, [stored_id])
-            word_index.index_words(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
+            word_index.index_words(tx, tenant_id, [stored_id, *former_neighbours], policy.language, policy.time_zone)
             if "thread" in changes:
-                later |= embeddings.remove(tx, tenant_id, [stored_id])
-            write.queue([work_queue.EMBED], [stored_id, *later])
-        corrections.refresh_corrections(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
+                to_embed |= embeddings.remove(tx, tenant_id, [stored_id])
+            write.queue([work_queue.EMBED], [stored_id, *to_embed])
+        corrections.refresh_corrections(tx, tenant_id, [stored_id] if reworded or "subject" in changes else [], policy)
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
-        if again or SCORED_FIELDS & given.keys():
+        if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id] if changes else [])
         edited = memories.get(tx, tenant_id, stored_id)
-    if again or restored:
+    if reworded or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     return require_found(edited, "memory")
 
 
 def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool) -> list[UUID]:
-    """Restore a memory if it is archived; `is_reworded` if its text has changed and is about to be embedded.
+    """Restore a memory if it is archived.
+
+    Args:
+        is_reworded: Whether the edit deletes the memory's vector, which requires the exclusive lock of the spaces.
 
     Raises:
         Conflict: The memory is in cold storage, so its row is incomplete.
     """
     if cold_segments.list_locations(write.tx, write.tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
-    if is_reworded:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
+    # Restores take the spaces' lock in share mode; two transactions that share it would deadlock if both upgraded.
+    if is_reworded:
         states.lock(write.tx, write.tenant_id, [stored_id])
         embedding_spaces.lock(write.tx, write.tenant_id)
     return reactivation.restore(write, [stored_id], "edit")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
-    """Hide a memory, remove it from its neighbours' context, and have it erased when its grace period is over.
+    """Hide a memory, remove it from its neighbours' context, and schedule its erasure for the end of the grace period.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the ingest queue.
-        Conflict: It is under a legal hold.
+        Unavailable: The memory is still in the ingest queue.
+        Conflict: The memory is under a legal hold.
     """
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
         stored_id = lock(write.tx, tenant_id, memory_id)
@@ -138,5 +146,6 @@ def _state(given: dict[str, Any]) -> dict[str, Any]:
     if "salience" in state:
         state["salience_source"] = None if state["salience"] is None else "caller"
     if "kind" in given:
-        state["kind"] = KINDS.index(given["kind"] or "episodic")  # scoring infers the kind again if it is cleared
+        # If the caller clears the kind, scoring infers it again.
+        state["kind"] = KINDS.index(given["kind"] or "episodic")
     return state

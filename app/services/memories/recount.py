@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def recount_tenant(tenant_id: UUID) -> TierCounts:
-    """Count a tenant's memories individually, and correct its stored counts; return the difference, normally zero."""
+    """Count a tenant's memories row by row and correct its stored counts; return the difference, normally zero."""
     with database.tenant(tenant_id) as tx:
         tenant_counts.lock(tx, tenant_id)
         drift = tenant_counts.measure_drift(tx, tenant_id)

@@ -14,7 +14,7 @@ from app.store.memories import links
 from app.store.memories.links import LinkFilter
 
 STEPS: Final = 2
-"""Number of generations followed in both directions, since a summary's sources can be summaries."""
+"""Number of generations followed in both directions: a summary's sources can themselves be summaries."""
 KIN_MAX: Final = 60
 LINKS_MAX: Final = 20
 
@@ -27,7 +27,7 @@ class Relation(NamedTuple):
     Attributes:
         way: The type of relation. `kept` means that the memory was left beside the summary; `link` is a link from one
             memory to the other; `corrected` is stored as a link from the later memory.
-        kind: The caller's name for a link.
+        kind: The kind of a link, chosen by the caller; empty for other types.
     """
 
     from_id: UUID
@@ -52,15 +52,15 @@ class Relations:
 
 
 def find_ties(tenant_id: UUID, memory_id: UUID) -> Relations:
-    """Return the relations of a stored memory, given its stored id."""
+    """Return the relations around a memory, given the id under which it is stored."""
     with database.tenant(tenant_id) as tx:
         ties: dict[Relation, None] = {}
-        known, asked = {memory_id}, {memory_id}
+        visited, frontier = {memory_id}, {memory_id}
         for _ in range(STEPS):
-            found = merges.list_kin(tx, tenant_id, sorted(asked), KIN_MAX) if asked else []
-            ties |= {Relation(kin.memory_id, kin.summary_id, _relation_kind(kin.part)): None for kin in found}
-            asked = {end for kin in found for end in (kin.summary_id, kin.memory_id)} - known
-            known |= asked
+            relatives = merges.list_kin(tx, tenant_id, sorted(frontier), KIN_MAX) if frontier else []
+            ties |= {Relation(kin.memory_id, kin.summary_id, _relation_kind(kin.part)): None for kin in relatives}
+            frontier = {end for kin in relatives for end in (kin.summary_id, kin.memory_id)} - visited
+            visited |= frontier
         around = supersessions.list_around(tx, tenant_id, [memory_id]).get(memory_id)
         if around is not None:
             ties |= {Relation(older, memory_id, "superseded"): None for older in around.supersedes}
@@ -72,9 +72,9 @@ def find_ties(tenant_id: UUID, memory_id: UUID) -> Relations:
                 ties[Relation(link.memory_id, link.other_id, "link", link.kind)] = None
         ends = {end for tie in ties for end in (tie.from_id, tie.to_id)}
         present = merged_memories.list_present(tx, tenant_id, sorted(ends))
-    texts = {each.memory_id: each.text for each in present}
-    there = [tie for tie in ties if tie.from_id in texts and tie.to_id in texts]
-    return Relations(there, texts, {each.memory_id: each.tier for each in present})
+    texts = {memory.memory_id: memory.text for memory in present}
+    existing_ties = [tie for tie in ties if tie.from_id in texts and tie.to_id in texts]
+    return Relations(existing_ties, texts, {memory.memory_id: memory.tier for memory in present})
 
 
 def _relation_kind(part: merges.Part) -> Way:

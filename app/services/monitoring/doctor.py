@@ -1,4 +1,4 @@
-"""Diagnose the installation for `ebbing doctor`: the state of every dependency, the cause of a failure and the fix."""
+"""Diagnose the installation for `ebbing doctor`: each dependency's state, and the cause and remedy of each failure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TENANTS: Final = 500
 
 
 def examine() -> Iterator[Finding]:
-    """Yield the findings of all probes; those of a store without a URL, or that can't be reached, are left out."""
+    """Yield the findings of all probes, except probes that need a store without a URL or an unreachable store."""
     config = settings()
     urls = {"postgresql": config.database_url, "redis": config.redis_url}
-    away = [store for store, url in urls.items() if url is None]
-    probed = probes.Round(*away, tolerated=(database.DatabaseError, Misconfigured, ProviderFailed))
+    unconfigured = [store for store, url in urls.items() if url is None]
+    probe_round = probes.Round(*unconfigured, tolerated=(database.DatabaseError, Misconfigured, ProviderFailed))
     for probe, stores in PROBES:
-        yield from probed.find(probe, *stores)
+        yield from probe_round.find(probe, *stores)
 
 
 def postgresql() -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def postgresql() -> Iterator[Finding]:
         yield trouble("pgvector", "isn't installed in this database", todo)
     else:
         yield ok("pgvector", f"version {server.pgvector}")
-    yield from (one for one in probes.readiness() if one.code not in {"postgresql", "redis"})
+    yield from (finding for finding in probes.readiness() if finding.code not in {"postgresql", "redis"})
     if not database.bypasses_row_security():
         yield ok(probes.ROLE, "the service's role can't bypass it")
 
@@ -74,10 +74,10 @@ def redis() -> Iterator[Finding]:
 
 
 def queue() -> Iterator[Finding]:
-    """Check by its mark that Redis is the one that this installation has written to."""
-    refused = witness.diagnose_queue()
-    if refused is not None:
-        what, _, todo = refused.partition("; ")
+    """Check that Redis carries this installation's mark: it is the Redis that the installation has written to."""
+    problem = witness.diagnose_queue()
+    if problem is not None:
+        what, _, todo = problem.partition("; ")
         yield trouble("redis", what, todo)
 
 
@@ -103,25 +103,25 @@ def cold_storage() -> Iterator[Finding]:
 
 def cold_keys() -> Iterator[Finding]:
     """Check that the key store holds the key of every record in cold storage."""
-    lost = tenants_with = 0
+    lost = affected_tenants = 0
     after = ""
     while True:
         with database.shared() as tx:
-            some = tenants.list_tenants(tx, after, TENANTS)
-        for each in some:
-            with database.tenant(each.tenant_id) as tx:
-                missing = cold_segments.without_key(tx, each.tenant_id)
-            lost += missing
-            tenants_with += missing > 0
-        if len(some) < TENANTS:
+            batch = tenants.list_tenants(tx, after, TENANTS)
+        for tenant in batch:
+            with database.tenant(tenant.tenant_id) as tx:
+                without_key = cold_segments.without_key(tx, tenant.tenant_id)
+            lost += without_key
+            affected_tenants += without_key > 0
+        if len(batch) < TENANTS:
             break
-        after = some[-1].name
+        after = batch[-1].name
     if not lost:
         yield ok("keys_of_cold_storage", "each text in cold storage has its key")
         return
-    whose = f"{tenants_with:,} tenants" if tenants_with > 1 else "one tenant"
+    owners = f"{affected_tenants:,} tenants" if affected_tenants > 1 else "one tenant"
     what = (
-        f"{lost:,} memories of {whose} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
+        f"{lost:,} memories of {owners} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
         "their keys"
     )
     todo = "restore its newest dump, as ops/runbook.md says; where there is none, their texts are lost"
@@ -140,8 +140,8 @@ def embedder_loads() -> Iterator[Finding]:
         yield trouble("embedder", f"doesn't load ({type(error).__name__}: {error})", "install Ebbing again")
     else:
         where = "offline" if model.priced_as is None else "called at the provider"
-        reads = getattr(model, "reads_tokens", None)
-        cut = f", reads the first {reads} tokens of a memory" if reads else ""
+        token_limit = getattr(model, "reads_tokens", None)
+        cut = f", reads the first {token_limit} tokens of a memory" if token_limit else ""
         yield ok("embedder", f"{model.model}, {model.dimensions} dimensions, {where}{cut}")
 
 
@@ -169,19 +169,19 @@ def dynamics() -> Iterator[Finding]:
 
 
 def missing_dynamics() -> Iterator[Finding]:
-    """Report forgetting models that policies name but that aren't installed."""
-    for name, naming in dynamics_plugins.count_missing().items():
-        what = f"policies of {naming:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
+    """Report forgetting models that are named by policies but aren't installed."""
+    for name, count in dynamics_plugins.count_missing().items():
+        what = f"policies of {count:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
         yield trouble("dynamics", what, dynamics_plugins.missing_remedy(name))
 
 
 def embedding_spaces() -> Iterator[Finding]:
-    """Check that every tenant is searched in the configured embedder's space."""
-    found = spaces.count_other_spaces()
-    if found is None:
+    """Check that every tenant's search space belongs to the configured embedder."""
+    mismatch = spaces.count_other_spaces()
+    if mismatch is None:
         yield ok("embedding_spaces", "all tenants are searched with the configured embedder")
     else:
-        what = f"{found.tenants:,} tenants are searched with an embedder other than {found.model}"
+        what = f"{mismatch.tenants:,} tenants are searched with an embedder other than {mismatch.model}"
         yield attention("embedding_spaces", what, spaces.REMEDY)
 
 
@@ -194,10 +194,10 @@ def models() -> Iterator[Finding]:
     if not config.provider_host:
         yield trouble("provider", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
         return
-    asked = budget.list_models(config)
-    unpriced = [model for model in asked if model not in config.prices]
+    names = budget.list_models(config)
+    unpriced = [model for model in names if model not in config.prices]
     prices = f"no price in PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
-    yield ok("provider", f"{', '.join(asked)} at {config.provider_host}; {prices}")
+    yield ok("provider", f"{', '.join(names)} at {config.provider_host}; {prices}")
     limits = {name: limit for name, limit in asdict(budget.settings_limits(config)).items() if limit is not None}
     remarks = budget.list_warnings(config)
     yield from (trouble("budget", remark) for remark in remarks)
@@ -221,4 +221,4 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (queue, ("postgresql", "schema", "redis")),
     (probes.processes, ("redis",)),
 )
-"""Probes in the order of the report, each with the stores that it needs."""
+"""Probes in the order of the report, each with the stores that it requires."""

@@ -1,6 +1,6 @@
-"""Cache figures over all tenants in Redis, since they cost too much to compute for each scrape or page.
+"""Cache figures over all tenants in Redis, because computing them for each scrape or page would cost too much.
 
-A task refreshes them about every 15 seconds, and the more expensive ones once a minute.
+A task refreshes the figures about every 15 seconds, and the expensive figures once a minute.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Figures(msgspec.Struct, frozen=True):
 
     Attributes:
         at_ms: Time of the refresh in milliseconds since 1970; 0 before the first one.
-        memories: By tier.
-        dead_letters: Dead letters that need a decision; at most `COUNTED_MOST` of `store.fleet_gauges`.
-        unaccounted_requests: Accepted requests that are neither settled nor pending; 0 unless data was lost.
-        provisional: Memories whose only score is the rule-based one.
-        recall_empty: Tenants whose last self-tests found recall nearly always empty.
-        night_success_at: The oldest last successful night over all tenants, in seconds since 1970 (tenant creation if
-            no night has succeeded); 0 before the first refresh.
-        nights: Outcomes of the tenants' last nights.
+        memories: Number of memories by tier.
+        dead_letters: Number of dead letters that need a decision; at most `app.store.fleet_gauges.COUNTED_MOST`.
+        unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
+        provisional: Number of memories that have only a rule-based score.
+        recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
+        night_success_at: Time of the last successful nightly run of the tenant for which it is longest ago, in seconds
+            since 1970 (tenant creation if no run has succeeded); 0 before the first refresh.
+        nights: Statistics of the tenants' last nightly runs.
         deadlines: Deadlines of privacy requests.
     """
 
@@ -51,31 +51,31 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def refresh(*, thoroughly: bool = False) -> Figures:
-    """Refresh the cached figures; once a minute, also refresh the expensive ones and sample the lanes.
+    """Refresh the cached figures; once a minute, also refresh the expensive figures and sample the lanes.
 
     Args:
-        thoroughly: Refresh the expensive figures regardless of the minute.
+        thoroughly: Refresh the expensive figures even if this minute's refresh has already taken place.
     """
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
     recall_empty = before.recall_empty
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
-        whole = fleet_gauges.whole(tx)
+        totals = fleet_gauges.whole(tx)
         if is_minute:
             provisional = fleet_gauges.provisional(tx)
             recall_empty = fleet_gauges.empty_recalls(tx)
     if is_minute:
         with database.shared() as tx:
-            found = fleet_gauges.last_success(tx, night_run.KIND)
-        success_at, nights = now_ms / 1000 if found is None else found, stats.nights()
+            oldest_success_at = fleet_gauges.last_success(tx, night_run.KIND)
+        success_at, nights = now_ms / 1000 if oldest_success_at is None else oldest_success_at, stats.nights()
     witness.find_gaps()
     unaccounted = backlog().unaccounted()
     lost = witness.count_lost()
     now = Figures(
         now_ms,
-        {"active": whole.active, "archived": whole.archived, "cold": whole.cold},
-        whole.dead_letters,
+        {"active": totals.active, "archived": totals.archived, "cold": totals.cold},
+        totals.dead_letters,
         lost + max(before.unaccounted_requests - lost if unaccounted is None else unaccounted, 0),
         provisional,
         recall_empty,
@@ -89,8 +89,8 @@ def refresh(*, thoroughly: bool = False) -> Figures:
 
 def read() -> Figures:
     """Return the cached figures; zeros before the first refresh."""
-    held = cast("bytes | None", client().get(FIGURES))
+    stored = cast("bytes | None", client().get(FIGURES))
     try:
-        return msgspec.json.decode(held, type=Figures) if held else Figures()
+        return msgspec.json.decode(stored, type=Figures) if stored else Figures()
     except msgspec.DecodeError:
-        return Figures()  # written by another version; the next task overwrites it
+        return Figures()  # written by another version; the next refresh overwrites it

@@ -1,8 +1,8 @@
-"""Measure how fast each lane fills and drains, per minute over a day, to estimate when a backlog is cleared.
+"""Measure each lane's inflow and outflow per minute over a day, to estimate when a backlog is cleared.
 
-A sample per minute is stored in Redis: each lane's depth and the cumulative number of items that have left it. Every
-rate is the difference between two samples, so restarts don't affect it, and a minute without a sample is merged into
-the next.
+Each minute, a sample is stored in Redis: every lane's depth and the cumulative number of items that have left it. A
+rate is computed from the difference between two samples, so restarts don't affect it, and a minute without a sample is
+merged into the next minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WINDOW_MINUTES: Final = 5
 
 _MS: Final = 60_000
 
-# Worker counters of items that have left a lane. For other lanes, finished jobs are counted.
+# Worker counters of items that have left a lane. For lanes without such a counter, finished jobs are counted.
 LEFT: Final = {
     queues.INGEST: "indexed_memories",
     queues.EMBED: "embedded_memories",
@@ -57,7 +57,7 @@ class Rates:
     Attributes:
         in_per_second: Average over the last `WINDOW_MINUTES`.
         out_per_second: Average over the last `WINDOW_MINUTES`.
-        drain_seconds: Time until the lane is empty at this rate; 0 if it is empty, None if the backlog isn't shrinking.
+        drain_seconds: Time until the lane is empty at these rates; 0 if it is empty, None if the backlog isn't falling.
         history: By minute, oldest first.
     """
 
@@ -77,7 +77,7 @@ class _Sample(msgspec.Struct, array_like=True, frozen=True):
 
 
 def take_sample() -> bool:
-    """Take this minute's sample unless another process has. Return whether it was taken."""
+    """Take this minute's sample unless another process has taken it. Return whether this call took it."""
     minute = backlog().now_ms() // _MS
     before = client().set(LANE_MINUTE, minute, get=True)
     if before is not None and int(cast("bytes", before)) == minute:
@@ -94,20 +94,20 @@ def lane_rates(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_K
     """Return the inflow, outflow and history of each lane.
 
     Args:
-        lanes: Current depths, if already known (`stats.lane_backlogs`).
+        lanes: The current result of `stats.lane_backlogs`, if the caller has it.
         minutes: Length of the history, at least 1.
     """
     now = _now(stats.lane_backlogs() if lanes is None else lanes)
     samples = _since(now.at_ms // _MS - max(minutes, WINDOW_MINUTES))
-    recent = [each for each in samples if each.at_ms >= now.at_ms - WINDOW_MINUTES * _MS] or samples[-1:]
-    shown = [each for each in samples if each.at_ms >= now.at_ms - minutes * _MS]
+    recent = [sample for sample in samples if sample.at_ms >= now.at_ms - WINDOW_MINUTES * _MS] or samples[-1:]
+    shown = [sample for sample in samples if sample.at_ms >= now.at_ms - minutes * _MS]
     return {lane: _rates(lane, now, recent, shown) for lane in now.depths}
 
 
 def _now(lanes: Mapping[str, Lane]) -> _Sample:
-    held = metrics.read_worker_metrics()
+    counters = metrics.read_worker_metrics()
     depths = {name: lane.depth for name, lane in lanes.items()}
-    left = {name: held.value(LEFT[name]) if name in LEFT else _jobs(held, name) for name in lanes}
+    left = {name: counters.value(LEFT[name]) if name in LEFT else _jobs(counters, name) for name in lanes}
     return _Sample(backlog().now_ms(), depths, left)
 
 
@@ -116,29 +116,29 @@ def _jobs(held: metrics.WorkerMetrics, lane: str) -> int:
 
 
 def _since(minute: int) -> list[_Sample]:
-    held = cast("list[Any]", client().zrangebyscore(LANE_SAMPLES, minute, "+inf"))
-    return [msgspec.json.decode(each, type=_Sample) for each in held]
+    stored = cast("list[Any]", client().zrangebyscore(LANE_SAMPLES, minute, "+inf"))
+    return [msgspec.json.decode(sample, type=_Sample) for sample in stored]
 
 
 def _rates(lane: str, now: _Sample, recent: Sequence[_Sample], shown: Sequence[_Sample]) -> Rates:
-    known = [each for each in shown if lane in each.depths]
-    history = [_between(lane, one, other) for one, other in pairwise(known)]
-    base = next((each for each in recent if lane in each.depths and each.at_ms < now.at_ms), None)
+    samples = [sample for sample in shown if lane in sample.depths]
+    history = [_between(lane, before, after) for before, after in pairwise(samples)]
+    first = next((sample for sample in recent if lane in sample.depths and sample.at_ms < now.at_ms), None)
     depth = now.depths[lane]
-    if base is None:
+    if first is None:
         return Rates(0.0, 0.0, None if depth else 0.0, history)
-    last = _between(lane, base, now)
-    falls = last.out_per_second - last.in_per_second
-    drain_seconds = 0.0 if not depth else depth / falls if falls > 0 else None
-    return Rates(last.in_per_second, last.out_per_second, drain_seconds, history)
+    recent_rates = _between(lane, first, now)
+    shrinking_per_second = recent_rates.out_per_second - recent_rates.in_per_second
+    drain_seconds = 0.0 if not depth else depth / shrinking_per_second if shrinking_per_second > 0 else None
+    return Rates(recent_rates.in_per_second, recent_rates.out_per_second, drain_seconds, history)
 
 
 def _between(lane: str, before: _Sample, after: _Sample) -> Minute:
     """Compute the rates between two samples.
 
-    Inflow is outflow plus the growth in depth. It is negative, and clamped to 0, only if pending items were dropped.
+    Inflow is outflow plus the growth in depth. If pending items were dropped, it would be negative and is clamped to 0.
     """
     seconds = (after.at_ms - before.at_ms) / 1000
     left = max(after.left[lane] - before.left[lane], 0)
-    came = max(left + after.depths[lane] - before.depths[lane], 0)
-    return Minute(after.at_ms / 1000, after.depths[lane], came / seconds, left / seconds)
+    entered = max(left + after.depths[lane] - before.depths[lane], 0)
+    return Minute(after.at_ms / 1000, after.depths[lane], entered / seconds, left / seconds)

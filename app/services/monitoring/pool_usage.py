@@ -1,6 +1,6 @@
 """Report how processes of each kind use their PostgreSQL connection pools.
 
-Processes publish their figures in Redis because workers come and go.
+Each process publishes its figures in Redis, because workers start and stop at any time.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ log = structlog.get_logger(__name__)
 
 
 def publish_pool_usage(kind: str) -> None:
-    """Publish this process's pool usage. Log a warning, and don't raise, if Redis is unavailable."""
-    own = database.pool()
+    """Publish this process's pool usage. If Redis is unavailable, log a warning instead of raising."""
+    pool = database.pool()
     try:
-        told = [backlog().now_ms(), own.limit, own.open, own.in_use, own.waiting]
-        client().hset(POOLS, f"{kind}|{_name()}", msgspec.json.encode(told))
+        report = [backlog().now_ms(), pool.limit, pool.open, pool.in_use, pool.waiting]
+        client().hset(POOLS, f"{kind}|{_name()}", msgspec.json.encode(report))
     except RedisError as error:
         log.warning("pool_not_told", error=type(error).__name__)
 
 
 def pool_usage_by_kind() -> dict[str, PoolUsage]:
-    """Return pool usage summed by kind over recently reporting processes, and delete outdated reports."""
+    """Return pool usage by kind, summed over processes with a recent report, and delete outdated reports."""
     now_ms = backlog().now_ms()
-    held = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))
+    reports = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))
     sums = {kind: Counter[str]() for kind in KINDS}
-    silent = []
-    for name, told in held.items():
+    outdated = []
+    for name, report in reports.items():
         kind = name.decode().partition("|")[0]
-        at_ms, *figures = cast("list[Any]", msgspec.json.decode(told))
+        at_ms, *figures = cast("list[Any]", msgspec.json.decode(report))
         if kind not in sums or now_ms - at_ms > HEARD_MS:
-            silent.append(name)
+            outdated.append(name)
         else:
             sums[kind].update(dict(zip(("limit", "open", "in_use", "waiting"), figures, strict=True)))
-    if silent:
-        client().hdel(POOLS, *silent)
-    return {kind: PoolUsage(**found) for kind, found in sums.items()}
+    if outdated:
+        client().hdel(POOLS, *outdated)
+    return {kind: PoolUsage(**usage) for kind, usage in sums.items()}
 
 
 @cache

@@ -36,7 +36,7 @@ def check_redis() -> None:
     """Refuse to start on a Redis whose settings could lose memories; only warn if Redis is unreachable.
 
     Raises:
-        Misconfigured: A Redis setting could lose accepted data. The remedy is logged, too.
+        Misconfigured: A Redis setting could lose accepted data. The error, with its remedy, is also logged.
     """
     try:
         for remark in check_settings(connect()):
@@ -63,7 +63,7 @@ def redis_room() -> RedisRoom:
     try:
         client().set(PROBE, 1, ex=60)
         refuses = False
-    except ResponseError:  # out of memory, can't write its append-only file, or demoted to a replica
+    except ResponseError:  # Redis is out of memory, can't write its append-only file, or was demoted to a replica
         refuses = True
     return RedisRoom(used, limit, refuses)
 
@@ -75,21 +75,21 @@ def redis_memory() -> tuple[int, int]:
 
 
 def disks_free() -> dict[str, float]:
-    """Return the free share, 0 to 1, of each disk that this process sees, by the data stored there."""
+    """Return the free share, 0 to 1, of each local disk, keyed by the data stored on it."""
     config = settings()
     home = config.home.absolute()
     folders = {
-        "home": next(each for each in (home, *home.parents) if each.is_dir()),
+        "home": next(parent for parent in (home, *home.parents) if parent.is_dir()),
         "postgresql": home / "postgres",
     }
     cold = urlsplit(config.cold_url or "")
     folders["cold"] = Path(cold.path) if cold.scheme == "file" else home / "cold"
-    found = {}
+    shares = {}
     for name, folder in folders.items():
         if folder.is_dir():
             usage = shutil.disk_usage(folder)
-            found[name] = usage.free / usage.total
-    return found
+            shares[name] = usage.free / usage.total
+    return shares
 
 
 def backup_age_seconds() -> float | None:
@@ -104,10 +104,10 @@ def backup_age_seconds() -> float | None:
 
 
 class Round:
-    """A round of probes, which skips what needs a store that an earlier probe found unavailable.
+    """A round of probes that skips probes whose stores an earlier probe found unavailable.
 
     Attributes:
-        away: Codes of the unavailable stores.
+        away: Names of the unavailable stores.
     """
 
     def __init__(self, *away: str, tolerated: tuple[type[Exception], ...] = ()) -> None:
@@ -115,7 +115,10 @@ class Round:
         self._tolerated = tolerated
 
     def read(self, ask: Callable[[], T], *stores: str) -> T | None:
-        """Return what `ask` returns; None if one of these stores is unavailable, which is then remembered."""
+        """Return the result of `ask`; None if one of these stores is unavailable or `ask` raises a tolerated error.
+
+        After a transient error, all of these stores count as unavailable for the rest of the round.
+        """
         if self.away & set(stores):
             return None
         try:
@@ -128,14 +131,14 @@ class Round:
             return None
 
     def find(self, probe: Probe, *stores: str) -> list[Finding]:
-        """Return the findings of a probe. A failing store is left out of later probes."""
+        """Return the findings of a probe. A store with a finding of trouble counts as unavailable in later probes."""
         found = self.read(lambda: list(probe()), *stores) or []
-        self.away |= {one.code for one in found if one.severity == "trouble"}
+        self.away |= {finding.code for finding in found if finding.severity == "trouble"}
         return found
 
 
 def readiness() -> list[Finding]:
-    """Probe PostgreSQL, its schema and role, and Redis now."""
+    """Probe PostgreSQL, its schema and the service's role, and Redis."""
     return [*_database(), _redis()]
 
 
@@ -148,19 +151,19 @@ def _database() -> list[Finding]:
         bypasses = database.bypasses_row_security()
     except database.DatabaseError as error:
         return [trouble("postgresql", f"can't be reached: {type(error).__name__}")]
-    found = [ok("postgresql", "answers")]
-    wanted = migrate.newest_revision()
-    if revision is None or (revision != wanted and migrate.is_known(revision)):
-        what = f"the schema is {revision or 'empty'}, this version needs {wanted}"
-        found.append(trouble("schema", what, "run `ebbing migrate`"))
-    else:  # rolling upgrades need the previous version to run on a newer schema
-        newer = "" if revision == wanted else ", from a newer version"
-        wrong = ledger.diagnose(ledger.standing())
-        found.append(ok("schema", f"revision {revision}{newer}"))
-        found.append(trouble("erasures", wrong) if wrong else ok("erasures", "none to replay"))
+    findings = [ok("postgresql", "answers")]
+    newest = migrate.newest_revision()
+    if revision is None or (revision != newest and migrate.is_known(revision)):
+        what = f"the schema is {revision or 'empty'}, this version needs {newest}"
+        findings.append(trouble("schema", what, "run `ebbing migrate`"))
+    else:  # during a rolling upgrade, the previous version must run on the newer schema
+        newer = "" if revision == newest else ", from a newer version"
+        problem = ledger.diagnose(ledger.standing())
+        findings.append(ok("schema", f"revision {revision}{newer}"))
+        findings.append(trouble("erasures", problem) if problem else ok("erasures", "none to replay"))
     if bypasses:
-        found.append(trouble(ROLE, "the service's role can bypass row-level security: tenants aren't isolated"))
-    return found
+        findings.append(trouble(ROLE, "the service's role can bypass row-level security: tenants aren't isolated"))
+    return findings
 
 
 def _redis() -> Finding:
@@ -180,6 +183,6 @@ def processes() -> list[Finding]:
 
 
 def storage() -> list[Finding]:
-    """Report a lack of memory in Redis or of free disk space."""
+    """Report Redis memory and disks that are nearly full."""
     used, limit = redis_memory()
     return storage_findings(used / limit if limit else 0.0, disks_free())

@@ -1,4 +1,4 @@
-"""Collect a tenant's numbers for dashboards: memories, backlog, failures, nights and self-tests."""
+"""Collect a tenant's numbers for dashboards: memories, backlog, dead letters, nightly runs and self-tests."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Lane:
 
 @dataclass(frozen=True)
 class LastNight:
-    """The outcome or progress of a tenant's last night.
+    """The outcome or progress of a tenant's last nightly run.
 
     Attributes:
-        status: Status of its run.
-        late_seconds: Delay of its start, or delay so far if it hasn't started.
-        seconds: Duration; None before it starts.
+        status: Status of the run.
+        late_seconds: Delay of the start, or delay so far if the run hasn't started.
+        seconds: Duration; None before the run starts.
         failed_steps: Names of the steps that failed.
     """
 
@@ -87,16 +87,16 @@ class Stats:
     """A tenant's current numbers.
 
     Attributes:
-        memories: By tier.
-        pending: Backlog of each stage: `ingest` counts memories to be stored, `rate` those to be rated by a model, if
-            one is configured.
+        memories: Number of memories by tier.
+        pending: Number of memories that await each stage: `ingest` (storing), the enrichment stages, and `rate` (rating
+            by a model, 0 if none is configured).
         lanes: Backlog by lane.
-        silent_seconds: Seconds since the last heartbeat, by lane and for beat; None if there never was one.
+        silent_seconds: Seconds since the last heartbeat of each lane's worker and of beat; None if there was none.
         room: Storage used, and the quota.
-        embedding_space: The space searched by meaning; None before the tenant's first vector.
+        embedding_space: The tenant's search space; None before its first vector.
         archive: Dimensionality reductions of archived vectors.
-        last_night: The last night that was due or was started manually.
-        self_tests: The latest finished runs, newest first.
+        last_night: The last nightly run that was due or was started manually.
+        self_tests: The latest finished self-test runs, newest first.
     """
 
     memories: dict[str, int]
@@ -117,28 +117,30 @@ def tenant_stats(tenant_id: UUID) -> Stats:
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.get_usage(tx, tenant_id, counts)
-        waiting = work_queue.read_backlog(tx, tenant_id)
+        stage_backlogs = work_queue.read_backlog(tx, tenant_id)
         unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
         nights = schedules.list_runs(tx, tenant_id, night_run.KIND, None, 1)
-        letters = dead_letters.count(tx, tenant_id)
-        trend = [_tested(run) for run in self_tests.list_runs(tx, tenant_id, None, TREND) if run.finished_at]
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        dead_letter_count = dead_letters.count(tx, tenant_id)
+        tested = [_tested(run) for run in self_tests.list_runs(tx, tenant_id, None, TREND) if run.finished_at]
+        tenant_spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         unrated = _unrated(tx, tenant_id)
     pending = {
         "ingest": unstored,
-        **{stage: held.memories for stage, held in waiting.items()},
+        **{stage: stage_backlog.memories for stage, stage_backlog in stage_backlogs.items()},
         "rate": unrated,
     }
-    lanes = _lanes(unstored, age, waiting, unfinished)
-    compared = spaces.compare_with_settings(there.searched) if there else None
-    last = _last_night(nights[0]) if nights else None
+    lanes = _lanes(unstored, age, stage_backlogs, unfinished)
+    search_space = spaces.compare_with_settings(tenant_spaces.searched) if tenant_spaces else None
+    last_night = _last_night(nights[0]) if nights else None
     archived = pca_fitting.list_in_use(tenant_id)
     silent = heartbeats.heartbeat_ages()
-    return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, trend)
+    return Stats(
+        _by_tier(counts), pending, dead_letter_count, lanes, silent, room, search_space, archived, last_night, tested
+    )
 
 
 def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
-    """Return how many memories await a model's rating; 0 if no provider is configured."""
+    """Return the number of memories that await a rating by a model; 0 if no provider is configured."""
     config = settings()
     if not config.has_provider:
         return 0
@@ -155,19 +157,19 @@ class Taken:
 
 
 def count_usage(tenant_id: UUID) -> Taken:
-    """Return the memories and storage use that `of_tenant` reports, without reading any memory."""
+    """Return the memories and storage use that `tenant_stats` reports, without reading any memory."""
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         return Taken(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
 
 
 def lane_backlogs(tenant_id: UUID | None = None) -> dict[str, Lane]:
-    """Return the backlog in each lane of a tenant, or of all tenants."""
+    """Return the backlog of a tenant, or of all tenants, in each lane."""
     unstored, age = _in_queue(tenant_id)
     with database.shared() as tx:
-        waiting = work_queue.read_backlog(tx, tenant_id)
+        stage_backlogs = work_queue.read_backlog(tx, tenant_id)
         unfinished = jobs.count_unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
-    return _lanes(unstored, age, waiting, unfinished)
+    return _lanes(unstored, age, stage_backlogs, unfinished)
 
 
 def _lanes(
@@ -188,13 +190,13 @@ def _by_tier(counts: TierCounts) -> dict[str, int]:
 
 
 def nights() -> RunStatistics:
-    """Return figures on the last nights of all tenants."""
+    """Return statistics of the last nightly runs of all tenants."""
     with database.shared() as tx:
         return schedules.read_statistics(tx, night_run.KIND)
 
 
 def failed_steps(run: ScheduleRun) -> list[str]:
-    """Return the names of the steps at which a run failed."""
+    """Return the names of a run's failed steps."""
     return list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
 
 
@@ -203,7 +205,7 @@ def _last_night(run: ScheduleRun) -> LastNight:
 
 
 def _tested(run: SelfTestRun) -> SelfTested:
-    tests = {kind: count_tests(found) for kind, found in run.results.items()}
+    tests = {kind: count_tests(results) for kind, results in run.results.items()}
     passed = {kind: run.results[kind]["passed"] / count for kind, count in tests.items()}
     return SelfTested(run.as_of, passed, tests, empty_share(run.results), run.p50_ms, run.p95_ms, run.target_ms)
 
@@ -211,7 +213,8 @@ def _tested(run: SelfTestRun) -> SelfTested:
 def _in_queue(tenant_id: UUID | None = None) -> tuple[int, float]:
     """Return the number of queued memories of a tenant, or of all tenants, and the age of the oldest in seconds.
 
-    Read this before the database: memories move from the queue to the database, so the reverse order could miss some.
+    Call this before reading the database: memories move from the queue to the database, so the reverse order could miss
+    memories that move between the two reads.
     """
     queue = backlog()
     oldest_ms = queue.oldest_ms([tenant_id] if tenant_id else None)

@@ -1,7 +1,7 @@
-"""Summarise the current state for the dashboard: what is wrong and what is pending.
+"""Summarise the current state for the dashboard: problems, backlog and worker heartbeats.
 
-Many pages request this often, above all during an outage. So each part is queried separately, an unreachable store
-becomes a finding, and a process refreshes the result at most once a second.
+Many pages request this summary often, above all during an outage. So each part is queried separately, an unreachable
+store becomes a finding, and a process refreshes the summary at most once a second.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Status:
 
     @property
     def line(self) -> str:
-        """The verdict in one line."""
+        """The overall state in one line."""
         return health_findings.line(self.findings)
 
     @property
@@ -87,17 +87,17 @@ def now(tenant_id: UUID, *, every: bool = False) -> Status:
     """Return the tenant's current state, at most `FRESH_SECONDS` old.
 
     Args:
-        every: Report lanes and nights of all tenants.
+        every: Report lanes and nightly runs of all tenants, and findings over all tenants.
     """
     with _memo.lock:
-        held = _memo.held.get((tenant_id, every))
-        if held is not None and time.monotonic() - held[0] < FRESH_SECONDS:
-            return held[1]
-        found = _asked(tenant_id, every=every)
+        cached = _memo.held.get((tenant_id, every))
+        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
+            return cached[1]
+        status = _asked(tenant_id, every=every)
         if len(_memo.held) >= _KEPT:
             _memo.held.clear()
-        _memo.held[tenant_id, every] = (time.monotonic(), found)
-        return found
+        _memo.held[tenant_id, every] = (time.monotonic(), status)
+        return status
 
 
 def forget() -> None:
@@ -107,42 +107,46 @@ def forget() -> None:
 
 
 def _asked(tenant_id: UUID, *, every: bool) -> Status:
-    began, probed = time.monotonic(), probes.Round()
+    started, probe_round = time.monotonic(), probes.Round()
     findings = [
-        replace(one, what=f"{one.name}: {one.what}", todo=one.todo or "start it, or see `ebbing doctor`")
-        for one in probed.find(probes.readiness)
+        replace(
+            finding, what=f"{finding.name}: {finding.what}", todo=finding.todo or "start it, or see `ebbing doctor`"
+        )
+        for finding in probe_round.find(probes.readiness)
     ]
-    silent = probed.read(heartbeats.heartbeat_ages, "redis") or {}
+    silent = probe_round.read(heartbeats.heartbeat_ages, "redis") or {}
     backlogs = partial(stats.lane_backlogs, None if every else tenant_id)
-    lanes = probed.read(backlogs, "postgresql", "redis", "schema") or {}
-    speeds = probed.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
-    letters = probed.read(lambda: _letters(tenant_id), "postgresql", "schema")
+    lanes = probe_round.read(backlogs, "postgresql", "redis", "schema") or {}
+    rates = (
+        probe_round.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
+    )
+    letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
     findings += health_findings.silence_findings(silent)
     findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
     for probe in (_nights if every else _own_nights, _requests, _recalls, _budget):
-        findings += probed.find(partial(probe, tenant_id), "postgresql", "schema")
-    findings += probed.find(probes.storage, "redis")
+        findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
+    findings += probe_round.find(probes.storage, "redis")
     if every:
-        own = {one.code for one in findings}  # newer than the cached figures
-        findings += [one for one in probed.find(_of_all, "redis") if one.code not in own]
-    seconds = time.monotonic() - began
-    return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, speeds or {})
+        reported_codes = {finding.code for finding in findings}  # the cached figures are older than these findings
+        findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
+    seconds = time.monotonic() - started
+    return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, rates or {})
 
 
 _letters = database.in_tenant(dead_letters.count)
 
 
 def _nights(_tenant_id: UUID) -> list[Finding]:
-    found = stats.nights()
-    return health_findings.night_findings(found.overdue_seconds, found.failed, found.cut_short)
+    statistics = stats.nights()
+    return health_findings.night_findings(statistics.overdue_seconds, statistics.failed, statistics.cut_short)
 
 
 def _own_nights(tenant_id: UUID) -> list[Finding]:
-    held = schedule.list_schedules(tenant_id)
-    runs = [one.last_run for one in held if one.last_run]
+    schedules = schedule.list_schedules(tenant_id)
+    runs = [entry.last_run for entry in schedules if entry.last_run]
     failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
-    overdue = max((one.late_seconds for one in held), default=0.0)
+    overdue = max((entry.late_seconds for entry in schedules), default=0.0)
     return health_findings.night_findings(overdue, failed, sum(run.status == "cut_short" for run in runs))
 
 
@@ -159,16 +163,16 @@ def _requests(tenant_id: UUID) -> list[Finding]:
 
 def _of_all() -> Iterator[Finding]:
     """Yield findings from the cached figures over all tenants, which are some seconds old."""
-    kept = fleet_gauges.read()
-    left = kept.deadlines.min_days_left
-    if kept.unaccounted_requests:
-        yield health_findings.loss_finding(kept.unaccounted_requests)
-    if left is not None and left < health_findings.DAYS_LEFT:
-        yield health_findings.request_finding(None, left)
-    if kept.recall_empty:
-        yield health_findings.recall_finding(kept.recall_empty)
-    if kept.deadlines.late_rewrites:
-        yield health_findings.rewrite_finding(kept.deadlines.late_rewrites)
+    figures = fleet_gauges.read()
+    days_left = figures.deadlines.min_days_left
+    if figures.unaccounted_requests:
+        yield health_findings.loss_finding(figures.unaccounted_requests)
+    if days_left is not None and days_left < health_findings.DAYS_LEFT:
+        yield health_findings.request_finding(None, days_left)
+    if figures.recall_empty:
+        yield health_findings.recall_finding(figures.recall_empty)
+    if figures.deadlines.late_rewrites:
+        yield health_findings.rewrite_finding(figures.deadlines.late_rewrites)
 
 
 def _budget(tenant_id: UUID) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Compare tenants side by side: their backlog, storage, last night and budget, oldest backlog first."""
+"""Compare tenants by backlog, storage, last nightly run and budget, oldest backlog first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.store.tenants.tenant_comparison import Numbers
 SHOWN: Final = 50
 COMPARED: Final = tenant_backlogs.COMPARED_MOST
 NEAR: Final = 0.8
-"""Share of a queue limit from which a tenant counts as close to it."""
+"""Share of a queue limit from which a tenant's queue counts as nearly full."""
 
 Room = Literal["free", "near", "full"]
 
@@ -32,10 +32,10 @@ class ComparedTenant:
     """A tenant's row in the comparison.
 
     Attributes:
-        room: Room in its queue; when `full`, its requests are refused until some of the backlog is stored.
-        quota: State of its storage quota, which never causes refusals.
+        room: Room in the tenant's queue. If `full`, its requests are refused until part of the backlog is stored.
+        quota: State of the storage quota, which never causes refusals.
         filled: Used share of the queue limit that is closest to full.
-        budget: State of today's budget, by the operator's limits and the tenant's own.
+        budget: State of today's budget under the operator's and the tenant's limits.
     """
 
     numbers: Numbers
@@ -47,13 +47,13 @@ class ComparedTenant:
 
     @property
     def oldest_seconds(self) -> float | None:
-        """Age of the oldest backlog entry, to be stored or for a later stage."""
+        """Age of the oldest backlog entry in the ingest queue or a later stage, in seconds."""
         ages = [age for age in (self.queue.oldest_seconds, self.numbers.enriching_seconds) if age is not None]
         return max(ages, default=None)
 
 
 def waiting_longest() -> list[ComparedTenant]:
-    """Return at most `SHOWN` tenants: those with the oldest backlog first, then others by name."""
+    """Return at most `SHOWN` tenants: those with the oldest backlog first, then tenants without a backlog, by name."""
     queues = tenant_backlogs.list_longest(SHOWN)
     with database.shared() as tx:
         ids = list(
@@ -62,9 +62,9 @@ def waiting_longest() -> list[ComparedTenant]:
         ids += tenant_comparison.search_by_name(tx, "", max(SHOWN - len(ids), 0), but=ids)
         numbers = tenant_comparison.numbers(tx, ids, night_run.KIND)
         total = _spent_by_all(tx)
-    found = _beside(numbers, total)
-    found.sort(key=lambda one: (-(one.oldest_seconds or 0.0), one.numbers.name))
-    return found[:SHOWN]
+    tenants = _beside(numbers, total)
+    tenants.sort(key=lambda tenant: (-(tenant.oldest_seconds or 0.0), tenant.numbers.name))
+    return tenants[:SHOWN]
 
 
 def called(words: str) -> list[ComparedTenant]:
@@ -82,13 +82,17 @@ def _spent_by_all(tx: database.Transaction) -> DaySpending:
 
 
 def _beside(numbers: list[Numbers], total: DaySpending) -> list[ComparedTenant]:
-    """Combine the numbers with the tenants' backlogs, which are read outside the transaction."""
+    """Combine the numbers with the tenants' queues; call this outside the transaction, because it queries Redis."""
     config = settings()
-    found = []
-    for each, queue in zip(numbers, tenant_backlogs.list_backlogs([each.tenant_id for each in numbers]), strict=True):
+    compared = []
+    for tenant, queue in zip(
+        numbers, tenant_backlogs.list_backlogs([tenant.tenant_id for tenant in numbers]), strict=True
+    ):
         shares = (queue.requests / config.tenant_backlog_entries, queue.size_bytes / config.tenant_backlog_bytes)
-        found.append(ComparedTenant(each, queue, _room(max(shares)), max(shares), _quota(each), _state(each, total)))
-    return found
+        compared.append(
+            ComparedTenant(tenant, queue, _room(max(shares)), max(shares), _quota(tenant), _state(tenant, total))
+        )
+    return compared
 
 
 def _room(filled: float) -> Room:

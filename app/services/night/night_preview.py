@@ -1,4 +1,4 @@
-"""Preview a whole nightly run: what each step would change, after the steps before it, without writing anything."""
+"""Preview a nightly run: list the changes that its steps would make, one after another, without writing anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNSEEN: Final = "has no dry run"
 
 
 class NightCursor(NamedTuple):
-    """Start of a page: a step, and the memory to continue after."""
+    """Start of a page: a step, and the id of the last memory on the previous page."""
 
     step: str
     after: UUID
@@ -27,12 +27,12 @@ class NightCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepForecast:
-    """Preview of a step, as far as a page covers it.
+    """Preview of a step, limited to the memories that the page covers.
 
     Attributes:
         name: Name of the step.
         counts: Number of memories that would move, by target tier.
-        note: Reason for listing no changes; None if changes are listed.
+        note: Reason why no changes are listed; None if the step has a dry run.
     """
 
     name: str
@@ -44,7 +44,7 @@ class NightPage(NamedTuple):
     """A page of the changes that a nightly run would make.
 
     Attributes:
-        as_of: Time of the run; also used for the following pages.
+        as_of: Time of the run; pass the same time for the following pages.
         steps: The steps covered by this page.
         changes: Each change with its step, ordered by step and memory id.
         following: Start of the next page; None for the last page.
@@ -57,39 +57,41 @@ class NightPage(NamedTuple):
 
 
 def preview_night(tenant_id: UUID, as_of: datetime | None, begin: NightCursor | None, limit: int) -> NightPage:
-    """Return what a nightly run would change, assuming that nothing else happens until then; takes no locks.
+    """Return a page of the changes that a nightly run would make if nothing else changed before it; take no locks.
 
     A memory that would move down several tiers is listed once for each step that moves it.
 
     Args:
-        as_of: Any time; None for now.
+        as_of: Time of the run; None for now.
         begin: The `following` of the previous page.
-        limit: Maximum number of changes per page; pages that would take long have fewer.
+        limit: Maximum number of changes per page. A page ends earlier, after a whole step, once it takes `SECONDS`.
 
     Raises:
         Invalid: `begin` names an unknown step.
     """
-    until = time.monotonic() + SECONDS
-    names, known = list(steps.STEPS), steps.dry_runs()
+    deadline = time.monotonic() + SECONDS
+    names, dry_runs = list(steps.STEPS), steps.dry_runs()
     if begin is not None and begin.step not in names:
         raise Invalid(errors=[FieldError("cursor", "isn't one that a dry run of a night has given")])
     if as_of is None:
         with database.tenant(tenant_id) as tx:
             as_of = database.now(tx)
-    found: list[StepForecast] = []
+    forecasts: list[StepForecast] = []
     changes: list[tuple[str, PredictedMove]] = []
-    place = begin or NightCursor(names[0], NIL)
-    for name in names[names.index(place.step) :]:
-        after = place.after if name == place.step else NIL
-        if len(changes) >= limit or (found and time.monotonic() >= until):
-            return NightPage(as_of, found, changes, NightCursor(name, after))
-        foresee = known.get(name, UNSEEN)
-        if isinstance(foresee, str):
-            found.append(StepForecast(name, {}, foresee))
+    start = begin or NightCursor(names[0], NIL)
+    for name in names[names.index(start.step) :]:
+        after = start.after if name == start.step else NIL
+        if len(changes) >= limit or (forecasts and time.monotonic() >= deadline):
+            return NightPage(as_of, forecasts, changes, NightCursor(name, after))
+        dry_run = dry_runs.get(name, UNSEEN)
+        if isinstance(dry_run, str):
+            forecasts.append(StepForecast(name, {}, dry_run))
             continue
-        page = foresee(tenant_id, as_of, after, limit - len(changes))
+        page = dry_run(tenant_id, as_of, after, limit - len(changes))
         changes += [(name, move) for move in (*page.moves, *page.summaries)]
-        found.append(StepForecast(name, {tier: count for tier, count in page.counts.items() if tier != "looked_at"}))
+        forecasts.append(
+            StepForecast(name, {tier: count for tier, count in page.counts.items() if tier != "looked_at"})
+        )
         if page.following is not None:
-            return NightPage(as_of, found, changes, NightCursor(name, page.following))
-    return NightPage(as_of, found, changes, None)
+            return NightPage(as_of, forecasts, changes, NightCursor(name, page.following))
+    return NightPage(as_of, forecasts, changes, None)

@@ -1,4 +1,4 @@
-"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of one time."""
+"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of the same time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _NightState:
-    """Progress of a nightly run; `schedules` reads these fields by name.
+    """Progress of a nightly run, stored as job state; `app.store.jobs.schedules` reads these fields by name.
 
     Attributes:
         as_of: The time that the whole run uses as now.
         ends_at: Deadline at which the run is cut short.
         left: Names of the remaining steps, the current one first.
-        step: The current step; None at the end.
+        step: The current step. After the end, the step in which the run was cut short, or None if it wasn't.
         inner: State of the current step.
         done: Number of items that the current step has processed.
         failed: Error types by failed step.
-        cut_short: The step during which the deadline passed.
-        seconds: Time spent in the current step.
+        cut_short: The first step that didn't finish before the deadline; None if the run wasn't cut short.
+        seconds: Time spent in the current step, in seconds.
     """
 
     as_of: str
@@ -58,37 +58,46 @@ def run_job_slice(job: Job) -> Step:
     """
     with database.tenant(job.tenant_id) as tx:
         now = database.now(tx)
-        place = _NightState(**job.state) if job.state else _start_run(tx, job, now)
-    place.left = [name for name in place.left if name in STEPS]  # drop steps unknown to this version
-    if not place.left:
-        return _finish_run(place)
-    name = place.left[0]
-    if place.step != name:
-        _start_step(place, name)
-    if now >= datetime.fromisoformat(place.ends_at):
-        place.cut_short = name
-        return _finish_run(place, f"cut short in {name}: the next night begins with it")
-    began = time.monotonic()
-    did = _try_step(job, name, place)
-    place.seconds += time.monotonic() - began
-    if isinstance(did, str):
-        metrics.record_job(name, place.seconds, well=False)
-        place.failed[name] = did
-        return _next_step(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
-    place.inner, place.done = did.state, place.done + did.done
-    counts = {f"{name}.{what}": count for what, count in did.counts.items()}
-    told = tuple(f"{name}: {note}" for note in did.notes)
-    if not did.finished:
-        return Step(did.done, vars(place), finished=False, counts={name: did.done, **counts}, notes=told)
-    metrics.record_job(name, place.seconds, well=True)
-    ended = Step(did.done, {}, finished=True, counts={name: did.done, **counts}, notes=(*told, f"{name}: {place.done}"))
-    return _next_step(place, ended)
+        night_state = _NightState(**job.state) if job.state else _start_run(tx, job, now)
+    night_state.left = [name for name in night_state.left if name in STEPS]  # omit steps that this version doesn't know
+    if not night_state.left:
+        return _finish_run(night_state)
+    name = night_state.left[0]
+    if night_state.step != name:
+        _start_step(night_state, name)
+    if now >= datetime.fromisoformat(night_state.ends_at):
+        night_state.cut_short = name
+        return _finish_run(night_state, f"cut short in {name}: the next night begins with it")
+    started = time.monotonic()
+    result = _try_step(job, name, night_state)
+    night_state.seconds += time.monotonic() - started
+    if isinstance(result, str):
+        metrics.record_job(name, night_state.seconds, well=False)
+        night_state.failed[name] = result
+        return _next_step(night_state, Step(0, {}, finished=True, notes=(f"{name} failed: {result}",)))
+    night_state.inner, night_state.done = result.state, night_state.done + result.done
+    counts = {f"{name}.{counter}": count for counter, count in result.counts.items()}
+    step_notes = tuple(f"{name}: {note}" for note in result.notes)
+    if not result.finished:
+        return Step(
+            result.done, vars(night_state), finished=False, counts={name: result.done, **counts}, notes=step_notes
+        )
+    metrics.record_job(name, night_state.seconds, well=True)
+    ended = Step(
+        result.done,
+        {},
+        finished=True,
+        counts={name: result.done, **counts},
+        notes=(*step_notes, f"{name}: {night_state.done}"),
+    )
+    return _next_step(night_state, ended)
 
 
 def _start_run(tx: database.Transaction, job: Job, now: datetime) -> _NightState:
     names = list(job.parameters.get("steps", STEPS))
     cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
-    if cut_short in names[1:]:  # otherwise steps after one that takes whole nights would never run
+    # Start with the step that was cut short: otherwise, steps after a step that takes whole nights would never run.
+    if cut_short in names[1:]:
         names = names[names.index(cut_short) :] + names
     as_of = job.parameters.get("as_of", now.isoformat())
     ends_at = now + timedelta(hours=settings().night_hours)
@@ -100,10 +109,10 @@ def _start_step(place: _NightState, name: str) -> None:
 
 
 def _try_step(job: Job, name: str, place: _NightState) -> Step | str:
-    """Run a slice of the step; return its result, or the type of the error that ended it."""
-    until = time.monotonic() + STEP_SECONDS
+    """Run a slice of the step; return its result, or the name of the error that made it fail."""
+    deadline = time.monotonic() + STEP_SECONDS
     try:
-        return STEPS[name](job.tenant_id, datetime.fromisoformat(place.as_of), place.inner, until)
+        return STEPS[name](job.tenant_id, datetime.fromisoformat(place.as_of), place.inner, deadline)
     except Exception as error:
         if is_transient(error):
             raise
@@ -112,7 +121,7 @@ def _try_step(job: Job, name: str, place: _NightState) -> Step | str:
 
 
 def _next_step(place: _NightState, did: Step) -> Step:
-    """Advance to the next step."""
+    """Advance to the next step, or finish the run after the last step; return the result of the step that has ended."""
     place.left = place.left[1:]
     if not place.left:
         return _finish_run(place, *did.notes, done=did.done, counts=did.counts)

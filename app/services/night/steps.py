@@ -1,7 +1,7 @@
-"""Define the nightly steps in execution order, each with its dry run.
+"""Define the nightly steps in execution order, and their dry runs.
 
-Each call resumes its step, runs for a few seconds and returns its progress like a job's step. A step acts as of the
-time of the nightly run, and can be repeated after a crash or in the next night.
+Each call resumes a step, runs for a few seconds and returns the progress as a job's step does. A step acts as of the
+time of the nightly run, and can be repeated after a crash or in the next nightly run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.settings import settings
 CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
 """A nightly step: takes the tenant, the run's time, the previous state (empty at first) and a monotonic deadline.
 
-At least one slice (at most 500 rows or a few seconds) is always done.
+Each call processes at least one slice, which is limited to a number of rows or a few seconds.
 """
 
 Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], PreviewPage]
@@ -51,7 +51,7 @@ def _run_segments_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any]
 
 
 def _run_figures_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
-    """Recount the memories, and check the quota, the audit chain, and privacy requests that are due."""
+    """Recount the memories, and check the quota, the audit chain and the deadlines of privacy requests."""
     recount.recount_tenant(tenant_id)
     quota.warn_near_quota(tenant_id)
     audit.verify_recent(tenant_id)
@@ -81,17 +81,19 @@ _ELSEWHERE: Final = "moves no memory to another tier"
 
 def dry_runs() -> Mapping[str, Foresee | str]:
     """Return each step's dry run, or the reason why it lists no changes."""
-    key = settings().master_key is not None
-    lower = (archive.WORK, cold_storage.WORK) if key else (archive.WORK,)
+    has_master_key = settings().master_key is not None
+    earlier_moves = (archive.WORK, cold_storage.WORK) if has_master_key else (archive.WORK,)
     return {
         "sweep": sweep.preview_sweep,
-        "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
+        "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
         "expire": expiry.preview_expiry,
         "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
         "contradictions": "asks a model, and moves no memory to another tier",
         "archive": archive.preview_archive,
-        "cold": partial(dry_run.preview_moves, cold_storage.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
-        "delete": partial(dry_run.preview_moves, decay_deletion.WORK, behind=lower),
+        "cold": partial(dry_run.preview_moves, cold_storage.WORK, behind=(archive.WORK,))
+        if has_master_key
+        else NO_MASTER_KEY,
+        "delete": partial(dry_run.preview_moves, decay_deletion.WORK, behind=earlier_moves),
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,

@@ -1,7 +1,7 @@
 """Anonymise memories retained on a legal ground before their subject is erased.
 
-A memory under a legal hold isn't changed. Once the hold is released, it can be anonymised; otherwise it is erased with
-the rest of the subject's memories.
+A memory under a legal hold can't be anonymised until the hold is released. A memory that isn't anonymised is erased
+with the subject's other memories.
 """
 
 from __future__ import annotations
@@ -26,45 +26,48 @@ from app.store.privacy import anonymisation
 
 NO_GROUND: Final = "none was given"
 _RETAINED: Final = frozenset({"text", "kind", "categories", "occurred_at", "role"})
-"""Fields that identify nobody, except for the text, which is redacted; all others are cleared."""
+"""Fields that are preserved: the text, which is redacted, and fields that identify nobody. Others are cleared."""
 
 
 def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> AnonymisedMemory:
-    """Remove a memory's identifying labels, and redact detected personal data and its own names from its text.
+    """Clear a memory's identifying fields, and redact detected personal data and the memory's names from its text.
 
-    The speaker's role is preserved because it identifies nobody. Anonymisation can't be undone. Summaries derived from
-    the memory aren't changed: they are erased with the subject.
+    The names are the subject, the speaker and the entities. The speaker's role is preserved because it identifies
+    nobody. Anonymisation can't be undone. Summaries derived from the memory aren't changed: they are erased with the
+    subject.
 
     Args:
         memory_id: A stored memory that isn't in cold storage.
         actor: Id of the caller's key.
-        ground: Legal ground for retention, listed in the report of an erasure of the memory's subject or thread.
+        ground: Legal ground for retaining the memory, shown in the report when its subject or thread is erased.
 
     Returns:
-        The anonymised text and the number of replacements by kind.
+        The anonymised text and the number of redactions by kind.
 
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the queue.
         Conflict: The memory is under a legal hold or in cold storage.
     """
-    found = lookup.get(tenant_id, memory_id)
-    if isinstance(found, Pending):
+    memory = lookup.get(tenant_id, memory_id)
+    if isinstance(memory, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
-    inferred = (found.inferred or {}).get("entities") or ()
-    names = [name for name in (found.subject, speaker_name(found.speaker), *found.entities, *inferred) if name]
-    spans = [RedactedSpan(each.start, each.end, each.kind) for each in detect_pii(found.text)]
-    done = anonymise_text(found.text, spans, names)
-    emptied = {field.name: field.default for field in COLUMNS if field.name not in _RETAINED}
-    role = infer_role(found.role, found.speaker)
-    memories.edit_memory(tenant_id, found.memory_id, emptied | {"text": done.text, "role": role})
+    inferred_entities = (memory.inferred or {}).get("entities") or ()
+    names = [
+        name for name in (memory.subject, speaker_name(memory.speaker), *memory.entities, *inferred_entities) if name
+    ]
+    spans = [RedactedSpan(finding.start, finding.end, finding.kind) for finding in detect_pii(memory.text)]
+    anonymised = anonymise_text(memory.text, spans, names)
+    cleared = {field.name: field.default for field in COLUMNS if field.name not in _RETAINED}
+    role = infer_role(memory.role, memory.speaker)
+    memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role})
     with database.tenant(tenant_id) as tx:
-        anonymisation.forget(tx, tenant_id, found.memory_id)
-        named: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}
+        anonymisation.forget(tx, tenant_id, memory.memory_id)
+        labels: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
         key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-        for what, name in named.items():
+        for label, name in labels.items():
             if name is not None:
-                anonymisation.count_anonymised(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
-        details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
-        audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
-    return done
+                anonymisation.count_anonymised(tx, tenant_id, digest(key, label, name), ground or NO_GROUND)
+        details = {f"removed_{kind}": times for kind, times in sorted(anonymised.removed.items())}
+        audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[memory.memory_id], details=details)
+    return anonymised

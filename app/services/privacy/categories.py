@@ -27,10 +27,10 @@ class CategoryUsage:
     """A privacy category.
 
     Attributes:
-        name: As callers give it; None for memories without a category that expire because of their privacy risk.
+        name: The name that callers use; None for memories without a category that expire because of their privacy risk.
         max_days: Retention period in days; None if the category sets no limit of its own.
         memories: Number of memories in the category.
-        next_expiry_at: Earliest expiry by this limit, not counting held memories; None if nothing expires.
+        next_expiry_at: Earliest expiry by this limit, except of memories under a legal hold; None if nothing expires.
     """
 
     name: str | None
@@ -59,32 +59,34 @@ class _Sums:
     first: dict[int, float] = field(default_factory=dict)
 
     def add(self, privacy: Privacy, standing: TierFacts) -> None:
-        found, is_there = standing.expiry, standing.tiers != DELETED
-        ends = is_there & np.isfinite(found.at)
+        expiries, exists = standing.expiry, standing.tiers != DELETED
+        expires = exists & np.isfinite(expiries.at)
         for place in (CONVERSATION, NO_CATEGORY, *range(len(privacy.names))):
-            ending = ends & (found.category == place)
-            of = is_there & (((found.categories >> place) & 1) > 0) if place >= 0 else ending
-            self.counts[place] = self.counts.get(place, 0) + int(of.sum())
-            at = found.at[ending & ~standing.is_held]
-            self.first[place] = min(self.first.get(place, np.inf), float(at.min(initial=np.inf)))
+            expiring = expires & (expiries.category == place)
+            in_category = exists & (((expiries.categories >> place) & 1) > 0) if place >= 0 else expiring
+            self.counts[place] = self.counts.get(place, 0) + int(in_category.sum())
+            times = expiries.at[expiring & ~standing.is_held]
+            self.first[place] = min(self.first.get(place, np.inf), float(times.min(initial=np.inf)))
 
 
 def count_categories(tenant_id: UUID) -> CategoryOverview:
-    """Count the memories of each category of the policy in force."""
-    until, after, sums = time.monotonic() + SECONDS_MAX, NIL, _Sums()
+    """Count the memories and find the next expiry in each category of the policy in force, within `SECONDS_MAX`."""
+    deadline, after, sums = time.monotonic() + SECONDS_MAX, NIL, _Sums()
     with database.tenant(tenant_id) as tx:
         rules = memory_strength.load_timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
-    full = True
-    while full and time.monotonic() < until:
+    has_more = True
+    while has_more and time.monotonic() < deadline:
         with database.tenant(tenant_id) as tx:
             ids = expiry.list_expiring_ids(tx, tenant_id, after, ROWS)
-            standing = protections.read(tx, tenant_id, ids, rules)
-        sums.add(rules.privacy, standing)
-        full = len(ids) == ROWS
+            facts = protections.read(tx, tenant_id, ids, rules)
+        sums.add(rules.privacy, facts)
+        has_more = len(ids) == ROWS
         after = ids[-1] if ids else after
-    privacy, kept = rules.privacy, _category_rows(rules.privacy)
-    told = [CategoryUsage(name, days, sums.counts[place], _moment(sums.first[place])) for name, days, place in kept]
-    return CategoryOverview(privacy, told, complete=not full)
+    privacy, rows = rules.privacy, _category_rows(rules.privacy)
+    categories = [
+        CategoryUsage(name, days, sums.counts[index], _moment(sums.first[index])) for name, days, index in rows
+    ]
+    return CategoryOverview(privacy, categories, complete=not has_more)
 
 
 def _moment(seconds: float) -> datetime | None:

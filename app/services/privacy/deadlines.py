@@ -14,7 +14,7 @@ from app.store.privacy import deadlines
 from app.store.privacy.deadlines import DeadlineTotals, DueRequests
 
 NEAR_DAYS: Final = 7
-"""Open requests with fewer days left are reported each night."""
+"""Open requests that are due within this number of days, or overdue, are reported each night."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ def warn_due_requests(tenant_id: UUID) -> None:
 
 
 def days_left(request: PrivacyRequest, now: datetime) -> float | None:
-    """Return the days until an open request is due, negative if overdue; None if it is answered or has no deadline."""
+    """Return the days until an open request is due, negative if overdue; None if answered or without a deadline."""
     if request.answer is not None or request.due_at is None:
         return None
     return round((request.due_at - now) / timedelta(days=1), 1)

@@ -29,12 +29,12 @@ _PAGES: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "access": ("memories.jsonl", export_page.render_access_memory),
     "portable": ("given.jsonl", export_page.render_portable_memory),
 }
-"""By kind of export: the file rendered as an HTML page, and the function that renders one of its lines."""
+"""By kind of export: the file that the HTML page shows, and the function that renders a line of the file."""
 _PERMISSIONS: Final = 0o600 << 16
 
 
 class _Sink(io.RawIOBase):
-    """Unseekable buffer that the zip is written to and drained from while it grows."""
+    """An unseekable buffer: the zip is written into it, and the written bytes are taken out piece by piece."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -44,9 +44,9 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def drain(self) -> bytes:
-        taken = bytes(self._held)
+        data = bytes(self._held)
         self._held.clear()
-        return taken
+        return data
 
 
 @dataclass(slots=True)
@@ -54,10 +54,10 @@ class _Bundle:
     """An export being streamed.
 
     Attributes:
-        key: Decrypts the export's parts.
+        key: Key that decrypts the export's parts.
         recipients: Hosts that received the tenant's memories, for exports of kind `access` (GDPR Art. 15 (1) c).
         files: Manifest entries of the files written so far.
-        damaged: Ids of memories whose text can't be read any more.
+        damaged: Ids of memories whose text in cold storage can't be read.
     """
 
     tenant_id: UUID
@@ -74,23 +74,23 @@ class _Bundle:
             if name == file:
                 path = export_requests.part_path(self.tenant_id, self.export.export_id, objects[number])
                 sealed = cold_store().get(path)
-                bound = part_associated_data(self.tenant_id.bytes + self.export.export_id.bytes, number)
-                yield encryption.unseal(self.key, sealed, bound)
+                associated_data = part_associated_data(self.tenant_id.bytes + self.export.export_id.bytes, number)
+                yield encryption.unseal(self.key, sealed, associated_data)
 
     def read(self) -> Iterator[bytes]:
         """Yield the HTML page in pieces."""
         export = self.export
-        made = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
-        yield export_page.render_head(export.kind, export.subject or "", made).encode()
-        file, shown = _PAGES[export.kind]
+        finished_at = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
+        yield export_page.render_head(export.kind, export.subject or "", finished_at).encode()
+        file, render_line = _PAGES[export.kind]
         for part in self.parts(file):
             lines = [msgspec.json.decode(line) for line in part.splitlines()]
             self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
-            yield "".join(map(shown, lines)).encode()
+            yield "".join(map(render_line, lines)).encode()
         yield export_page.render_foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
 
     def names(self) -> list[str]:
-        """Return the names of the files made of lines, in order."""
+        """Return the names of the JSON-lines files, in order."""
         return list(dict.fromkeys(name for name, _ in self.export.parts))
 
     def lines(self, file: str) -> int:
@@ -108,7 +108,7 @@ class _Bundle:
     def manifest(self) -> bytes:
         """Return the manifest: the export's description, its files and its unreadable memories."""
         export = self.export
-        told = {
+        manifest = {
             "format": FORMAT,
             "export_id": export.export_id,
             "kind": export.kind,
@@ -119,15 +119,14 @@ class _Bundle:
             "files": self.files,
             "damaged": self.damaged,
         } | ({"recipients": self.recipients} if export.kind == "access" else {})
-        return msgspec.json.format(msgspec.json.encode(told), indent=2)
+        return msgspec.json.format(msgspec.json.encode(manifest), indent=2)
 
 
 def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
-    """Return the zip of an export as a stream.
+    """Check that an export is ready, write an audit entry, and return the export's zip as a stream.
 
     Args:
-        export_id: An export that is ready.
-        actor: Id of the fetching key, which is written to the audit log.
+        actor: Id of the caller's key, for the audit log.
 
     Raises:
         NotFound: This tenant has no such export.
@@ -141,11 +140,11 @@ def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[byt
         if export.status == "running":
             raise Unavailable("this export isn't ready yet", retry_after_seconds=2)
         if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
-            over = "has failed: ask for another one" if export.status == "failed" else "has expired"
-            raise Conflict(f"this export {over}")
-        sent_to = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
+            reason = "has failed: ask for another one" if export.status == "failed" else "has expired"
+            raise Conflict(f"this export {reason}")
+        recipient_hosts = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
         audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
-    return _zipped(_Bundle(tenant_id, export, key, sent_to))
+    return _zipped(_Bundle(tenant_id, export, key, recipient_hosts))
 
 
 def _zipped(bundle: _Bundle) -> Iterator[bytes]:
@@ -153,19 +152,19 @@ def _zipped(bundle: _Bundle) -> Iterator[bytes]:
     with ZipFile(sink, "w") as archive:
         for name, pieces in bundle.contents():
             digest, size = sha256(), 0
-            with archive.open(_entry(bundle, name), "w", force_zip64=True) as into:
+            with archive.open(_entry(bundle, name), "w", force_zip64=True) as target:
                 for piece in pieces:
                     digest.update(piece)
                     size += len(piece)
-                    into.write(piece)
+                    target.write(piece)
                     yield sink.drain()
-            told = {"name": name, "bytes": size, "sha256": digest.hexdigest()}
-            bundle.files.append(told | ({"lines": bundle.lines(name)} if name in bundle.names() else {}))
+            entry = {"name": name, "bytes": size, "sha256": digest.hexdigest()}
+            bundle.files.append(entry | ({"lines": bundle.lines(name)} if name in bundle.names() else {}))
         archive.writestr(_entry(bundle, "manifest.json"), bundle.manifest())
     yield sink.drain()
 
 
 def _entry(bundle: _Bundle, name: str) -> ZipInfo:
-    made = ZipInfo(name, (bundle.export.finished_at or bundle.export.requested_at).timetuple()[:6])
-    made.compress_type, made.external_attr = ZIP_DEFLATED, _PERMISSIONS
-    return made
+    entry = ZipInfo(name, (bundle.export.finished_at or bundle.export.requested_at).timetuple()[:6])
+    entry.compress_type, entry.external_attr = ZIP_DEFLATED, _PERMISSIONS
+    return entry

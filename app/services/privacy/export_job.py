@@ -1,7 +1,7 @@
-"""Run the export job: read a subject's data section by section and write it to the store in encrypted parts.
+"""Run the export job: read a subject's data section by section and write it to the object store in encrypted parts.
 
-Progress is stored in the export's row, which also names the object of each part and is updated after the objects are
-stored. Each attempt writes objects of its own: a late write of a worker that has lost its lease damages nothing.
+Progress and the object name of each part are stored in the export's row, which is updated after the objects are stored.
+Each attempt writes new objects, so a late write by a worker that has lost its lease overwrites nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SectionPage(NamedTuple):
     Attributes:
         lines: JSON objects, one per line.
         after: Cursor of the next page, JSON-serialisable; None at the end.
-        counts: Added to the export's counts.
+        counts: Numbers to add to the export's counts.
     """
 
     lines: list[bytes]
@@ -69,7 +69,7 @@ class SectionPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of an export: its target file, and the function that reads a page in its own transactions."""
+    """A section of an export: its target file, and a function that reads a page of it in separate transactions."""
 
     file: str
     read: Callable[[UUID, str, Any], SectionPage]
@@ -79,11 +79,11 @@ def run_job_slice(job: Job) -> Step:
     """Write an export for `STEP_SECONDS`.
 
     Raises:
-        StoreFailed: The store is unreachable, full, or denies access.
+        StoreFailed: The object store is unreachable, full, or denies access.
         Misconfigured: The master key is missing or has changed.
     """
     tenant_id, export_id = job.tenant_id, UUID(job.parameters["export_id"])
-    until, done = time.monotonic() + STEP_SECONDS, 0
+    deadline, written = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(tenant_id) as tx:
             requests.lock_shared(tx, tenant_id)
@@ -91,57 +91,61 @@ def run_job_slice(job: Job) -> Step:
             key = encryption_keys.open_record_keys(tx, tenant_id, [export_id]).get(export_id)
             is_free = export is not None and export_requests.is_free(tx, tenant_id, export.subject)
         if export is None or export.subject is None or key is None or not is_free:
-            return Step(done, {}, finished=True, failure="the subject was erased, or its time was over")
+            return Step(written, {}, finished=True, failure="the subject was erased, or its time was over")
         sections = SECTIONS[export.kind]
         if export.place["section"] >= len(sections):
-            return _finish(tenant_id, export, done)
-        more = _write(tenant_id, export, sections, key)
-        if more is None:  # the next step reads whether the export has ended or another worker continues it
-            return Step(done, {}, finished=False)
-        done += more
-        if time.monotonic() >= until:
-            return Step(done, {}, finished=False)
+            return _finish(tenant_id, export, written)
+        added = _write(tenant_id, export, sections, key)
+        if added is None:  # the next step finds out whether the export has ended or another worker continues it
+            return Step(written, {}, finished=False)
+        written += added
+        if time.monotonic() >= deadline:
+            return Step(written, {}, finished=False)
 
 
 def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: bytes) -> int | None:
     """Read, encrypt and store one page, and record the progress.
 
     Returns:
-        The number of lines, or None if the export has ended or another worker has continued it in the meantime: the
-        job's lease may lapse in a slow read or write.
+        The number of lines, or None if the export has ended or another worker has continued it, which is possible if
+        the job's lease lapsed during a slow read or write.
     """
-    at = export.place["section"]
-    section = sections[at]
-    read = section.read(tenant_id, export.subject or "", export.place["after"])
+    section_index = export.place["section"]
+    section = sections[section_index]
+    page = section.read(tenant_id, export.subject or "", export.place["after"])
     with database.tenant(tenant_id) as tx:
         if not _is_unchanged(export, exports.get(tx, tenant_id, export.export_id)):
             return None
     written, objects = list(export.parts), export.objects
-    for part in split_parts(read.lines):
+    for part in split_parts(page.lines):
         objects.append(_put(tenant_id, export.export_id, len(written), part, key))
         written.append((section.file, len(part)))
     failpoints.trigger("export.after_put")
-    place = {"section": at + 1, "after": None} if read.after is None else {"section": at, "after": read.after}
+    place = (
+        {"section": section_index + 1, "after": None}
+        if page.after is None
+        else {"section": section_index, "after": page.after}
+    )
     with database.tenant(tenant_id) as tx:
-        now = exports.get(tx, tenant_id, export.export_id, locked=True)
-        if _is_unchanged(export, now):
-            counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
+        current = exports.get(tx, tenant_id, export.export_id, locked=True)
+        if _is_unchanged(export, current):
+            counts = dict(Counter(export.counts) + Counter({section.file: len(page.lines)} | page.counts))
             place |= {"objects": objects}
             exports.record_progress(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
             failpoints.trigger("export.before_commit")
-            return len(read.lines)
-    for name in objects[len(export.parts) :]:  # no row names them
+            return len(page.lines)
+    for name in objects[len(export.parts) :]:  # no row refers to these objects
         cold_store().delete(export_requests.part_path(tenant_id, export.export_id, name))
     return None
 
 
 def _is_unchanged(export: Export, now: Export | None) -> bool:
-    """Return True if the export is still being written and has the progress that was read."""
+    """Return whether the export is still running and its progress is the same as in the copy read before."""
     return now is not None and (now.status, now.place, now.parts) == ("running", export.place, export.parts)
 
 
 def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> str:
-    """Encrypt and store a part as an object of its own, which no other attempt overwrites; return the object's name."""
+    """Encrypt a part and store it as an object with a new name, which no other attempt uses; return the name."""
     nonce, name = os.urandom(encryption.NONCE_BYTES), f"{number:06}-{uuid4().hex}"
     sealed = encryption.seal(
         key, nonce, b"\n".join(part) + b"\n", part_associated_data(tenant_id.bytes + export_id.bytes, number)
@@ -151,18 +155,18 @@ def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], k
 
 
 def _delete_leftovers(tenant_id: UUID, export: Export) -> None:
-    """Delete the objects of attempts that were killed before the export's row named them."""
+    """Delete objects that were written by killed attempts and aren't named in the export's row."""
     named = {export_requests.part_path(tenant_id, export.export_id, name) for name in export.objects}
-    for each in list(cold_store().list_folder(export_requests.export_folder(tenant_id, export.export_id))):
-        if each.path not in named:
-            cold_store().delete(each.path)
+    for stored in list(cold_store().list_folder(export_requests.export_folder(tenant_id, export.export_id))):
+        if stored.path not in named:
+            cold_store().delete(stored.path)
 
 
 def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
     _delete_leftovers(tenant_id, export)
     with database.tenant(tenant_id) as tx:
-        there = export_requests.get_or_404(tx, tenant_id, export.export_id, locked=True)
-        if there.status == "running":
+        current = export_requests.get_or_404(tx, tenant_id, export.export_id, locked=True)
+        if current.status == "running":
             exports.finish_export(tx, tenant_id, export.export_id, settings().export_days)
             request_log.store_answer(tx, tenant_id, [export.export_id], "done")
     return Step(done, {}, finished=True, counts=export.counts)
@@ -172,28 +176,28 @@ def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
 
 
 def _memories(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
-    """Read everything held in memories, fetching cold contents and naming those that can't be read."""
+    """Read all data of memories. Contents in cold storage are fetched; unreadable contents are reported as damaged."""
     with database.tenant(tenant_id) as tx:
         ids = subject_data.list_ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS)
-        held = subject_data.list_memories(tx, tenant_id, ids)
-        lived = _live(tx, tenant_id, ids)
-        fetch = _cold_reader(tx, tenant_id, [each.memory_id for each in held if each.tier == "cold"])
+        stored = subject_data.list_memories(tx, tenant_id, ids)
+        live_numbers = _live(tx, tenant_id, ids)
+        fetch = _cold_reader(tx, tenant_id, [memory.memory_id for memory in stored if memory.tier == "cold"])
     bodies, damaged = fetch()
     lines = []
-    for each in held:
-        body = bodies.get(each.memory_id)
-        line: dict[str, Any] = {"memory": msgspec.Raw(each.memory.encode())}
+    for memory in stored:
+        body = bodies.get(memory.memory_id)
+        line: dict[str, Any] = {"memory": msgspec.Raw(memory.memory.encode())}
         if body is not None:
-            whole = msgspec.json.decode(each.memory, type=dict[str, msgspec.Raw])
-            whole |= msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-            line["memory"] = whole
-        line |= {"tier": each.tier, "hidden": each.hidden, "held": each.held}
-        line |= lived.get(each.memory_id, _NOT_LIVING)
-        line |= {name: msgspec.Raw(getattr(each, name).encode()) for name in ("state", "score", "others")}
-        if each.memory_id in damaged:
-            line["damaged"] = damaged[each.memory_id]
+            fields = msgspec.json.decode(memory.memory, type=dict[str, msgspec.Raw])
+            fields |= msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            line["memory"] = fields
+        line |= {"tier": memory.tier, "hidden": memory.hidden, "held": memory.held}
+        line |= live_numbers.get(memory.memory_id, _NOT_LIVING)
+        line |= {name: msgspec.Raw(getattr(memory, name).encode()) for name in ("state", "score", "others")}
+        if memory.memory_id in damaged:
+            line["damaged"] = damaged[memory.memory_id]
         lines.append(msgspec.json.encode(line))
-    counts = {"damaged": len(damaged), "hidden": sum(each.hidden for each in held)}
+    counts = {"damaged": len(damaged), "hidden": sum(memory.hidden for memory in stored)}
     return SectionPage(lines, str(ids[-1]) if len(ids) == ROWS else None, counts)
 
 
@@ -202,48 +206,50 @@ _NOT_LIVING: Final = {"strength": None, "importance": None, "retention": None}
 
 def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
     """Return the strength, the importance and the retention decision of each memory that isn't hidden."""
-    held = states.read(tx, tenant_id, ids)
-    if not held.ids:
+    stored = states.read(tx, tenant_id, ids)
+    if not stored.ids:
         return {}
     times = memory_strength.load_timeline(tx, tenant_id)
-    latest = max(float(np.max(held.state.anchored_at)), float(np.max(times.since(held.versions))))
+    latest = max(float(np.max(stored.state.anchored_at)), float(np.max(times.since(stored.versions))))
     now = max(database.now(tx).timestamp(), latest)
     era = times.at(now)
-    standing = protections.read(tx, tenant_id, held.ids, era.policy.rules)
-    state = memory_strength.advance_to_era(held, times, now).state
-    seen, decision = memory_strength.decide_tiers(era, state, now, standing)
-    words = explanation.explain_decisions(era.policy.rules, standing, state, now, seen, decision)
-    due = memory_strength.due_at(era, state, now, seen, standing).tolist()
+    protected = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
+    state = memory_strength.advance_to_era(stored, times, now).state
+    strengths, decision = memory_strength.decide_tiers(era, state, now, protected)
+    reasons = explanation.explain_decisions(era.policy.rules, protected, state, now, strengths, decision)
+    due = memory_strength.due_at(era, state, now, strengths, protected).tolist()
     return {
         memory_id: {
-            "strength": float(seen.strength[row]),
-            "importance": float(seen.importance[row]),
+            "strength": float(strengths.strength[row]),
+            "importance": float(strengths.importance[row]),
             "retention": {
                 "wanted_tier": DECAY_TIERS[decision.tiers[row]],
                 "rule": RULES[decision.rules[row]],
-                "why": words[row],
+                "why": reasons[row],
                 "next_change_at": datetime.fromtimestamp(due[row], UTC) if due[row] < FAR_SECONDS else None,
             },
         }
-        for row, memory_id in enumerate(held.ids)
+        for row, memory_id in enumerate(stored.ids)
     }
 
 
 def _history(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
-    place = (UUID(after[0]), datetime.fromisoformat(after[1]), after[2]) if after else (NIL, _EARLIEST, 0)
+    cursor = (UUID(after[0]), datetime.fromisoformat(after[1]), after[2]) if after else (NIL, _EARLIEST, 0)
     with database.tenant(tenant_id) as tx:
-        found = subject_data.list_events(tx, tenant_id, subject, place, HISTORY_ROWS)
+        events = subject_data.list_events(tx, tenant_id, subject, cursor, HISTORY_ROWS)
     following = None
-    if len(found) == HISTORY_ROWS:
-        memory_id, at, event_id, _ = found[-1]
+    if len(events) == HISTORY_ROWS:
+        memory_id, at, event_id, _ = events[-1]
         following = [str(memory_id), at.isoformat(), event_id]
-    return SectionPage([line.encode() for *_, line in found], following, {})
+    return SectionPage([line.encode() for *_, line in events], following, {})
 
 
 def _pending(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
     """Read memories that were accepted but aren't stored yet."""
     envelopes, following = stream_pages.read_page(tenant_id, after or "0-0", ENTRIES)
-    return SectionPage([line for each in envelopes for line in _waiting(each, subject, "pending")], following, {})
+    return SectionPage(
+        [line for envelope in envelopes for line in _waiting(envelope, subject, "pending")], following, {}
+    )
 
 
 def _letters(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
@@ -251,23 +257,25 @@ def _letters(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
     kind, place = after or ("stored", str(NIL))
     if kind == "stored":
         with database.tenant(tenant_id) as tx:
-            found = subject_data.list_letters(tx, tenant_id, subject, UUID(place), ROWS)
-        following = ["stored", str(found[-1][0])] if len(found) == ROWS else ["unstored", str(NIL)]
-        return SectionPage([line.encode() for _, line in found], following, {})
-    envelopes, last = _unstored(tenant_id, place)
-    return SectionPage([line for each in envelopes for line in _waiting(each, subject, "dead letter")], last, {})
+            letters = subject_data.list_letters(tx, tenant_id, subject, UUID(place), ROWS)
+        following = ["stored", str(letters[-1][0])] if len(letters) == ROWS else ["unstored", str(NIL)]
+        return SectionPage([line.encode() for _, line in letters], following, {})
+    envelopes, following_unstored = _unstored(tenant_id, place)
+    return SectionPage(
+        [line for envelope in envelopes for line in _waiting(envelope, subject, "dead letter")], following_unstored, {}
+    )
 
 
 def _unstored(tenant_id: UUID, after: str) -> tuple[list[Envelope], list[str] | None]:
     with database.tenant(tenant_id) as tx:
-        found = subject_data.list_unstored(tx, tenant_id, UUID(after), ENTRIES)
+        letters = subject_data.list_unstored(tx, tenant_id, UUID(after), ENTRIES)
     envelopes = []
-    for _, entry_id, header, payload, memories in found:
+    for _, entry_id, header, payload, memories in letters:
         try:
             envelopes.append(decode_envelope(entry_id, str(memories).encode(), header, payload))
         except MalformedEnvelope:
             continue  # unreadable, so its subject is unknown
-    return envelopes, ["unstored", str(found[-1][0])] if len(found) == ENTRIES else None
+    return envelopes, ["unstored", str(letters[-1][0])] if len(letters) == ENTRIES else None
 
 
 def _waiting(envelope: Envelope, subject: str, state: str) -> Iterable[bytes]:
@@ -276,15 +284,15 @@ def _waiting(envelope: Envelope, subject: str, state: str) -> Iterable[bytes]:
 
 
 def _about(envelope: Envelope, subject: str) -> list[tuple[str, MemoryIn]]:
-    """Return an envelope's memories about a subject with their ids; none if the envelope can't be decoded."""
+    """Return the ids and memories in an envelope that are about the subject; none if the envelope can't be decoded."""
     if envelope.form == "touches":
         return []
     try:
-        given = decode(envelope.body, envelope.form, dimensions=None)
+        memories = decode(envelope.body, envelope.form, dimensions=None)
     except EbbingError:
         return []
-    ids = memory_uuids(envelope.base, len(given))
-    return [(memory_id, each) for memory_id, each in zip(ids, given, strict=True) if each.subject == subject]
+    ids = memory_uuids(envelope.base, len(memories))
+    return [(memory_id, memory) for memory_id, memory in zip(ids, memories, strict=True) if memory.subject == subject]
 
 
 def _service(tenant_id: UUID, subject: str, _after: Any) -> SectionPage:
@@ -293,15 +301,15 @@ def _service(tenant_id: UUID, subject: str, _after: Any) -> SectionPage:
 
 
 def _given(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
-    """Read memories as callers sent them; for unreadable cold memories, only the fields left in their rows."""
+    """Read memories as callers sent them; for unreadable cold memories, only the fields that remain in their rows."""
     with database.tenant(tenant_id) as tx:
         ids = subject_data.list_ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
-        given = subject_data.list_given(tx, tenant_id, ids)
+        sent = subject_data.list_given(tx, tenant_id, ids)
         fetch = _cold_reader(tx, tenant_id, ids)
     bodies, damaged = fetch()
     lines = [
         format_line(fields | (in_record(bodies[memory_id]) if memory_id in bodies else {}))
-        for memory_id, fields in given.items()
+        for memory_id, fields in sent.items()
     ]
     return SectionPage(lines, str(ids[-1]) if len(ids) == ROWS else None, {"damaged": len(damaged)})
 
@@ -332,7 +340,7 @@ Fetch = Callable[[], tuple[dict[UUID, str], dict[UUID, str]]]
 def _cold_reader(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> Fetch:
     """Return a function that fetches the contents of cold memories after the transaction has ended.
 
-    It returns the contents by memory id, and the reason for each memory whose contents are unavailable.
+    The function returns the contents by memory id, and the reason for each memory whose contents are unavailable.
     """
     places = cold_segments.list_locations(tx, tenant_id, ids)
     opened = encryption_keys.open_record_keys(tx, tenant_id, [place.entry.key_id for place in places.values()])
@@ -355,5 +363,6 @@ SECTIONS: Final[dict[str, tuple[Section, ...]]] = {
 }
 """Sections by kind of export.
 
-Pending data is read before stored data: data that is stored in between is exported twice rather than missed.
+Pending data is read before stored data, so data that is stored between the two reads is exported twice rather than
+missed.
 """

@@ -1,7 +1,8 @@
-"""Request, list and remove exports of a subject's data; they end when they expire or the subject is erased.
+"""Request, list and remove exports of a subject's data. An export ends when it expires or its subject is erased.
 
-A job collects the data page by page into parts encrypted with the export's own key, which is wrapped by the subject's
-key: destroying the subject's key makes all copies of the parts unreadable. The zip is assembled while it is fetched.
+A job writes the data page by page into parts that are encrypted with a separate key per export. This key is wrapped by
+the subject's key, so destroying the subject's key makes all copies of the parts unreadable. The zip is assembled during
+the download.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
     """Request an export and create the job that writes it.
 
     Raises:
-        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or there is no master key.
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or no master key is set.
         Unavailable: The subject's key has just been destroyed.
         Misconfigured: The master key has changed.
     """
@@ -64,13 +65,13 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         wrapped_keys.add_records(tx, tenant_id, {export_id: wrapped})
         now = database.now(tx)
         job_id = uuid4()
-        until = now + timedelta(days=settings().export_days)
-        asked = (given.kind, given.subject, given.reason, given.law)
-        new = Export(export_id, *asked, now, requested_by, job_id, until)
+        expires_at = now + timedelta(days=settings().export_days)
+        fields = (given.kind, given.subject, given.reason, given.law)
+        new = Export(export_id, *fields, now, requested_by, job_id, expires_at)
         exports.add(tx, tenant_id, new)
         jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
-        times = legal_deadlines(given.law, now)
-        logged = PrivacyRequest(export_id, given.kind, given.law, "api", now, times.confirm_by, times.due_at)
+        deadlines = legal_deadlines(given.law, now)
+        logged = PrivacyRequest(export_id, given.kind, given.law, "api", now, deadlines.confirm_by, deadlines.due_at)
         request_log.add(tx, tenant_id, logged)
         details = {"export": str(export_id), "kind": given.kind, "law": given.law}
         audit.append(
@@ -81,9 +82,9 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
 
 
 def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> bool:
-    """Return whether no running erasure covers the subject. The transaction must share the erasures' lock."""
-    under_way = (each for each in requests.open_scopes(tx, tenant_id) if each.status == "running")
-    return subject not in {each.scope.subject for each in under_way} - {None}
+    """Return whether no running erasure covers the subject. The transaction must hold the erasures' shared lock."""
+    running = (erasure for erasure in requests.open_scopes(tx, tenant_id) if erasure.status == "running")
+    return subject not in {erasure.scope.subject for erasure in running} - {None}
 
 
 def get_or_404(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
@@ -108,35 +109,35 @@ list_exports = database.in_tenant(exports.list_exports)
 
 
 def export_folder(tenant_id: UUID, export_id: UUID | None = None) -> str:
-    """Return the store path of a tenant's exports, or of one of them."""
+    """Return the object store path of a tenant's exports, or of one export."""
     return f"exports/{tenant_id}" + (f"/{export_id}" if export_id else "")
 
 
 def part_path(tenant_id: UUID, export_id: UUID, name: str) -> str:
-    """Return the store path of a part; `Export.objects` has the names."""
+    """Return the object store path of a part, whose object name is in `Export.objects`."""
     return f"{export_folder(tenant_id, export_id)}/{name}"
 
 
 def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()) -> int:
     """Remove the exports of an erased subject and of the subjects of erased memories. Idempotent.
 
-    A job that is still writing one of them finds it removed and stops.
+    A job that is still writing a removed export stops.
 
     Args:
         subject: The erased subject; None if the erasure covers less than a subject.
-        memory_ids: Memories about to be erased; call this before their rows are deleted.
+        memory_ids: Memories about to be erased, whose rows must still exist.
 
     Returns:
         The number of exports removed.
 
     Raises:
-        StoreFailed: The store is unreachable. The exports' keys are destroyed anyway, so they are unreadable; the
-            nightly sweep deletes the remaining objects.
+        StoreFailed: The object store is unreachable. The exports' keys are destroyed already, so the exports are
+            unreadable; the nightly sweep deletes the remaining objects.
     """
     with database.tenant(tenant_id) as tx:
-        theirs = _end_exports(tx, tenant_id, exports.list_by_subjects(tx, tenant_id, subject, memory_ids))
-    _delete(tenant_id, theirs)
-    return len(theirs)
+        removed = _end_exports(tx, tenant_id, exports.list_by_subjects(tx, tenant_id, subject, memory_ids))
+    _delete(tenant_id, removed)
+    return len(removed)
 
 
 def count_forgettable(
@@ -147,34 +148,37 @@ def count_forgettable(
 
 
 def _end_exports(tx: database.Transaction, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
-    """End exports and destroy their keys, so that no copy can be read. Must come last in the transaction."""
-    gone = exports.expire_exports(tx, tenant_id, export_ids)
-    if gone:
-        wrapped_keys.remove_records(tx, tenant_id, gone)
-        audit.append(tx, tenant_id, "export_removed", SYSTEM, ids=gone)
-    return gone
+    """End exports and destroy their keys, so that no copy can be read; return the ids of the ended exports.
+
+    Call this last in the transaction.
+    """
+    ended = exports.expire_exports(tx, tenant_id, export_ids)
+    if ended:
+        wrapped_keys.remove_records(tx, tenant_id, ended)
+        audit.append(tx, tenant_id, "export_removed", SYSTEM, ids=ended)
+    return ended
 
 
 def _delete(tenant_id: UUID, export_ids: Iterable[UUID]) -> None:
     for export_id in export_ids:
-        for each in list(cold_store().list_folder(export_folder(tenant_id, export_id))):
-            cold_store().delete(each.path)
+        for stored in list(cold_store().list_folder(export_folder(tenant_id, export_id))):
+            cold_store().delete(stored.path)
 
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: float) -> Step:
-    """Run a slice of the nightly housekeeping: expired exports, orphaned objects, old export rows and requests.
+    """Run a slice of the nightly housekeeping: end expired exports, then delete old rows and orphaned objects.
 
     Args:
-        as_of: The night's reference time.
+        as_of: The reference time of the nightly run.
         state: State returned by the previous slice; empty at first.
 
     Raises:
-        StoreFailed: The store is unreachable; the next night deletes the remaining objects.
+        StoreFailed: The object store is unreachable; the next nightly run deletes the remaining objects.
     """
     with database.tenant(tenant_id) as tx:
-        over = _end_exports(tx, tenant_id, exports.list_due(tx, tenant_id, as_of, ROWS))
-    if over:
-        return Step(len(over), {"any": True}, finished=False, counts={"expired": len(over)})
+        ended = _end_exports(tx, tenant_id, exports.list_due(tx, tenant_id, as_of, ROWS))
+    if ended:
+        return Step(len(ended), {"any": True}, finished=False, counts={"expired": len(ended)})
     purged = 0
     for name in ("exports", "requests"):
         with database.tenant(tenant_id) as tx:
@@ -186,13 +190,14 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
 
 
 def _sweep(tenant_id: UUID) -> int:
-    """Delete the objects of ended exports, including those left by a killed job. Return how many were deleted."""
+    """Delete the objects of ended exports and of killed jobs; return the number of deleted objects."""
     if settings().master_key is None:
-        return 0  # nothing was ever written
-    objects = list(cold_store().list_folder(export_folder(tenant_id)))  # before the rows, to spare newer exports
+        return 0  # without a master key, no export was ever written
+    # List objects before reading rows, so that objects of newer exports aren't deleted.
+    objects = list(cold_store().list_folder(export_folder(tenant_id)))
     with database.tenant(tenant_id) as tx:
-        known = {str(export_id) for export_id in exports.list_with_objects(tx, tenant_id)}
-    orphans = [each.path for each in objects if each.path.split("/")[2] not in known]
+        current_ids = {str(export_id) for export_id in exports.list_with_objects(tx, tenant_id)}
+    orphans = [stored.path for stored in objects if stored.path.split("/")[2] not in current_ids]
     for path in orphans:
         cold_store().delete(path)
     return len(orphans)

@@ -1,4 +1,7 @@
-"""Place, list and release legal holds, which prevent removing, moving and editing the memories they cover."""
+"""Place, list and release legal holds.
+
+The memories that a hold covers can't be deleted, merged, edited or moved to a lower tier.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ STEP_SECONDS: Final = 2.0
 
 
 def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Hold:
-    """Place a hold. Memories that it covers at commit time still exist when this returns.
+    """Place a hold. From its commit on, no memory that it covers can be deleted.
 
     Args:
-        meant: Conditions that memories must meet; an alias id covers the memory that it stands for.
+        meant: Conditions that memories must meet. An alias id covers the memory of which it is an alias.
         placed_by: Id of the caller's key.
 
     Raises:
-        Invalid: Some ids belong to no memory of this tenant.
+        Invalid: Some ids don't match any memory of this tenant.
         Unavailable: A memory is still in the queue.
     """
     ids = meant.memory_ids or []
@@ -42,8 +45,8 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Ho
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         if ids:
-            stored = links.resolve_ids(tx, tenant_id, ids)  # the lock prevents their removal
-            missing = [given for given in ids if given not in stored]
+            stored = links.resolve_ids(tx, tenant_id, ids)  # the lock prevents removal of these memories
+            missing = [memory_id for memory_id in ids if memory_id not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
             placed = holds.insert_hold(tx, tenant_id, uuid4(), meant, reason, placed_by)
@@ -54,8 +57,8 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Ho
         raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
     raise Invalid(
         errors=[
-            FieldError(f"memory_ids[{ids.index(given)}]", "names no memory of this tenant", str(given))
-            for given in missing
+            FieldError(f"memory_ids[{ids.index(memory_id)}]", "names no memory of this tenant", str(memory_id))
+            for memory_id in missing
         ]
     )
 
@@ -65,56 +68,55 @@ preview_hold = database.in_tenant(holds.count_covered)
 
 
 list_holds = database.in_tenant(holds.list_holds)
-"""Return a page of holds, latest first, after the given placement time and id; see `store.holds.list_holds`."""
+"""Return a page of holds, latest first, after the given placement time and id; see `store.privacy.holds.list_holds`."""
 
 
 def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts]:
-    """Return a hold and how many memories it covers now; zero if it was released.
+    """Return a hold and the number of memories that it covers now, which is zero after its release.
 
     Raises:
         NotFound: This tenant has no such hold.
     """
     with database.tenant(tenant_id) as tx:
-        found = _get_or_404(tx, tenant_id, hold_id)
-        counts = holds.count_covered(tx, tenant_id, found.meant) if found.released_at is None else HoldCounts(0, 0)
-    return found, counts
+        hold = _get_or_404(tx, tenant_id, hold_id)
+        counts = holds.count_covered(tx, tenant_id, hold.meant) if hold.released_at is None else HoldCounts(0, 0)
+    return hold, counts
 
 
 def release_hold(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
-    """Release a hold and make the memories that it covered due for the next sweep, by a job if there are many.
+    """Release a hold and make the memories that it covered due for the next sweep, in a job if there are many.
 
     Raises:
         NotFound: This tenant has no such hold.
         Conflict: The hold was already released.
     """
     with database.tenant(tenant_id) as tx:
-        holds.lock_exclusive(
-            tx, tenant_id
-        )  # otherwise an erasure that has just seen the hold could wait for it forever
-        found = _get_or_404(tx, tenant_id, hold_id)
+        # Without the lock, an erasure that has just read the hold could wait for its release forever.
+        holds.lock_exclusive(tx, tenant_id)
+        hold = _get_or_404(tx, tenant_id, hold_id)
         if not holds.release_hold(tx, tenant_id, hold_id, released_by):
             raise Conflict("this hold is already released")
-        _, last = holds.make_due(tx, tenant_id, found.meant, NIL, ROWS)
-        if last is not None:  # sent by the next tick
+        _, last = holds.make_due(tx, tenant_id, hold.meant, NIL, ROWS)
+        if last is not None:  # the next tick sends the job
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         requests.queue_waiting(tx, tenant_id)
-        audit_hold(tx, tenant_id, "hold_released", found, released_by)
+        audit_hold(tx, tenant_id, "hold_released", hold, released_by)
         return _get_or_404(tx, tenant_id, hold_id)
 
 
 def run_job_slice(job: Job) -> Step:
     """Make memories that a released hold covered due for the sweep, for `STEP_SECONDS`."""
-    until = time.monotonic() + STEP_SECONDS
+    deadline = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
-    done = 0
-    while after is not None and time.monotonic() < until:
+    processed = 0
+    while after is not None and time.monotonic() < deadline:
         with database.tenant(job.tenant_id) as tx:
-            found = _get_or_404(tx, job.tenant_id, UUID(job.parameters["hold_id"]))
-            looked_at, after = holds.make_due(tx, job.tenant_id, found.meant, after, ROWS)
-        done += looked_at
+            hold = _get_or_404(tx, job.tenant_id, UUID(job.parameters["hold_id"]))
+            count, after = holds.make_due(tx, job.tenant_id, hold.meant, after, ROWS)
+        processed += count
     state: dict[str, Any] = {} if after is None else {"after": str(after)}
-    return Step(done, state, finished=after is None)
+    return Step(processed, state, finished=after is None)
 
 
 def audit_hold(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:

@@ -24,8 +24,8 @@ class RequestSummary:
     """Figures on the requests of a period.
 
     Attributes:
-        categories: Number of memories currently stored, by category, for the most frequent categories.
-        categories_left_out: Number of categories beyond those.
+        categories: Number of currently stored memories in each of the most frequent categories.
+        categories_left_out: Number of further categories.
     """
 
     after: datetime
@@ -36,7 +36,7 @@ class RequestSummary:
 
 
 def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
-    """Record a privacy request that no API call has recorded automatically.
+    """Record a privacy request; requests for exports and erasures through the API are recorded automatically.
 
     Raises:
         Invalid: The time of receipt is in the future.
@@ -47,9 +47,9 @@ def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
         check_moment(received_at, "received_at")
         if received_at > now:
             raise Invalid(errors=[FieldError("received_at", "is in the future")])
-        times = legal_deadlines(given.law, received_at)
-        asked = (given.nature, given.law, given.manner, received_at)
-        new = PrivacyRequest(uuid4(), *asked, times.confirm_by, times.due_at)
+        deadlines = legal_deadlines(given.law, received_at)
+        fields = (given.nature, given.law, given.manner, received_at)
+        new = PrivacyRequest(uuid4(), *fields, deadlines.confirm_by, deadlines.due_at)
         request_log.add(tx, tenant_id, new)
     return new
 
@@ -59,7 +59,7 @@ list_requests = database.in_tenant(request_log.list_requests)
 
 
 def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
-    """Record that receipt of the request was confirmed to the person.
+    """Record that the requester has been sent a confirmation of receipt.
 
     Raises:
         NotFound: This tenant has no such request.
@@ -85,20 +85,25 @@ def answer_request(
         Conflict: The request is already answered, or its erasure is still in progress.
     """
     with database.tenant(tenant_id) as tx:
-        there = _get_or_404(tx, tenant_id, request_id, locked=True)
-        if there.answer is not None:
-            raise Conflict(f"this request is already answered: {there.answer}")
+        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if request.answer is not None:
+            raise Conflict(f"this request is already answered: {request.answer}")
         if requests.get(tx, tenant_id, request_id) is not None:
             raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
-        found = _get_or_404(tx, tenant_id, request_id)
-        details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}
+        answered_request = _get_or_404(tx, tenant_id, request_id)
+        details = {
+            "request": str(request_id),
+            "nature": answered_request.nature,
+            "law": answered_request.law,
+            "answer": answered,
+        }
         audit.append(tx, tenant_id, "request_answered", actor, items=1, details=details)
-    return found
+    return answered_request
 
 
 def summarise_requests(tenant_id: UUID, after: datetime, before: datetime) -> RequestSummary:
-    """Summarise the requests received from `after` until `before`, and count the stored memories by category."""
+    """Summarise the requests received from `after` until `before`; count the currently stored memories by category."""
     with database.tenant(tenant_id) as tx:
         tallies = request_log.count_by_nature(tx, tenant_id, after, before)
         return RequestSummary(after, before, tallies, *request_log.count_by_category(tx, tenant_id, CATEGORIES_MAX))

@@ -1,4 +1,4 @@
-"""Show operators the state of privacy rights, most urgent first, and let them start an erasure early."""
+"""Summarise open privacy requests, erasures, exports and holds for operators, and start erasures early."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class RightsOverview:
     Attributes:
         requests: Open requests, most urgent first; at most `REQUESTS_MAX`.
         more: Whether there are more open requests.
-        erasing: Open requests that an erasure answers when it finishes.
-        erasures: The latest requested erasures, without deletions of single memories.
+        erasing: Open requests that will be answered automatically when their erasure finishes.
+        erasures: The latest requested erasures, except deletions of single memories.
         exports: The latest exports.
         holds: The latest holds that aren't released.
-        tallies: Figures on the requests of the last 24 months.
+        tallies: Statistics of the requests of the last `KEPT_MONTHS` months.
     """
 
     requests: list[Deadline]
@@ -52,12 +52,12 @@ def read_overview(tenant_id: UUID) -> RightsOverview:
     """Return the state of a tenant's privacy rights without counting memories."""
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
-        still_open = rights_overview.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
+        open_requests = rights_overview.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
         since = now - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH)
         return RightsOverview(
-            sort_by_urgency(still_open[:REQUESTS_MAX], now),
-            len(still_open) > REQUESTS_MAX,
-            rights_overview.filter_erasures(tx, tenant_id, [request.request_id for request in still_open]),
+            sort_by_urgency(open_requests[:REQUESTS_MAX], now),
+            len(open_requests) > REQUESTS_MAX,
+            rights_overview.filter_erasures(tx, tenant_id, [request.request_id for request in open_requests]),
             rights_overview.list_requested(tx, tenant_id, None, SHOWN),
             exports.list_exports(tx, tenant_id, None, SHOWN),
             holds.list_holds(tx, tenant_id, None, SHOWN, released=False),
@@ -70,29 +70,29 @@ list_requested = database.in_tenant(rights_overview.list_requested)
 
 
 def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
-    """Start an erasure now, skipping the rest of its grace period, or resume one that is incomplete.
+    """Start an erasure now, skipping the rest of its grace period, or resume an incomplete erasure.
 
-    Every law allows a grace period of zero days; the rest of it only serves to allow cancelling.
+    Every law allows a grace period of zero days: the grace period only gives time to cancel.
 
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: The erasure is over, or waits for legal holds.
+        Conflict: The erasure has ended, or waits for the release of legal holds.
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
-        there = get_or_404(tx, tenant_id, erasure_id, locked=True)
-        if there.status == "held":
+        erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
+        if erasure.status == "held":
             raise Conflict(
                 "only data under legal hold remains: release the hold, and the erasure continues automatically"
             )
-        if there.status not in ("grace", "running"):
-            raise Conflict(f"this erasure is already {there.status}")
+        if erasure.status not in ("grace", "running"):
+            raise Conflict(f"this erasure is already {erasure.status}")
         now = database.now(tx)
-        if there.erase_after > now:
+        if erasure.erase_after > now:
             requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
         if not rights_overview.hasten_jobs(tx, tenant_id, ERASE, erasure_id):
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
-        there = get_or_404(tx, tenant_id, erasure_id)
+        erasure = get_or_404(tx, tenant_id, erasure_id)
     queues.nudge(queues.RIGHTS_TICK)
-    return there
+    return erasure

@@ -1,4 +1,4 @@
-"""Score how closely related the words of a conversation and of memories are, by the bundled word vectors."""
+"""Score how closely the words of memories are related to the words of a conversation, by the bundled word vectors."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ from app.domain.text.highlight import split_windows
 from app.domain.text.words import content_words
 
 CHARACTERS: Final = 6_000
-"""Number of characters of a memory's text that are compared."""
+"""Number of characters at the start of a memory's text that are compared."""
 
 
 def kinship_of_texts(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     """Return the kinship of each text, 0 to 1, shape (n,).
 
-    It is 0 with an embedder other than the bundled one: such an embedder's closeness covers related words already.
+    With any embedder other than the bundled one, all values are 0: the vectors of such an embedder already capture
+    related words.
     """
     if not words or not isinstance(embedder(), StaticEmbedder):
         return np.zeros(len(texts))
-    known = word_vectors()
-    places: dict[str, int] = {}
-    by_window = [
+    vectors = word_vectors()
+    word_ids: dict[str, int] = {}
+    words_by_window = [
         [
-            [places.setdefault(word, len(places)) for word in dict.fromkeys(content_words(text[start:end]))]
+            [word_ids.setdefault(word, len(word_ids)) for word in dict.fromkeys(content_words(text[start:end]))]
             for start, end in split_windows(text[:CHARACTERS])
         ]
         for text in texts
     ]
-    asked = [word.spelling for word in words]
-    numbers: dict[str, int] = {}
-    stems, held = (
-        np.array([numbers.setdefault(stem(word), len(numbers)) for word in each], np.intp) for each in (asked, places)
+    spellings = [word.spelling for word in words]
+    stem_ids: dict[str, int] = {}
+    conversation_stems, memory_stems = (
+        np.array([stem_ids.setdefault(stem(word), len(stem_ids)) for word in side], np.intp)
+        for side in (spellings, word_ids)
     )
     return compute_kinship(
-        known.unit_vectors(asked),
+        vectors.unit_vectors(spellings),
         np.array([word.weight for word in words]),
-        known.usual,
-        by_window,
-        known.unit_vectors(list(places)),
-        stems[:, None] == held[None, :],
+        vectors.usual,
+        words_by_window,
+        vectors.unit_vectors(list(word_ids)),
+        conversation_stems[:, None] == memory_stems[None, :],
     )

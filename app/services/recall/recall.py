@@ -1,4 +1,4 @@
-"""Recall the memories that are relevant to a conversation, often none, and format them as context for a model."""
+"""Recall the memories (often none) that are relevant to a conversation, and format them as context for a model."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from app.store.strength import reviews
 from app.store.strength.reviews import ReviewSchedule
 
 POOL: Final = 40
-"""Number of top search results judged, and maximum number of holders of reminders and cues added to them."""
+"""Number of top search results to judge, and maximum number of memories added to them for their reminders and cues."""
 RERANKED_MIN: Final = 20
-"""Minimum number of the most relevant memories given to a reranker, if the policy enables one."""
+"""Minimum number of relevant memories to rerank, if the policy enables a reranker."""
 NAMES_CHARACTERS: Final = 2_000
-"""Number of characters of a candidate's text that are searched for names."""
+"""Number of characters at the start of a candidate's text that are searched for names."""
 SHOWN_WINDOWS: Final = 2
-"""Number of windows of a long memory that the context shows."""
+"""Maximum number of windows of a long memory in the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class RecalledContext:
     Attributes:
         memories: The recalled memories, best first.
         context: The memories that fit the token budget, as one text; empty if none fits.
-        ids: The memories in the context, best first.
-        tokens: Upper estimate of the context's tokens.
+        ids: Ids of the memories in the context, best first.
+        tokens: Upper estimate of the number of tokens in the context.
     """
 
     memories: list[Recalled]
@@ -73,7 +73,15 @@ class RecalledContext:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedCandidates:
-    """Candidates with the components of their relevance; all arrays are in candidate order."""
+    """The candidates' relevance and its components; all arrays are in candidate order.
+
+    Attributes:
+        relevance: `openness` × `worths`, 0 to 1.
+        openness: The gate's openness: how much the conversation asks for memories, 0 to 1.
+        gate: The features from which `openness` is computed.
+        worths: The worth of each candidate, 0 to 1.
+        features: The features from which `worths` are computed.
+    """
 
     relevance: Floats
     openness: float
@@ -86,11 +94,11 @@ _NOTHING: Final = RecalledContext([], "", [], 0)
 
 
 def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> RecalledContext:
-    """Return the memories relevant to a conversation; recalling them doesn't count as a use.
+    """Return the memories relevant to a conversation; a recall doesn't count as a use.
 
-    These are the memories whose relevance exceeds the request's or policy's threshold. They are ordered by relevance,
-    with a boost for memories due for review, or by the operator's reranker if the policy enables it. Memories that the
-    conversation already contains are left out, and of equal texts only one is returned.
+    A memory is relevant if its relevance exceeds the threshold of the request or the policy. The memories are ordered
+    by relevance, with a boost for memories due for review, or by the operator's reranker if the policy enables it.
+    Memories that the conversation already contains are left out, and only one of several equal texts is returned.
 
     Args:
         policy: The tenant's policy; None to read the current one.
@@ -99,72 +107,89 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     window = [turn.line for turn in turns]
     if not window:
         return _NOTHING
-    wanted = request.search(window, RESULTS_MAX)
-    gathered = search.gather_candidates(tenant_id, wanted, policy, emphasis(window))
+    search_request = request.search(window, RESULTS_MAX)
+    gathered = search.gather_candidates(tenant_id, search_request, policy, emphasis(window))
     policy = gathered.policy
-    ranked, _ = search.rank_gathered(tenant_id, gathered, wanted)
-    said_words = emphasis(window)
-    forms = irregular_forms(said_words) if policy.language == "english" else {}
+    ranked, _ = search.rank_gathered(tenant_id, gathered, search_request)
+    word_decay = emphasis(window)
+    forms = irregular_forms(word_decay) if policy.language == "english" else {}
     words = weigh_words(window, gathered.asked, gathered.total, forms)
     lexemes = sorted({lexeme for word in words if word.is_held for lexeme in word.lexemes})
-    faded = decay_by_age(words, said_words)
-    asked = bridges.split_flags(bridges.find_asked_flags(window))
+    lexeme_decay = decay_by_age(words, word_decay)
+    asked_flags = bridges.split_flags(bridges.find_asked_flags(window))
     with database.tenant(tenant_id) as tx:
-        held = reminders.find_holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
-        cued = cues.find_holders(tx, tenant_id, list(faded), wanted, POOL) if policy.recall.cues else {}
-        joining = [*held.values(), *cued.values()]
-        found = _drop_said(_join_holders(tx, tenant_id, _drop_said(ranked, request), joining), request)
-        ids = [result.id for result in found]
-        evidence = recall_evidence.read_evidence(tx, tenant_id, ids, lexemes, list(cued), gathered.probe)
+        flag_holders = reminders.find_holders(tx, tenant_id, asked_flags, search_request, POOL) if asked_flags else {}
+        cue_holders = (
+            cues.find_holders(tx, tenant_id, list(lexeme_decay), search_request, POOL) if policy.recall.cues else {}
+        )
+        all_holders = [*flag_holders.values(), *cue_holders.values()]
+        candidates = _drop_said(_join_holders(tx, tenant_id, _drop_said(ranked, request), all_holders), request)
+        ids = [result.id for result in candidates]
+        evidence = recall_evidence.read_evidence(tx, tenant_id, ids, lexemes, list(cue_holders), gathered.probe)
         reviewed = reviews.read(tx, tenant_id, ids)
         now = database.now(tx)
-    if not found:
+    if not candidates:
         return _NOTHING
-    said = spoken_by_user(turns)
-    labels = {label for each in gathered.found for label in (speaker_name(each.speaker), each.subject) if label}
-    form = read_form(said, find_names(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
-    values = cue_values({stem: holders.memories for stem, holders in cued.items()}, faded, gathered.total)
-    judged = _judge_candidates(form, words, evidence, found, _rarities(asked, held, gathered.total), values)
-    relevance = _raise_corrections(judged.relevance, found, gathered.corrections)
-    due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
+    user_messages = spoken_by_user(turns)
+    labels = {
+        label for candidate in gathered.found for label in (speaker_name(candidate.speaker), candidate.subject) if label
+    }
+    form = read_form(
+        user_messages,
+        find_names(user_messages, (candidate.text[:NAMES_CHARACTERS] for candidate in gathered.found), labels),
+    )
+    values = cue_values({stem: holders.memories for stem, holders in cue_holders.items()}, lexeme_decay, gathered.total)
+    judged = _judge_candidates(
+        form, words, evidence, candidates, _rarities(asked_flags, flag_holders, gathered.total), values
+    )
+    relevance = _raise_corrections(judged.relevance, candidates, gathered.corrections)
+    due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in candidates])
     order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
-    bar = relevance_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
-    firsts = find_distinct([found[place].text for place in order])
-    above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and relevance[place] > bar]
-    chosen = _rerank_positions(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
+    threshold = relevance_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
+    distinct = find_distinct([candidates[place].text for place in order])
+    above = [
+        place
+        for place, is_distinct in zip(order, distinct, strict=True)
+        if is_distinct and relevance[place] > threshold
+    ]
+    chosen = _rerank_positions(tenant_id, search_request.query, candidates, above, policy)[
+        : request.limit or policy.recall.most
+    ]
     weights = {word.spelling: word.weight for word in words}
     memories = [
         _recalled(
-            found[place],
+            candidates[place],
             float(relevance[place]),
-            _matching_part(found[place].text, weights, 1),
+            _matching_part(candidates[place].text, weights, 1),
             due=bool(due[place]),
             explain=_explained(judged, place) if request.explain else None,
         )
         for place in chosen
     ]
     shown = [_matching_part(memory.text, weights, SHOWN_WINDOWS) for memory in memories]
-    text, within = build_context(memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone)
-    return RecalledContext(memories, text, [memory.id for memory in within], tokens.count(text))
+    text, in_context = build_context(
+        memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone
+    )
+    return RecalledContext(memories, text, [memory.id for memory in in_context], tokens.count(text))
 
 
 def _join_holders(
     tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[FlagHolders]
 ) -> list[SearchResult]:
-    """Return the best results of the search, joined by the newest holders of the rarest reminders and cues."""
+    """Return the best search results and the newest memories with reminders or cues, rarest reminder or cue first."""
     best = list(ranked[:POOL])
     rarest_first = sorted(held, key=lambda holders: holders.memories)
-    joining = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)
-    more = [memory_id for memory_id in joining if memory_id not in {result.id for result in best}][:POOL]
-    known = {result.id: result for result in ranked[POOL:]}
-    unknown = [memory_id for memory_id in more if memory_id not in known]
-    if unknown:
-        described = neighbours.describe_memories(tx, tenant_id, unknown)
-        there = [memory_id for memory_id in unknown if memory_id in described]
-        places, alive = candidate_strength.candidate_strengths(tx, tenant_id, there)
-        for place, strength in zip(places, alive.strength.tolist(), strict=True):
-            known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
-    return best + [known[memory_id] for memory_id in more if memory_id in known]
+    newest_ids = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)
+    added_ids = [memory_id for memory_id in newest_ids if memory_id not in {result.id for result in best}][:POOL]
+    by_id = {result.id: result for result in ranked[POOL:]}
+    missing_ids = [memory_id for memory_id in added_ids if memory_id not in by_id]
+    if missing_ids:
+        described = neighbours.describe_memories(tx, tenant_id, missing_ids)
+        existing_ids = [memory_id for memory_id in missing_ids if memory_id in described]
+        places, vitals = candidate_strength.candidate_strengths(tx, tenant_id, existing_ids)
+        for place, strength in zip(places, vitals.strength.tolist(), strict=True):
+            by_id[existing_ids[place]] = SearchResult(**described[existing_ids[place]], score=0.0, strength=strength)
+    return best + [by_id[memory_id] for memory_id in added_ids if memory_id in by_id]
 
 
 def _drop_said(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
@@ -174,7 +199,7 @@ def _drop_said(found: Sequence[SearchResult], request: RecallRequest) -> list[Se
 
 
 def _rarities(asked: Sequence[int], held: Mapping[int, FlagHolders], total: int) -> dict[int, float]:
-    """Return the rarity, among all memories, of each flag that the conversation asks for."""
+    """Return the rarity, among all memories, of each reminder flag that the conversation asks for."""
     return {flag: rarity(held[flag].memories, total) for flag in asked}
 
 
@@ -186,33 +211,33 @@ def _judge_candidates(
     rarities: Mapping[int, float],
     cue_values: Floats,
 ) -> _JudgedCandidates:
-    """Return the relevance of each candidate: how far the gate opens, times the memory's worth."""
+    """Compute the relevance of each candidate: the openness of the gate times the memory's worth."""
     texts = [result.text for result in found]
-    held = evidence.reminders[:, None]
-    user = np.array([worth.said_by_user(result.role, result.speaker) for result in found])
+    reminder_flags = evidence.reminders[:, None]
+    by_user = np.array([worth.said_by_user(result.role, result.speaker) for result in found])
 
     def reminding(asked: Sequence[int], *, of_days: bool) -> Floats:
-        rare = np.array([rarities[flag] for flag in asked])
-        return worth.reminding(held & np.array(asked, np.int64) != 0, rare, user, of_days=of_days)
+        flag_rarities = np.array([rarities[flag] for flag in asked])
+        return worth.reminding(reminder_flags & np.array(asked, np.int64) != 0, flag_rarities, by_user, of_days=of_days)
 
     features = worth.WorthFeatures(
         near=shared_words(words, evidence),
         close=closeness(evidence.cosine, evidence.background),
         kin=kinship.kinship_of_texts(words, texts),
-        user=user,
+        user=by_user,
         personal=evidence.personal / 10,
         bridge=reminding([flag for flag in rarities if flag & bridges.BRIDGES_MASK], of_days=False),
         day=reminding([flag for flag in rarities if not flag & bridges.BRIDGES_MASK], of_days=True),
-        cue=worth.reminding(evidence.cues.astype(float), cue_values, user, of_days=False),
+        cue=worth.reminding(evidence.cues.astype(float), cue_values, by_user, of_days=False),
     )
     rarest = max([word.weight for word in words if word.is_held] + cue_values.tolist(), default=0.0)
-    seen = gate.gate_features(form, rarest, float(features.close.max()))
-    opened, worths = gate.openness(seen), worth.compute_worth(features)
-    return _JudgedCandidates(opened * worths, opened, seen, worths, features)
+    gate_features = gate.gate_features(form, rarest, float(features.close.max()))
+    openness, worths = gate.openness(gate_features), worth.compute_worth(features)
+    return _JudgedCandidates(openness * worths, openness, gate_features, worths, features)
 
 
 def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> Floats:
-    """Return the relevance with each correction at least as relevant as the memory that it corrects."""
+    """Return the relevance, raised so that each correction is at least as relevant as the memory that it corrects."""
     places = {result.id: place for place, result in enumerate(found)}
     raised = relevance.copy()
     for pair in pairs:
@@ -225,17 +250,19 @@ def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: 
 def _rerank_positions(
     tenant_id: UUID, query: str, found: Sequence[SearchResult], above: Sequence[int], policy: Policy
 ) -> list[int]:
-    """Return the positions of the candidates above the threshold, reordered by the reranker if it answers."""
+    """Return the positions of the candidates above the threshold, reordered by the reranker if it is available."""
     places = {found[place].id: place for place in above}
-    # Equal scores, so that the reranker alone decides.
-    level = [structs.replace(found[place], score=1.0) for place in above]
-    best = policy.ranking.rerank
-    results, _ = rerank_results(tenant_id, query, level, min(max(best, RERANKED_MIN), POOL) if best else 0)
+    # All scores are equal, so that only the reranker determines the order.
+    equal_results = [structs.replace(found[place], score=1.0) for place in above]
+    reranked = policy.ranking.rerank
+    results, _ = rerank_results(
+        tenant_id, query, equal_results, min(max(reranked, RERANKED_MIN), POOL) if reranked else 0
+    )
     return [places[result.id] for result in results]
 
 
 def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
-    """Return the part of a memory that matches the conversation best."""
+    """Return the windows of a memory's text, at most `most`, that match the conversation best."""
     return join_excerpt(text, find_highlights(text, weights, most))
 
 
@@ -246,13 +273,15 @@ def _is_due(result: SearchResult, reviewed: ReviewSchedule | None, policy: Polic
 
 
 def _explained(judged: _JudgedCandidates, place: int) -> dict[str, Any]:
-    """Return the features that a candidate's relevance is computed from."""
-    own = {field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)}
+    """Return the openness, the worth and the features from which a candidate's relevance is computed."""
+    memory_features = {
+        field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)
+    }
     return {
         "open": judged.openness,
         "worth": float(judged.worths[place]),
         "conversation": dict(judged.gate),
-        "memory": own,
+        "memory": memory_features,
     }
 
 
@@ -264,4 +293,4 @@ def _recalled(
 
 
 _ALIKE: Final = tuple(name for name in Recalled.__struct_fields__ if name in SearchResult.__struct_fields__)
-"""The fields of a search result that a recalled memory repeats."""
+"""The fields that a recalled memory has in common with a search result."""

@@ -1,4 +1,4 @@
-"""Prepare the query for archived memories: projected into every basis by which their vectors were reduced."""
+"""Prepare a query for archived memories: project its vector into each PCA basis that their vectors are stored in."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from app.store.search.query_parts import ReducedVector
 from app.store.tiers import archive
 
 Asked = Callable[[Space], NDArray[np.float32] | None]
-"""Returns the query's vector in an embedding space; None if it isn't available."""
+"""A function that returns the query's vector in an embedding space, or None if the vector isn't available."""
 
 
 def add_archive_counts(
     tx: database.Transaction, tenant_id: UUID, asked: Sequence[QueryTerm], total: int
 ) -> tuple[list[QueryTerm], int]:
-    """Add the archive's document counts to the query's terms, and return them with the total number of documents.
+    """Return the query's terms with archived memories added to their document counts, and the new total.
 
-    Every count is at least 1, because counts in the archive are estimates.
+    Counts in the archive are estimates, so every term counts at least 1 document.
     """
-    more, archived = archive.count_documents(tx, tenant_id, [term.lexeme for term in asked])
-    both = [replace(term, documents=max(term.documents + more.get(term.lexeme, 0), 1)) for term in asked]
-    return both, total + archived
+    archived_counts, archived = archive.count_documents(tx, tenant_id, [term.lexeme for term in asked])
+    combined = [replace(term, documents=max(term.documents + archived_counts.get(term.lexeme, 0), 1)) for term in asked]
+    return combined, total + archived
 
 
 def archive_probes(tenant_id: UUID, asked: Asked) -> tuple[ReducedVector, ...]:
-    """Return the query's vector for each embedding space and basis in the archive.
+    """Return the query's vector for each combination of embedding space and PCA basis in the archive.
 
     Archived memories whose embedding model or basis is missing can only be found by their words.
     """
     with database.tenant(tenant_id) as tx:
-        kept = archive.list_groups(tx, tenant_id)
-        there = {
+        groups = archive.list_groups(tx, tenant_id)
+        known_spaces = {
             space_id: embedding_spaces.get_space(tx, space_id)
-            for space_id in dict.fromkeys(one.space_id for one in kept)
+            for space_id in dict.fromkeys(group.space_id for group in groups)
         }
-    vectors = {space_id: asked(space) for space_id, space in there.items() if space is not None}
-    known = pca_fitting.load(tenant_id, [one.basis_id for one in kept if one.basis_id is not None])
-    found = []
-    for one in kept:
-        vector = vectors.get(one.space_id)
+    vectors = {space_id: asked(space) for space_id, space in known_spaces.items() if space is not None}
+    bases = pca_fitting.load(tenant_id, [group.basis_id for group in groups if group.basis_id is not None])
+    probes = []
+    for group in groups:
+        vector = vectors.get(group.space_id)
         if vector is None or not vector.any():
             continue
-        if one.basis_id is None:
-            found.append(ReducedVector(one.space_id, None, vector))
-        elif one.basis_id in known and known[one.basis_id].dimensions == len(vector):
-            found.append(ReducedVector(one.space_id, one.basis_id, reduce_vectors(known[one.basis_id], vector)))
-    return tuple(found)
+        if group.basis_id is None:
+            probes.append(ReducedVector(group.space_id, None, vector))
+        elif group.basis_id in bases and bases[group.basis_id].dimensions == len(vector):
+            probes.append(ReducedVector(group.space_id, group.basis_id, reduce_vectors(bases[group.basis_id], vector)))
+    return tuple(probes)

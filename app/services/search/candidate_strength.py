@@ -1,4 +1,4 @@
-"""Compute the vitals of search candidates (strength, recency, importance, salience, retrieval) as of any time."""
+"""Compute the vitals of search candidates: strength, recency, importance, salience and retrieval as of any time."""
 
 from __future__ import annotations
 
@@ -30,34 +30,35 @@ from app.store.strength.states import StoredStates
 log = structlog.get_logger(__name__)
 
 UNSCORED: Final = 0.5
-"""Salience of a memory without a score, which is that of a normal one (cmm)."""
+"""Salience assumed for a memory without a score: the salience of a normal memory (cmm)."""
 
 
 def candidate_strengths(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None
 ) -> tuple[list[int], CandidateStrength]:
-    """Return the vitals of memories and the indices of the memories that have any; deleted ones are omitted.
+    """Return the indices of the memories that still exist, and the vitals of these memories in the same order.
 
     If the tenant's forgetting model isn't installed, every strength counts as 1, so that searching remains possible.
 
     Args:
         memory_ids: Unique ids.
-        as_of: Any time; None for now. A time before a memory's anchor (the last change of the values that strength is
-            computed from) counts as the anchor's time.
+        as_of: Any time; None for now. For a time before a memory's anchor (the last change of the values from which
+            strength is computed), the memory's vitals are computed as of its anchor.
     """
-    held = states.read(tx, tenant_id, memory_ids)
-    around = search_context.read(tx, tenant_id)  # after the rows, which may refer to a policy that was just added
-    rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
-    there = [rows.get(memory_id, -1) for memory_id in memory_ids]
-    places = [place for place, row in enumerate(there) if row >= 0]
-    held = held.only(np.array([there[place] for place in places], np.intp))
-    return places, strengths_of_states(tenant_id, held, around, as_of)
+    stored = states.read(tx, tenant_id, memory_ids)
+    # Read after the states, which may refer to a policy that was just added.
+    around = search_context.read(tx, tenant_id)
+    rows = {memory_id: row for row, memory_id in enumerate(stored.ids)}
+    found_rows = [rows.get(memory_id, -1) for memory_id in memory_ids]
+    places = [place for place, row in enumerate(found_rows) if row >= 0]
+    stored = stored.only(np.array([found_rows[place] for place in places], np.intp))
+    return places, strengths_of_states(tenant_id, stored, around, as_of)
 
 
 def strengths_of_states(
     tenant_id: UUID, held: StoredStates, around: SearchContext, as_of: datetime | None = None
 ) -> CandidateStrength:
-    """Return the vitals of memories whose states have been read, given a search context read after them."""
+    """Compute the vitals of memories from their states and a search context that was read after the states."""
     times = memory_strength.build_timeline(around.policies)
     now = around.now if as_of is None else as_of.timestamp()
     try:
@@ -73,30 +74,29 @@ def _alive(held: StoredStates, times: Timeline, now: float) -> CandidateStrength
 
 
 def _as_of(held: StoredStates, times: Timeline, now: float) -> CandidateStrength:
-    """Return the vitals at any time: each memory is measured in the policy era of its own effective time."""
-    # The anchor of a memory that decays from the distant past may precede its policy.
+    """Compute each memory's vitals as of `now`, or of its anchor if later, under the policy in force at that time."""
+    # A memory that has decayed for very long may have an anchor before its policy took effect.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     columns = {field.name: np.empty(len(held)) for field in fields(CandidateStrength)}
     in_eras = np.searchsorted([era.since for era in times.eras], moments, side="right") - 1
-    for era_place in np.unique(in_eras).tolist():
-        part, era = np.flatnonzero(in_eras == era_place), times.eras[era_place]
-        brought = memory_strength.advance_to_era(held.only(part), times, float(moments[part[0]]))
-        seen = compute_vitals(brought, era.policy.importance, era.dynamics, moments[part])
+    for era_index in np.unique(in_eras).tolist():
+        part, era = np.flatnonzero(in_eras == era_index), times.eras[era_index]
+        converted = memory_strength.advance_to_era(held.only(part), times, float(moments[part[0]]))
+        vitals = compute_vitals(converted, era.policy.importance, era.dynamics, moments[part])
         for name, column in columns.items():
-            column[part] = getattr(seen, name)
+            column[part] = getattr(vitals, name)
     return CandidateStrength(**columns)
 
 
 def compute_vitals(
     held: StoredStates, weighing: Importance, dynamics: Dynamics | None, now: Floats | float
 ) -> CandidateStrength:
-    """Return the vitals of memories whose states belong to this model at these times.
+    """Compute the vitals of memories whose states are already converted to this forgetting model.
 
     Args:
-        held: The memories.
-        weighing: The policy's weights of importance.
+        weighing: The policy's parameters of recency and importance.
         dynamics: The policy's forgetting model; None if it isn't installed, which makes every strength 1.
-        now: Seconds since 1970.
+        now: One time for all memories or one for each, in seconds since 1970.
     """
     state = held.state
     strength = dynamics.strength(state, now) if dynamics else np.ones(len(held))

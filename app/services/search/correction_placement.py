@@ -1,4 +1,4 @@
-"""Apply corrections to search results: a newer statement takes the place of the one that it corrects."""
+"""Apply corrections to search results: a newer statement takes the rank of the statement that it corrects."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ def find_pairs(
 ) -> list[CorrectionPair]:
     """Return the corrections among the candidates; none if the policy or the ranking mode doesn't apply corrections.
 
-    A single statement looks the candidates up in an index of corrections only, which is empty for most tenants.
+    One SQL statement looks up the candidates in a partial index of corrections, which is empty for most tenants.
     """
     if not policy.supersession.corrections or ranking.mode not in correction_order.MODES or len(found) < 2:
         return []
-    return [CorrectionPair(*each) for each in corrections.list_among(tx, tenant_id, [one.memory_id for one in found])]
+    return [
+        CorrectionPair(*pair)
+        for pair in corrections.list_among(tx, tenant_id, [candidate.memory_id for candidate in found])
+    ]
 
 
 def place_corrections(
     results: list[SearchResult], gathered: CandidateSet, request: SearchRequest
 ) -> list[SearchResult]:
-    """Return the results with each correction above what it corrects, if the question asks about the present.
+    """Return the results with each correction above the memory that it corrects, if the query asks about the present.
 
-    A caller that ranks the candidates of `search.gather_candidates` itself must pass all of its results, in its order,
-    before truncating them: a correction may rank far below what it corrects.
+    A caller that ranks the candidates of `search.gather_candidates` itself must pass all results in its own order and
+    truncate them afterwards: a correction may rank far below the memory that it corrects.
     """
     if not gathered.corrections:
         return results

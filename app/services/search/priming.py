@@ -1,4 +1,4 @@
-"""Priming: raise the scores of memories that recent turns of the same conversation found (cmm, seed 002)."""
+"""Priming: raise the scores of memories that were results of recent turns of the same session (cmm, seed 002)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def priming_factors(
 
     Priming applies to turns of a session under the profile or ranking mode `cmm`, and requires Redis.
     """
-    if (place := _session_turn(request, policy)) is None:
+    if (session_turn := _session_turn(request, policy)) is None:
         return None
-    session, turn = place
+    session, turn = session_turn
     try:
         turns_ago = turn - last_turns(tenant_id, session, [candidate.memory_id for candidate in found])
     except RedisError as error:
@@ -40,19 +40,19 @@ def priming_factors(
 
 
 def activate_results(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
-    """Record the results of a session's turn under the profile or ranking mode `cmm`."""
-    if (place := _session_turn(request, policy)) is None:
+    """Record a turn's results in Redis, to prime the session's next turns; only under the profile or mode `cmm`."""
+    if (session_turn := _session_turn(request, policy)) is None:
         return
-    session, turn = place
-    kept = mode_parameters(policy.known_parameters, CmmParameters).priming_turns
+    session, turn = session_turn
+    priming_turns = mode_parameters(policy.known_parameters, CmmParameters).priming_turns
     try:
-        record_activation(tenant_id, session, [result.id for result in results], turn, kept)
+        record_activation(tenant_id, session, [result.id for result in results], turn, priming_turns)
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
 
 
 def _session_turn(request: SearchRequest, policy: Policy) -> tuple[str, int] | None:
-    """Return the session and turn of a search; None if priming doesn't apply, such as with `as_of`."""
+    """Return the session and turn of a search; None if priming doesn't apply, for instance to a search with `as_of`."""
     if cmm.Cmm.name not in {policy.forgetting.profile, request.mode or policy.ranking.mode}:
         return None
     if request.session is None or request.turn is None or request.as_of is not None:

@@ -1,4 +1,4 @@
-"""The input of ranking: what a search has gathered."""
+"""The input of ranking: the query, the candidates and their values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ class CandidateSet:
 
     Attributes:
         policy: The tenant's policy.
-        ranking: The weights for the ranking mode: the policy's, overridden by the request's.
+        ranking: The ranking mode and its weights, from the policy and the request; parts that can't be computed have
+            weight 0.
         asked: The query's terms with their document counts.
         query: The query's terms weighted by rarity.
         total: Number of the tenant's memories with words, in the searched tiers.
-        probe: The words and vectors that memories were compared with.
+        probe: The query's words and vectors, with which memories were compared.
         found: The candidates.
-        vitals: The candidates' strength, recency, importance, salience and retrieval, in the same order.
+        vitals: The candidates' strength, recency, importance, salience and retrieval, in the order of `found`.
         soft_words: How closely the candidates' words match the query's, at least 0, shape (n,).
         corrections: Corrections among the candidates.
     """

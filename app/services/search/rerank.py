@@ -24,16 +24,16 @@ from app.services.transient_errors import OverBudget
 from app.settings import settings
 
 LEAST: Final = 2
-"""Fewer results have only one possible order."""
+"""Fewest results worth reranking."""
 
 log = structlog.get_logger(__name__)
 
 
 def check_reranker() -> None:
-    """Load the configured reranker, so that the first search doesn't have to wait for it.
+    """Load the configured reranker, so that the first search doesn't wait for it to load.
 
     Raises:
-        Misconfigured: The reranker can't be loaded. The remedy is logged, too.
+        Misconfigured: The reranker can't be loaded. The error, with its remedy, is also logged.
     """
     try:
         _ = model_clients.reranker
@@ -45,12 +45,12 @@ def check_reranker() -> None:
 def rerank_results(
     tenant_id: UUID, query: str, ranked: list[SearchResult], best: int
 ) -> tuple[list[SearchResult], bool]:
-    """Return the results with the best ones reranked, and whether reranking succeeded.
+    """Rerank the best results; return all results and whether reranking succeeded.
 
     Args:
         tenant_id: The tenant charged for the call.
         ranked: Results, best first.
-        best: Number of leading results to rerank, at least 0; the others stay behind them.
+        best: Number of top results to rerank, at least 0; the other results stay below them in their order.
     """
     head = ranked[:best]
     if len(head) < LEAST or not query.strip() or (model := model_clients.reranker) is None:
@@ -70,7 +70,7 @@ def rerank_results(
 
 
 def _score_texts(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """Return a score for each text.
+    """Return the reranker's score for each text.
 
     Raises:
         OverBudget: The reranker costs money and the tenant's budget for today is spent.
@@ -92,19 +92,19 @@ def _score_texts(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[s
 def _await_scores(ask: Callable[[], list[float]]) -> list[float]:
     """Return the result of `ask` within the timeout.
 
-    After a timeout, `ask` keeps running and books its cost when it ends.
+    After a timeout, `ask` keeps running in its thread and records its cost when it ends.
 
     Raises:
         OverBudget: Raised by `ask`.
-        ProviderFailed: `ask` timed out or failed; its message is dropped because it may quote a memory.
+        ProviderFailed: `ask` timed out or failed. The original message is dropped, because it may quote a memory.
     """
-    asked = model_clients.rerank_pool.submit(ask)
+    future = model_clients.rerank_pool.submit(ask)
     try:
-        return asked.result(settings().rerank_timeout_seconds)
+        return future.result(settings().rerank_timeout_seconds)
     except (OverBudget, ProviderFailed):
         raise
     except TimeoutError:
-        asked.cancel()
+        future.cancel()
         failure = ProviderFailed(Reason.TIMEOUT)
     except Exception as error:  # noqa: BLE001 - a third-party reranker may raise anything; only the type is logged
         failure = ProviderFailed(Reason.GARBAGE, type(error).__name__)

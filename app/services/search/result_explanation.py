@@ -22,26 +22,26 @@ def add_explanations(tenant_id: UUID, results: Sequence[SearchResult], gathered:
     """Add ranks, matching query words, origin and vitals to the score parts in each result's explanation.
 
     Args:
-        results: The results shown; those reached by spreading activation aren't among the candidates.
+        results: The results to return. Results reached by spreading activation aren't among the candidates.
         gathered: The ranked candidates.
     """
-    found, lexemes = gathered.found, gathered.query.lexemes
+    candidates, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:
-        made = merged_memories.filter_summaries(tx, tenant_id, [result.id for result in results])
-        said = word_index.find_lexemes(tx, tenant_id, [result.id for result in results], list(lexemes))
-    places = {candidate.memory_id: place for place, candidate in enumerate(found)}
-    ranks = result_explanation.rank_by_score(found)
-    told = []
+        summaries = merged_memories.filter_summaries(tx, tenant_id, [result.id for result in results])
+        lexemes_by_memory = word_index.find_lexemes(tx, tenant_id, [result.id for result in results], list(lexemes))
+    places = {candidate.memory_id: place for place, candidate in enumerate(candidates)}
+    ranks = result_explanation.rank_by_score(candidates)
+    explained = []
     for result in results:
         place = places.get(result.id)
-        own, near = said.get(result.id, NOTHING)
-        more: dict[str, Any] = {
+        own_lexemes, neighbour_lexemes = lexemes_by_memory.get(result.id, NOTHING)
+        details: dict[str, Any] = {
             "ranks": ranks[place] if place is not None else result_explanation.UNRANKED,
-            "matched": result_explanation.map_spellings(own, gathered.asked, lexemes),
-            "near": result_explanation.map_spellings(near, gathered.asked, lexemes),
-            "made_by": "consolidation" if result.id in made else "caller",
+            "matched": result_explanation.map_spellings(own_lexemes, gathered.asked, lexemes),
+            "near": result_explanation.map_spellings(neighbour_lexemes, gathered.asked, lexemes),
+            "made_by": "consolidation" if result.id in summaries else "caller",
         }
         if place is not None:
-            more["vitals"] = result_explanation.explain_strength(gathered.vitals, place)
-        told.append(structs.replace(result, explain=(result.explain or {}) | more))
-    return told
+            details["vitals"] = result_explanation.explain_strength(gathered.vitals, place)
+        explained.append(structs.replace(result, explain=(result.explain or {}) | details))
+    return explained

@@ -50,8 +50,8 @@ class SearchOutcome:
 
     Attributes:
         results: Best first.
-        uses: Results that count as used, according to the request or, by default, the policy.
-        reranked: Whether a reranker was applied to them.
+        uses: Uses of the results that count as used, according to the request or, by default, the policy.
+        reranked: Whether a reranker was applied to the results.
         gathered: The candidates, if the policy records searches and the search has no `as_of`.
     """
 
@@ -62,18 +62,18 @@ class SearchOutcome:
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """Return the results of `find_memories` without counting any as used."""
+    """Return the results of `find_memories` and drop its uses, so that none is counted."""
     return find_memories(tenant_id, request, policy).results
 
 
 def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> SearchOutcome:
-    """Return the best memories for the request; none if none shares a word or a meaning with it.
+    """Return the best results for the request; none if no memory shares a word or a meaning with the query.
 
     Args:
         policy: Overrides the tenant's policy.
 
     Raises:
-        Invalid: The size of the request's vector differs from the tenant's embedding space.
+        Invalid: The request's vector has another number of dimensions than the tenant's embedding space.
     """
     gathered = gather_candidates(tenant_id, request, policy)
     policy = gathered.policy
@@ -97,9 +97,12 @@ def _add_highlight(result: SearchResult, rarity: Mapping[str, float]) -> SearchR
 
 
 def _used_results(results: list[SearchResult], share: float) -> list[SearchResult]:
-    """Return the active results near the best one. Appearing in results doesn't restore archived memories."""
-    least = share * max((result.score for result in results), default=0.0)
-    return [result for result in results if result.tier == "active" and result.score >= least]
+    """Return the active results whose score is at least this share of the best score.
+
+    Archived memories are left out, because appearing in results doesn't restore them.
+    """
+    score_min = share * max((result.score for result in results), default=0.0)
+    return [result for result in results if result.tier == "active" and result.score >= score_min]
 
 
 def gather_candidates(
@@ -108,40 +111,43 @@ def gather_candidates(
     policy: Policy | None = None,
     emphasis: Mapping[str, float] = terms.EVEN,
 ) -> CandidateSet:
-    """Find the candidates of a search with everything that ranking needs.
+    """Find the candidates of a search and all values that ranking needs.
 
     Args:
         policy: Overrides the tenant's policy.
-        emphasis: Factors for the rarity of the query's words; 1 for words that aren't listed.
+        emphasis: Factor for the rarity of each word of the query; words that aren't listed have factor 1.
     """
-    looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
-    if seen.mark != looked_for.around.mark or _is_in_another_era(looked_for.around, seen.now):
-        # The tenant's policies or spaces have changed since they were cached: vectors of its former space may be gone.
-        # Or another policy is in force by the database's clock, from which the cached clock differs after a suspension.
+    resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
+    if compared.mark != resolved.around.mark or _is_in_another_era(resolved.around, compared.now):
+        # Either the tenant's policies or spaces have changed since they were cached, so vectors of its former space may
+        # be deleted; or another policy is in force by the database's clock, which is ahead of the cached clock after
+        # the machine was suspended.
         search_context_cache.forget(tenant_id)
-        looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
-    around = looked_for.around._replace(now=seen.now)
-    if seen.mark != around.mark:
+        resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
+    around = resolved.around._replace(now=compared.now)
+    if compared.mark != around.mark:
         with database.tenant(tenant_id) as tx:
             around = search_context.read(tx, tenant_id)
-    alive = (
-        candidate_strength.strengths_of_states(tenant_id, seen.held, around, request.as_of)
-        if seen.candidates
+    vitals = (
+        candidate_strength.strengths_of_states(tenant_id, compared.held, around, request.as_of)
+        if compared.candidates
         else CandidateStrength.empty()
     )
-    query, ranking = looked_for.query, seen.ranking
-    soft = match_words(query.soft, seen.candidates) if ranking.soft_words else np.zeros(len(seen.candidates))
+    query, ranking = resolved.query, compared.ranking
+    soft_words = (
+        match_words(query.soft, compared.candidates) if ranking.soft_words else np.zeros(len(compared.candidates))
+    )
     return CandidateSet(
-        looked_for.policy,
+        resolved.policy,
         ranking,
-        looked_for.asked,
+        resolved.asked,
         query,
-        looked_for.total,
-        seen.probe,
-        seen.candidates,
-        alive,
-        soft,
-        seen.pairs,
+        resolved.total,
+        compared.probe,
+        compared.candidates,
+        vitals,
+        soft_words,
+        compared.pairs,
     )
 
 
@@ -153,7 +159,7 @@ def _is_in_another_era(around: SearchContext, now: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ResolvedQuery:
-    """The query, resolved against the tenant's vocabulary.
+    """A query with the tenant's policy, ranking weights and word counts.
 
     Attributes:
         around: The tenant's search context, possibly cached.
@@ -176,16 +182,16 @@ class _ResolvedQuery:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedCandidates:
-    """The candidates, with the query in the form that they were compared with.
+    """The candidates, with the words and vectors of the query with which they were compared.
 
     Attributes:
         candidates: In the order of the SQL statement.
-        held: The states from which their strengths are computed.
+        held: The candidates' strength states.
         now: Time of the read, in seconds since 1970.
-        mark: Mark of the tenant's search context at that time.
+        mark: Version stamp of the tenant's search context at that time.
         pairs: Corrections among the candidates.
         probe: The words and vectors of the query.
-        ranking: The weights; parts that can't be computed have weight 0.
+        ranking: The ranking weights; parts that can't be computed have weight 0.
     """
 
     candidates: Sequence[Candidate]
@@ -200,17 +206,20 @@ class _ComparedCandidates:
 def _find_candidates(
     tenant_id: UUID, request: SearchRequest, policy: Policy | None, emphasis: Mapping[str, float]
 ) -> tuple[_ResolvedQuery, _ComparedCandidates]:
-    """Look up the query's words and find candidates, in one transaction unless embedding the query requires a call."""
+    """Look up the query's words and find candidates.
+
+    This takes one transaction, or two if the archive is searched or the query's vector can't be computed locally.
+    """
     in_archive = "archived" in request.tiers
     with database.tenant(tenant_id) as tx:
-        looked_for = _resolve_query(tx, tenant_id, request, policy, emphasis)
-        if not in_archive and spaces.is_at_hand(looked_for.around.spaces, request.vector):
-            return looked_for, _compare_candidates(
-                tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for)
+        resolved = _resolve_query(tx, tenant_id, request, policy, emphasis)
+        if not in_archive and spaces.is_at_hand(resolved.around.spaces, request.vector):
+            return resolved, _compare_candidates(
+                tx, tenant_id, request, resolved, *_vectors(tenant_id, request, resolved)
             )
-    vectors = _vectors(tenant_id, request, looked_for)
+    vectors = _vectors(tenant_id, request, resolved)
     with database.tenant(tenant_id) as tx:
-        return looked_for, _compare_candidates(tx, tenant_id, request, looked_for, *vectors)
+        return resolved, _compare_candidates(tx, tenant_id, request, resolved, *vectors)
 
 
 def _resolve_query(
@@ -224,23 +233,27 @@ def _resolve_query(
     around = search_context_cache.read(tx, tenant_id)
     policy = policy or memory_strength.build_timeline(around.policies).at(around.now).policy
     forms = irregular_forms(spellings) if policy.language == "english" else {}
-    every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
+    spellings_and_forms = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
     in_archive = "archived" in request.tiers
-    asked, active = word_index.count_terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
-    asked, total = archive_query.add_archive_counts(tx, tenant_id, asked, active) if in_archive else (asked, active)
-    query = terms.weigh_query(asked, total, forms, emphasis)
-    return _ResolvedQuery(around, policy, request.ranking(policy.ranking), asked, query, active, total)
+    query_terms, active = word_index.count_terms(
+        tx, tenant_id, request.query, spellings_and_forms, policy.language, every=in_archive
+    )
+    query_terms, total = (
+        archive_query.add_archive_counts(tx, tenant_id, query_terms, active) if in_archive else (query_terms, active)
+    )
+    query = terms.weigh_query(query_terms, total, forms, emphasis)
+    return _ResolvedQuery(around, policy, request.ranking(policy.ranking), query_terms, query, active, total)
 
 
 def _vectors(
     tenant_id: UUID, request: SearchRequest, looked_for: _ResolvedQuery
 ) -> tuple[NDArray[np.float32] | None, tuple[ReducedVector, ...]]:
     """Return the query's vector for active memories, and its vectors for archived ones."""
-    there, idf = looked_for.around.spaces, looked_for.query.spellings
-    space = there.searched if there else None
-    wanted = looked_for.wanted
-    vector = _vector(tenant_id, space, request, idf) if scoring.selection_weights(wanted).relevance else None
-    return vector, _archive_vectors(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
+    tenant_spaces, idf = looked_for.around.spaces, looked_for.query.spellings
+    space = tenant_spaces.searched if tenant_spaces else None
+    ranking = looked_for.wanted
+    vector = _vector(tenant_id, space, request, idf) if scoring.selection_weights(ranking).relevance else None
+    return vector, _archive_vectors(tenant_id, space, request, idf, ranking) if "archived" in request.tiers else ()
 
 
 def _compare_candidates(
@@ -251,42 +264,42 @@ def _compare_candidates(
     vector: NDArray[np.float32] | None,
     short: tuple[ReducedVector, ...],
 ) -> _ComparedCandidates:
-    there = looked_for.around.spaces
+    tenant_spaces = looked_for.around.spaces
     ranking = scoring.selection_weights(
         looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any()))
     )
-    among = looked_for.active if tenant_indexes.has_graph(there, looked_for.active) else None
+    indexed_memories = looked_for.active if tenant_indexes.has_graph(tenant_spaces, looked_for.active) else None
     lexemes = looked_for.query.lexemes if scoring.selection(ranking)[0] else {}
-    space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
-    probe = candidate_selection.SearchProbe(lexemes, space_id, vector, among, short, has_windows)
-    found = candidate_selection.find_candidates(tx, tenant_id, probe, request, ranking)
+    space_id, has_windows = tenant_spaces.searched.space_id if tenant_spaces else None, looked_for.around.has_windows
+    probe = candidate_selection.SearchProbe(lexemes, space_id, vector, indexed_memories, short, has_windows)
+    selected = candidate_selection.find_candidates(tx, tenant_id, probe, request, ranking)
     pairs = (
-        correction_placement.find_pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking)
-        if found.has_corrections
+        correction_placement.find_pairs(tx, tenant_id, selected.candidates, looked_for.policy, ranking)
+        if selected.has_corrections
         else ()
     )
-    now, mark = found.now, found.mark
+    now, mark = selected.now, selected.mark
     if not mark:
         around = search_context.read(tx, tenant_id)
         now, mark = around.now, around.mark
-    return _ComparedCandidates(found.candidates, found.held, now, mark, pairs, probe, ranking)
+    return _ComparedCandidates(selected.candidates, selected.held, now, mark, pairs, probe, ranking)
 
 
 def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchRequest) -> tuple[list[SearchResult], bool]:
-    """Rank the gathered candidates. Return the best, best first, and whether a reranker was applied."""
+    """Rank the candidates; return at most `request.limit` results, best first, and whether a reranker was applied."""
     policy, ranking = gathered.policy, gathered.ranking
     parameters = policy.known_parameters
     spreads = spreading_settings(ranking.mode, parameters)
-    share = review.blend_share(request.review_blend, policy.forgetting.profile)
-    most = (
+    review_share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    limit = (
         candidate_selection.CANDIDATES
-        if share or spreads or gathered.corrections
+        if review_share or spreads or gathered.corrections
         else max(request.limit, ranking.rerank)
     )
     results = result_ranking.rank_candidates(
         gathered.found,
         gathered.vitals,
-        structs.replace(request, limit=most),
+        structs.replace(request, limit=limit),
         ranking,
         priming=priming.priming_factors(tenant_id, gathered.found, request, policy),
         now=_reference_time(request, policy),
@@ -298,18 +311,18 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     best = results[0].score if results else 0.0
     results, reranked = rerank_results(tenant_id, request.query, results, ranking.rerank)
     results = correction_placement.place_corrections(results, gathered, request)
-    if share:
-        # The threshold is relative to the best score before reranking, which raises only the results that it has seen:
-        # the others are relevant to the query, too.
-        least = review.BLEND_SCORE_MIN * best
+    if review_share:
+        # The threshold is relative to the best score before reranking. Reranking raises only the scores of the results
+        # passed to the reranker, but lower results are relevant to the query, too.
+        score_min = review.BLEND_SCORE_MIN * best
         results = reviews.blend_reviews(
-            tenant_id, results, policy.review, share, request.limit, least=least, as_of=request.as_of
+            tenant_id, results, policy.review, review_share, request.limit, least=score_min, as_of=request.as_of
         )
     return results[: request.limit], reranked
 
 
 def _reference_time(request: SearchRequest, policy: Policy) -> datetime | None:
-    """Return the reference time for the request's time expressions in the tenant's time zone; None if out of range."""
+    """Return the time to which the query's time expressions refer, in the tenant's time zone; None if out of range."""
     try:
         return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
     except OverflowError:
@@ -328,7 +341,7 @@ def _vector(
 def _archive_vectors(
     tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
 ) -> tuple[ReducedVector, ...]:
-    """Return the query's vectors for archived memories. A vector in the request applies to the searched space only."""
+    """Return the query's vectors for archived memories; a vector in the request is used only in the searched space."""
 
     def asked(space: Space) -> NDArray[np.float32] | None:
         if request.vector is not None and space != searched:

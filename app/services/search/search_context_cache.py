@@ -1,8 +1,8 @@
 """Cache each tenant's search context (policies, embedding spaces) in this process.
 
-The cache holds no memories and no keys. To detect stale entries, a search compares the cached mark with the mark of the
-rows that it reads. The cached clock stands still while the machine is suspended, so a search also compares the policies
-in force by this clock and by the database's.
+The cache holds no memories and no keys. To detect a stale entry, a search compares the cached version stamp (`mark`)
+with the stamp in the rows that it reads. The process's clock stops while the machine is suspended, so a search also
+checks that the same policy is in force by this clock and by the database's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def read(tx: database.Transaction, tenant_id: UUID) -> SearchContext:
     """Return the tenant's search context, possibly cached, with the current time."""
     if database.simulated_now(tx) is not None:
         return search_context.read(tx, tenant_id)
-    known = _known.get(tenant_id)
-    if known is not None:
-        read_at, found = known
-        return found._replace(now=found.now + monotonic() - read_at)
-    found = search_context.read(tx, tenant_id)
+    cached = _known.get(tenant_id)
+    if cached is not None:
+        read_at, context = cached
+        return context._replace(now=context.now + monotonic() - read_at)
+    context = search_context.read(tx, tenant_id)
     if len(_known) >= TENANTS_MAX:
         _known.clear()
-    _known[tenant_id] = monotonic(), found
-    return found
+    _known[tenant_id] = monotonic(), context
+    return context
 
 
 def forget(tenant_id: UUID) -> None:

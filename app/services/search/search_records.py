@@ -1,4 +1,4 @@
-"""Record searches with the tenant's consent, and note in the records which results callers used afterwards.
+"""Record searches if the tenant's policy allows it, and add to the records which memories callers used afterwards.
 
 The records serve `ebbing replay` only: a failure to write them is logged as a warning and doesn't affect the request.
 """
@@ -34,7 +34,7 @@ from app.store.search import recorded_searches
 from app.store.search.recorded_searches import RecordedSearch
 
 USED_WITHIN: Final = timedelta(hours=1)
-"""Period after a search in which a reported use of a memory is attributed to it."""
+"""Period after a search in which a reported use of a candidate is attributed to the search."""
 
 log = structlog.get_logger(__name__)
 
@@ -56,11 +56,10 @@ def record_search(
 ) -> bool:
     """Record an answered search, and delete the oldest records beyond the limit.
 
-    Searches without candidates aren't recorded, nor are searches concurrent with a removal of memories.
+    Searches without candidates aren't recorded, nor are searches that run while memories are being removed.
 
     Args:
         request: The request, which must have no `as_of`.
-        gathered: The candidates.
         results: The results as returned to the caller.
         searched_at: A time before the search began.
 
@@ -91,9 +90,9 @@ def attach_uses(tenant_id: UUID, used: Sequence[ReportedUse]) -> None:
             recorded_searches.attach_uses(
                 tx,
                 tenant_id,
-                [each.memory_id for each in used],
-                [each.session for each in used],
-                [each.at for each in used],
+                [use.memory_id for use in used],
+                [use.session for use in used],
+                [use.at for use in used],
                 sessionless=session_digest(tenant_id, None),
                 within=USED_WITHIN,
             )
@@ -127,26 +126,28 @@ def _record_of(
 
 
 def best_candidates(request: SearchRequest, gathered: CandidateSet) -> RecordedCandidates:
-    """Return the highest-ranking candidates, in their order, with the values that they are ranked by."""
-    found = gathered.found
+    """Return the top candidates in ranking order, with the values from which their scores are computed."""
+    candidates = gathered.found
     bases = frozenset(name for name in BASES if getattr(gathered.ranking, name))
     has_vector = gathered.probe.has_vector
-    ids = [candidate.memory_id for candidate in found]
+    ids = [candidate.memory_id for candidate in candidates]
     if not ids:
         return RecordedCandidates([], np.empty((len(COLUMNS), 0)), bases, has_vector)
     now = datetime.now(UTC).astimezone(ZoneInfo(gathered.policy.time_zone))
-    parts = signals.compute_parts(found, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
+    parts = signals.compute_parts(candidates, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
     columns = [
         *(parts.by_name[name] for name in PARTS),
-        np.array([candidate.cosine for candidate in found], np.float64),
+        np.array([candidate.cosine for candidate in candidates], np.float64),
         *(getattr(gathered.vitals, name) for name in VITALS),
     ]
-    every = RecordedCandidates(ids, np.array(columns, np.float64), bases, has_vector)
-    places = order_candidates(every, gathered.ranking, gathered.policy)
+    recorded = RecordedCandidates(ids, np.array(columns, np.float64), bases, has_vector)
+    places = order_candidates(recorded, gathered.ranking, gathered.policy)
     if gathered.corrections and correction_order.asks_for_present(request):
-        at = {ids[place]: place for place in places}
-        pairs = correction_order.complete_pairs(gathered.corrections, {ids[place]: found[place] for place in places})
-        known = [(at[pair.newer], at[pair.older]) for pair in pairs]
-        every = RecordedCandidates(ids, every.columns, bases, has_vector, known)
-        places = order_candidates(every, gathered.ranking, gathered.policy, shown=request.limit)
-    return every.only(places[:CANDIDATES_MAX])
+        place_by_id = {ids[place]: place for place in places}
+        pairs = correction_order.complete_pairs(
+            gathered.corrections, {ids[place]: candidates[place] for place in places}
+        )
+        corrected_places = [(place_by_id[pair.newer], place_by_id[pair.older]) for pair in pairs]
+        recorded = RecordedCandidates(ids, recorded.columns, bases, has_vector, corrected_places)
+        places = order_candidates(recorded, gathered.ranking, gathered.policy, shown=request.limit)
+    return recorded.only(places[:CANDIDATES_MAX])

@@ -1,4 +1,4 @@
-"""Replay recorded searches under another policy, and fit ranking weights to the uses that followed. Read-only."""
+"""Replay recorded searches under another policy, and fit ranking weights to the uses after each search. Read-only."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from app.store.strength import states
 
 SEARCHES_MAX: Final = recorded_searches.RECORDS_MAX
 AGAIN_MAX: Final = 500
-"""Limit of searches to repeat per replay: each costs two searches."""
+"""Maximum number of searches to repeat per replay; each is run twice."""
 SECONDS_MAX: Final = 40.0
 """Time limit for repeating searches; clients time out after a minute."""
 INDEXED: Final = frozenset({"language", "time_zone"})
 """Policy fields that change how memories are indexed; a replay can't show their effect."""
 SELECTING: Final = frozenset({"ranking.context", "supersession.corrections"})
-"""Policy fields that change recorded values; their effect shows only if the searches are repeated."""
+"""Policy fields that affect recorded values; a replay shows their effect only if it repeats the searches."""
 DYNAMIC: Final = frozenset({"forgetting", "importance"})
 """Policy fields that change strength and importance, which are then recomputed as of now."""
 _request_decoder = msgspec.json.Decoder(SearchRequest)
 _AT_ANCHOR: Final = 0.0
-"""A time before every anchor, which is treated as the anchor's time."""
+"""A time before every anchor: `rebase` then settles each memory at its anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ReplayOptions:
         changes: Policy fields to change, with their JSON values.
         preset: Name of a preset that is applied before the changes.
         searches: Maximum number of records, newest first.
-        again: Repeat the searches on today's memories instead of ranking the recorded candidates.
+        again: Repeat the searches on the current memories instead of ranking the recorded candidates.
     """
 
     changes: Mapping[str, Any]
@@ -73,17 +73,17 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class SearchReplay:
-    """Recorded searches ranked under the policy in force and under another one.
+    """Recorded searches ranked under the policy in force and under a changed policy.
 
     Attributes:
-        changes: Differences of the other policy.
-        vitals: `recorded` if strength and importance date from each search, `present` if they were recomputed as of
-            now;
-            under the other policy, as if its forgetting model had applied since each memory's last use.
+        changes: Fields in which the changed policy differs.
+        vitals: `recorded` if strength and importance were taken from each record, `present` if they were computed as of
+            now. Unless the searches were repeated, the changed policy's are computed as if its forgetting model had
+            applied since each memory's anchor, the last change of its strength state.
         again: Whether the searches were repeated.
         left_out: Number of records that weren't compared, by reason.
-        comparison: The comparison of the other records.
-        pairs: Their rankings, oldest search first.
+        comparison: The comparison of the rankings.
+        pairs: The two rankings of each compared search, oldest search first.
     """
 
     changes: list[FieldChange]
@@ -96,7 +96,7 @@ class SearchReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """A tenant's recorded searches with the context in which they are replayed."""
+    """A tenant's recorded searches, with the policy in force and the search context for replaying them."""
 
     policy: Policy
     around: SearchContext
@@ -112,19 +112,19 @@ def replay_searches(tenant_id: UUID, wish: ReplayOptions) -> SearchReplay:
         Invalid: The changed policy is invalid, or a replay can't show the effect of the changes.
         ProfileMissing: A forgetting model isn't installed.
     """
-    read = _read(tenant_id, wish.searches)
-    policy = policy_diff.amend_policy(read.policy, wish.changes, wish.preset)
-    changes = policy_diff.list_differences(read.policy, policy)
+    records = _read(tenant_id, wish.searches)
+    policy = policy_diff.amend_policy(records.policy, wish.changes, wish.preset)
+    changes = policy_diff.list_differences(records.policy, policy)
     names = {change.field for change in changes}
     _check(names, again=wish.again)
     is_dynamic = any(name.partition(".")[0] in DYNAMIC for name in names)
     if wish.again:
-        pairs = _repeat_searches(tenant_id, read, policy)
+        pairs = _repeat_searches(tenant_id, records, policy)
     else:
-        pairs = _rank_recorded(tenant_id, read, policy, is_dynamic=is_dynamic)
-    shown = "present" if wish.again or is_dynamic else "recorded"
-    left_out = {reason: count for reason, count in read.left_out.items() if count}
-    return SearchReplay(changes, shown, wish.again, left_out, policy_comparison.compare_policies(pairs), pairs)
+        pairs = _rank_recorded(tenant_id, records, policy, is_dynamic=is_dynamic)
+    vitals = "present" if wish.again or is_dynamic else "recorded"
+    left_out = {reason: count for reason, count in records.left_out.items() if count}
+    return SearchReplay(changes, vitals, wish.again, left_out, policy_comparison.compare_policies(pairs), pairs)
 
 
 def fit_ranking(tenant_id: UUID, most: int) -> Proposal:
@@ -135,13 +135,15 @@ def fit_ranking(tenant_id: UUID, most: int) -> Proposal:
     Raises:
         Conflict: The policy in force doesn't record searches, or its ranking mode isn't `hybrid`.
     """
-    read = _read(tenant_id, most)
-    if read.policy.ranking.mode != "hybrid":
-        raise Conflict(f"weights are fitted for the mode hybrid; the policy's is {read.policy.ranking.mode}")
+    records = _read(tenant_id, most)
+    if records.policy.ranking.mode != "hybrid":
+        raise Conflict(f"weights are fitted for the mode hybrid; the policy's is {records.policy.ranking.mode}")
     judged = [
-        _judge_results(each, read.policy) for each in read.searches if each.used and _is_the_policys(each, read.policy)
+        _judge_results(search, records.policy)
+        for search in records.searches
+        if search.used and _is_the_policys(search, records.policy)
     ]
-    return weight_fitting.propose_weights(judged, read.policy.ranking)
+    return weight_fitting.propose_weights(judged, records.policy.ranking)
 
 
 def _read(tenant_id: UUID, most: int) -> _Records:
@@ -152,12 +154,12 @@ def _read(tenant_id: UUID, most: int) -> _Records:
             raise Conflict(
                 "this tenant's searches aren't recorded: set record_searches=true in its policy, and replay them later"
             )
-        found, left_out = recorded_searches.list_newest(tx, tenant_id, most)
-    return _Records(policy, around, found, Counter(left_out))
+        searches, left_out = recorded_searches.list_newest(tx, tenant_id, most)
+    return _Records(policy, around, searches, Counter(left_out))
 
 
 def _check(names: set[str], *, again: bool) -> None:
-    """Refuse changes whose effect the records can't show."""
+    """Raise `Invalid` for changes whose effect the records can't show."""
     if unknown := sorted(names & INDEXED):
         reason = "changes how memories are indexed, which a replay doesn't do"
         raise Invalid(errors=[FieldError(f"policy.{name}", reason) for name in unknown])
@@ -173,8 +175,8 @@ def _rank_recorded(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynami
     for search in read.searches:
         candidates = search.candidates
         rankings = [
-            effective_ranking(search.request, each.ranking, has_vector=candidates.has_vector)
-            for each in (read.policy, policy)
+            effective_ranking(search.request, compared.ranking, has_vector=candidates.has_vector)
+            for compared in (read.policy, policy)
         ]
         if not all(is_comparable(candidates, ranking) for ranking in rankings):
             read.left_out["parts_not_recorded"] += 1
@@ -182,9 +184,9 @@ def _rank_recorded(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynami
         limit = search.request.get("limit", RESULTS_USUAL)
         before, after = (
             order_candidates(
-                candidates, ranking, each, None if present is None else present(search, place), shown=limit
+                candidates, ranking, compared, None if present is None else present(search, place), shown=limit
             )
-            for place, (ranking, each) in enumerate(zip(rankings, (read.policy, policy), strict=True))
+            for place, (ranking, compared) in enumerate(zip(rankings, (read.policy, policy), strict=True))
         )
         ids = candidates.memory_ids
         pairs.append(_pair(search, [ids[place] for place in before], [ids[place] for place in after]))
@@ -192,7 +194,7 @@ def _rank_recorded(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynami
 
 
 class _PresentStrength:
-    """Strength and the other vitals of recorded candidates as of now, under either policy."""
+    """Look up the vitals of recorded candidates as of now: side 0 is the policy in force, side 1 the changed policy."""
 
     def __init__(self, ids: Sequence[UUID], sides: Sequence[CandidateStrength]) -> None:
         self._rows = {memory_id: row for row, memory_id in enumerate(ids)}
@@ -200,41 +202,46 @@ class _PresentStrength:
 
     def __call__(self, search: RecordedSearch, side: int) -> CandidateStrength:
         rows = [self._rows[memory_id] for memory_id in search.candidates.memory_ids]
-        held = self._sides[side]
-        return CandidateStrength(**{field.name: getattr(held, field.name)[rows] for field in fields(CandidateStrength)})
+        vitals = self._sides[side]
+        return CandidateStrength(
+            **{field.name: getattr(vitals, field.name)[rows] for field in fields(CandidateStrength)}
+        )
 
 
 def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentStrength:
-    """Read the candidates' states; for the other policy, let them decay by its model since their last use."""
+    """Compute the candidates' vitals as of now under both policies, and drop searches with removed candidates.
+
+    Under the changed policy, memories decay by its forgetting model from their anchor on.
+    """
     ids = {memory_id for search in read.searches for memory_id in search.candidates.memory_ids}
     with database.tenant(tenant_id) as tx:
-        held = states.read(tx, tenant_id, list(ids))
+        stored = states.read(tx, tenant_id, list(ids))
         around = search_context.read(tx, tenant_id)
     times, now = memory_strength.build_timeline(around.policies), around.now
-    brought = memory_strength.advance_to_era(held, times, now)
-    faded = rebase(brought.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
-    after = candidate_strength.compute_vitals(replace(brought, state=faded), policy.importance, policy.model, now)
-    there = set(held.ids)
+    converted = memory_strength.advance_to_era(stored, times, now)
+    rebased = rebase(converted.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
+    after = candidate_strength.compute_vitals(replace(converted, state=rebased), policy.importance, policy.model, now)
+    existing = set(stored.ids)
     for search in list(read.searches):
-        if not there.issuperset(search.candidates.memory_ids):  # removed since the records were read
+        if not existing.issuperset(search.candidates.memory_ids):  # a candidate was removed after the records were read
             read.searches.remove(search)
             read.left_out["hidden_memories"] += 1
-    return _PresentStrength(held.ids, [candidate_strength.strengths_of_states(tenant_id, held, around), after])
+    return _PresentStrength(stored.ids, [candidate_strength.strengths_of_states(tenant_id, stored, around), after])
 
 
 def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy) -> list[ReplayedSearch]:
-    """Repeat the searches with the recorded vectors and terms under both policies, newest first."""
+    """Repeat searches under both policies, newest first, with the recorded vectors and terms; return oldest first."""
     pairs: list[ReplayedSearch] = []
-    until = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + SECONDS_MAX
     for search in reversed(read.searches[-AGAIN_MAX:]):
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             read.left_out["out_of_time"] += 1
             continue
         request = _request(search, read)
         if request is None:
             read.left_out["not_repeatable"] += 1
             continue
-        before, after = (_search_again(tenant_id, request, each) for each in (read.policy, policy))
+        before, after = (_search_again(tenant_id, request, compared) for compared in (read.policy, policy))
         pairs.append(_pair(search, before, after))
     read.left_out["beyond_the_most"] += max(len(read.searches) - AGAIN_MAX, 0)
     return pairs[::-1]
@@ -246,11 +253,11 @@ def _request(search: RecordedSearch, read: _Records) -> SearchRequest | None:
     space_id = spaces.searched.space_id if spaces else None
     if search.vector is None or search.space_id != space_id or "excludes_thread" in search.request:
         return None
-    given = {name: value for name, value in search.request.items() if name not in {"rerank", "review_blend"}}
-    fields_given = {"query": " ".join(search.terms), "rerank": 0, "review_blend": 0.0, **given}
-    asked = _request_decoder.decode(msgspec.json.encode(fields_given))
+    recorded = {name: value for name, value in search.request.items() if name not in {"rerank", "review_blend"}}
+    values = {"query": " ".join(search.terms), "rerank": 0, "review_blend": 0.0, **recorded}
+    request = _request_decoder.decode(msgspec.json.encode(values))
     vector = search.vector.astype(float).tolist()
-    return msgspec.structs.replace(asked, limit=100, vector=vector, subject=search.subject, thread=search.thread)
+    return msgspec.structs.replace(request, limit=100, vector=vector, subject=search.subject, thread=search.thread)
 
 
 def _search_again(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:
@@ -273,7 +280,7 @@ def _is_the_policys(search: RecordedSearch, policy: Policy) -> bool:
 
 
 def _judge_results(search: RecordedSearch, policy: Policy) -> JudgedSearch:
-    """Return the results in the order shown, then other used candidates, with whether each was used."""
+    """Return the features of the results as shown, then of other used candidates, and which of them were used."""
     used = set(search.used)
     places = [*search.results, *sorted(used.difference(search.results))]
     rows = part_features(search.candidates, policy.ranking, policy)[places]

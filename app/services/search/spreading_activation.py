@@ -24,47 +24,47 @@ def spread_results(
     spreading: SpreadingSettings,
     probe: SearchProbe,
 ) -> list[SearchResult]:
-    """Return the results merged with the memories reached from them, each once with its best score, best first.
+    """Return the results and the memories reached from them, without duplicates, ordered by their highest score.
 
     Activation spreads from the best results to their neighbours, hop by hop, among memories that match the request's
-    filters. A result whose score was passed on by another has the part `spread_results` in its explanation;
-    `spread_from` and `spread_by` name the source and the kind of link.
+    filters. A result whose score was passed on by another has the part `spread` in its explanation; `spread_from` and
+    `spread_by` name that other result and the kind of neighbour.
 
     Args:
         ranked: Results, best first.
-        spreading: Links to follow, decay per hop, number of hops and minimum strength.
-        probe: The words and vectors that memories were compared with.
+        spreading: Kinds of neighbours, share of the score passed on per hop, number of hops and minimum strength.
+        probe: The query's words and vectors, with which memories were compared.
     """
     scores = {result.id: result.score for result in ranked}
     reached: dict[UUID, ReachedMemory] = {}
-    edge: Sequence[UUID] = [result.id for result in ranked[:SEEDS_MAX]]
+    frontier: Sequence[UUID] = [result.id for result in ranked[:SEEDS_MAX]]
     with database.tenant(tenant_id) as tx:
         for _ in range(spreading.hops):
-            near = neighbours.find_neighbours(tx, tenant_id, edge, spreading.ways, probe, request)
-            raised = spreading_activation.spread_scores(scores, near, spreading.factor)
-            scores |= {memory_id: one.score for memory_id, one in raised.items()}
+            nearby = neighbours.find_neighbours(tx, tenant_id, frontier, spreading.ways, probe, request)
+            raised = spreading_activation.spread_scores(scores, nearby, spreading.factor)
+            scores |= {memory_id: memory.score for memory_id, memory in raised.items()}
             reached |= raised
-            edge = sorted(raised, key=lambda memory_id: -scores[memory_id])[:SEEDS_MAX]
-        known = {result.id: result for result in ranked}
+            frontier = sorted(raised, key=lambda memory_id: -scores[memory_id])[:SEEDS_MAX]
+        by_id = {result.id: result for result in ranked}
         described = neighbours.describe_memories(
-            tx, tenant_id, [memory_id for memory_id in reached if memory_id not in known]
+            tx, tenant_id, [memory_id for memory_id in reached if memory_id not in by_id]
         )
         ids = list(described)
-        places, alive = candidate_strength.candidate_strengths(tx, tenant_id, ids, request.as_of)
-    for place, strength in zip(places, alive.strength.tolist(), strict=True):
+        places, vitals = candidate_strength.candidate_strengths(tx, tenant_id, ids, request.as_of)
+    for place, strength in zip(places, vitals.strength.tolist(), strict=True):
         if strength >= spreading.strength_min:
-            known[ids[place]] = SearchResult(**described[ids[place]], score=0.0, strength=strength)
-    merged = [_mark_spread(result, reached.get(result.id), explain=request.explain) for result in known.values()]
+            by_id[ids[place]] = SearchResult(**described[ids[place]], score=0.0, strength=strength)
+    merged = [_mark_spread(result, reached.get(result.id), explain=request.explain) for result in by_id.values()]
     return sorted(merged, key=lambda result: (result.score, result.id), reverse=True)
 
 
 def _mark_spread(result: SearchResult, reached: ReachedMemory | None, *, explain: bool) -> SearchResult:
     if reached is None:
         return result
-    told: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "spread": reached.score,
         "factors": {},
         "spread_from": str(reached.parent_id),
         "spread_by": reached.way,
     }
-    return structs.replace(result, score=reached.score, explain=told if explain else None)
+    return structs.replace(result, score=reached.score, explain=explanation if explain else None)

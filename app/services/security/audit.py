@@ -20,7 +20,7 @@ from app.store.core import database
 from app.store.privacy import audit_entries
 
 PAGE_ENTRIES: Final = 5000
-# Takes a few seconds per night. The whole chain is verified only on request.
+# Number of entries verified per night, which takes a few seconds. The whole chain is verified only on request.
 NIGHT_ENTRIES: Final = 50_000
 
 log = structlog.get_logger(__name__)
@@ -37,16 +37,15 @@ def append(
     subject: str | None = None,
     details: Mapping[str, Detail] | None = None,
 ) -> ChainPosition:
-    """Append an entry for a whole batch. Call this last in the transaction: it locks the chain.
+    """Append one entry for all items of an action. Call this last in the transaction, because it locks the chain.
 
     Args:
         tx: The tenant's transaction, which must take no other locks afterwards.
-        action: The action performed.
-        actor: Id of the key that requested it, `SYSTEM` or `CLI`.
+        actor: Id of the key that requested the action, `SYSTEM` or `CLI`.
         ids: Ids of the affected items; only their digest and number are stored.
-        items: Number of affected items, if they have no ids or it differs from the number of ids.
+        items: Number of affected items; None if it is the number of ids.
         subject: The subject concerned; only a keyed digest is stored.
-        details: Integers, ids and fixed words.
+        details: Integers, ids and fixed words; never content.
 
     Returns:
         The entry's position in the chain.
@@ -54,8 +53,8 @@ def append(
     Raises:
         ValueError: The actor or a detail could contain content.
     """
-    said = audit_chain.check_details({"actor": actor, **(details or {})})
-    del said["actor"]
+    checked = audit_chain.check_details({"actor": actor, **(details or {})})
+    del checked["actor"]
     head = audit_entries.lock(tx, tenant_id, os.urandom(32))
     entry = audit_chain.seal_entry(
         AuditEntry(
@@ -67,7 +66,7 @@ def append(
             None if subject is None else audit_chain.subject_digest(head.subject_key, subject),
             len(ids) if items is None else items,
             audit_chain.digest_ids(ids) if ids else None,
-            said,
+            checked,
             head.place.hash,
         )
     )
@@ -80,9 +79,9 @@ class ChainVerification:
     """The result of verifying a stretch of the chain.
 
     Attributes:
-        place: The last valid entry; stored outside the database, it serves as an anchor.
-        last_seq: The sequence number of the chain's last entry.
-        broken: The first invalid entry.
+        place: Position of the last valid entry. A copy stored outside the database can serve as an anchor later.
+        last_seq: Sequence number of the chain's last entry.
+        broken: The first invalid entry; None if all verified entries are valid.
         finished: Whether the end of the chain or an invalid entry was reached.
     """
 
@@ -95,11 +94,11 @@ class ChainVerification:
 def verify(
     tenant_id: UUID, after: ChainPosition = START, limit: int = PAGE_ENTRIES, anchor: ChainPosition | None = None
 ) -> ChainVerification:
-    """Verify a stretch of a tenant's chain; repeat from the returned place until finished.
+    """Verify a stretch of a tenant's chain; to continue, call this again with the returned `place` until `finished`.
 
     Args:
         after: The `place` returned by the previous call.
-        anchor: A previously noted place, whose entry must be unchanged.
+        anchor: A position recorded earlier, whose entry must be unchanged.
     """
     with database.tenant(tenant_id) as tx:
         head, last_seq = audit_entries.read_head(tx, tenant_id)
@@ -122,32 +121,32 @@ def _at_anchor(
     *,
     finished: bool,
 ) -> BrokenEntry | None:
-    """Return the first problem: the broken entry found, or a mismatch at the anchor if it is within this stretch."""
+    """Return the first problem: the broken entry, or a mismatch at the anchor if the anchor is within this stretch."""
     if anchor.seq <= after.seq or (broken is not None and broken.seq <= anchor.seq):
         return broken
-    noted = [entry for entry in entries if entry.seq == anchor.seq]
-    if noted and noted[0].hash != anchor.hash:
+    anchored = [entry for entry in entries if entry.seq == anchor.seq]
+    if anchored and anchored[0].hash != anchor.hash:
         return BrokenEntry(anchor.seq, "its hash differs from the recorded anchor: the entries up to it were rewritten")
-    if not noted and finished:
+    if not anchored and finished:
         return BrokenEntry(anchor.seq, "it was noted, and is missing with all that came after")
     return broken
 
 
 def verify_recent(tenant_id: UUID) -> ChainVerification:
-    """Verify the last entries of a chain each night, and log its end as an anchor outside the database."""
+    """Verify the last `NIGHT_ENTRIES` entries of a chain, and log its end as an anchor outside the database."""
     with database.tenant(tenant_id) as tx:
-        found = ChainVerification(
+        verification = ChainVerification(
             audit_entries.read_position(tx, tenant_id, back=NIGHT_ENTRIES), 0, None, finished=False
         )
-    while not found.finished:
-        found = verify(tenant_id, found.place)
-    metrics.record_audit(str(tenant_id), broken=found.broken is not None)
-    if found.broken is None:
-        log.info("audit_verified", tenant=str(tenant_id), anchor=audit_chain.format_anchor(found.place))
+    while not verification.finished:
+        verification = verify(tenant_id, verification.place)
+    metrics.record_audit(str(tenant_id), broken=verification.broken is not None)
+    if verification.broken is None:
+        log.info("audit_verified", tenant=str(tenant_id), anchor=audit_chain.format_anchor(verification.place))
     else:
         metrics.count("audits_broken")
-        log.error("audit_broken", tenant=str(tenant_id), seq=found.broken.seq, why=found.broken.why)
-    return found
+        log.error("audit_broken", tenant=str(tenant_id), seq=verification.broken.seq, why=verification.broken.why)
+    return verification
 
 
 list_entries = database.in_tenant(audit_entries.list_entries)

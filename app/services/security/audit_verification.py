@@ -1,4 +1,4 @@
-"""Verify a tenant's audit log for a dashboard page: its last entries, or all of it a few seconds at a time."""
+"""Verify a tenant's audit log for a dashboard page: the last entries, or the whole log in slices of a few seconds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SECONDS_MAX: Final = 3.0
 
 
 def verify_last(tenant_id: UUID) -> ChainVerification:
-    """Verify the last entries of a chain."""
+    """Verify the last `LAST_ENTRIES` entries of a chain."""
     with database.tenant(tenant_id) as tx:
         begin = audit_entries.read_position(tx, tenant_id, back=LAST_ENTRIES)
     return verify_from(tenant_id, begin)
 
 
 def verify_from(tenant_id: UUID, after: ChainPosition) -> ChainVerification:
-    """Verify a chain after a place for up to `SECONDS_MAX`; repeat from the returned place until finished."""
-    until = time.monotonic() + SECONDS_MAX
-    found = audit.verify(tenant_id, after)
-    while not found.finished and time.monotonic() < until:
-        found = audit.verify(tenant_id, found.place)
-    return found
+    """Verify a chain after a position for about `SECONDS_MAX`; to continue, call this with the returned `place`."""
+    deadline = time.monotonic() + SECONDS_MAX
+    verification = audit.verify(tenant_id, after)
+    while not verification.finished and time.monotonic() < deadline:
+        verification = audit.verify(tenant_id, verification.place)
+    return verification

@@ -1,9 +1,9 @@
-"""Manage cold storage keys: a random key per record, wrapped by its owner's key, wrapped by the master key.
+"""Manage the keys of cold storage and exports: each record has a random key, which is wrapped by its owner's key.
 
-The owner is the memory's subject, or the tenant if there is none. Destroying a key makes everything encrypted with it
-unreadable in every copy: in segments and in backups of segments. Backups of the data exclude the keys (`pg_dump
---exclude-schema=ebbing_keys`), which are dumped separately (`pg_dump --schema=ebbing_keys`) and retained for a shorter
-time. Without the keys or the master key, cold data is lost.
+The owner is the subject, or the tenant for a memory without a subject. Owners' keys are wrapped by the master key.
+Destroying a key makes everything encrypted with it unreadable in every copy, including backups. Backups of the data
+exclude the keys (`pg_dump --exclude-schema=ebbing_keys`), which are dumped separately (`pg_dump --schema=ebbing_keys`)
+and retained for a shorter time. Without the keys or the master key, cold data is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class OwnerKeys:
     """Unwrapped keys of owners.
 
     Attributes:
-        keys: By owner.
-        wrapped: The keys as stored, by owner.
+        keys: The unwrapped keys, by owner.
+        wrapped: The keys in their stored form, by owner.
         by_subject: The owner of each requested subject; subject None is the tenant.
     """
 
@@ -49,10 +49,10 @@ def master_key() -> bytes:
     Raises:
         Misconfigured: No master key is set.
     """
-    given = settings().master_key
-    if given is None:
+    secret = settings().master_key
+    if secret is None:
         raise Misconfigured("EBBING_MASTER_KEY isn't set, and cold storage is encrypted: `ebbing run` makes one")
-    return _stretch(given.get_secret_value())
+    return _stretch(secret.get_secret_value())
 
 
 @lru_cache(maxsize=1)
@@ -61,34 +61,36 @@ def _stretch(given: str) -> bytes:
 
 
 def load_owner_keys(tenant_id: UUID, subjects: Collection[str | None]) -> OwnerKeys:
-    """Return the keys of these subjects, creating missing ones.
+    """Return the keys of these subjects and of the tenant, creating missing keys.
 
     Raises:
         Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     with database.tenant(tenant_id) as tx:
-        found = _get_or_create(tx, tenant_id, [TENANT])
-        own = unwrap_key(tenant_id, TENANT, found[TENANT])
-        by_subject = {subject: _owner(own, subject) for subject in subjects}
-        found |= _get_or_create(tx, tenant_id, list(set(by_subject.values()) - {TENANT}))
-    keys = {owner: own if owner == TENANT else unwrap_key(tenant_id, owner, key) for owner, key in found.items()}
-    return OwnerKeys(keys, found, by_subject)
+        wrapped = _get_or_create(tx, tenant_id, [TENANT])
+        tenant_key = unwrap_key(tenant_id, TENANT, wrapped[TENANT])
+        by_subject = {subject: _owner(tenant_key, subject) for subject in subjects}
+        wrapped |= _get_or_create(tx, tenant_id, list(set(by_subject.values()) - {TENANT}))
+    keys = {
+        owner: tenant_key if owner == TENANT else unwrap_key(tenant_id, owner, key) for owner, key in wrapped.items()
+    }
+    return OwnerKeys(keys, wrapped, by_subject)
 
 
 def _get_or_create(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the wrapped keys of these owners, creating missing ones."""
-    found = wrapped_keys.read_owner_keys(tx, tenant_id, wanted)
-    missing = [owner for owner in wanted if owner not in found]
+    """Return the wrapped keys of these owners, creating missing keys."""
+    stored = wrapped_keys.read_owner_keys(tx, tenant_id, wanted)
+    missing = [owner for owner in wanted if owner not in stored]
     if not missing:
-        return found
+        return stored
     master = master_key()
-    made = {owner: _wrap(master, os.urandom(KEY_BYTES), _bound(tenant_id, owner)) for owner in missing}
-    wrapped_keys.add_owners(tx, tenant_id, made)
+    created = {owner: _wrap(master, os.urandom(KEY_BYTES), _bound(tenant_id, owner)) for owner in missing}
+    wrapped_keys.add_owners(tx, tenant_id, created)
     return wrapped_keys.read_owner_keys(tx, tenant_id, wanted)
 
 
 def unwrap_key(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
-    """Return an owner's key.
+    """Unwrap an owner's key.
 
     Raises:
         Misconfigured: The master key is missing, or isn't the one that wrapped this key.
@@ -100,7 +102,7 @@ def unwrap_key(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
 
 
 def wrap_record(tenant_id: UUID, key_id: UUID, key: bytes, owner: bytes, owner_key: bytes) -> WrappedKey:
-    """Return a record's key in its stored form."""
+    """Wrap a record's key with its owner's key, for storing."""
     return WrappedKey(owner, _wrap(owner_key, key, _bound(tenant_id, key_id.bytes)))
 
 
@@ -113,14 +115,14 @@ def open_record_keys(tx: database.Transaction, tenant_id: UUID, key_ids: Sequenc
     wrapped = wrapped_keys.read_record_keys(tx, tenant_id, key_ids)
     by_owner = wrapped_keys.read_owner_keys(tx, tenant_id, list({key.owner for key in wrapped.values()}))
     keys = {owner: unwrap_key(tenant_id, owner, key) for owner, key in by_owner.items()}
-    found = {}
+    record_keys = {}
     for key_id, (owner, key) in wrapped.items():
         if owner in keys:
             try:
-                found[key_id] = decrypt(keys[owner], key, _bound(tenant_id, key_id.bytes))
+                record_keys[key_id] = decrypt(keys[owner], key, _bound(tenant_id, key_id.bytes))
             except DamagedSegment:
-                continue  # equivalent to a destroyed key; the caller reports the memory
-    return found
+                continue  # treat the key as destroyed; the caller reports the memory
+    return record_keys
 
 
 def has_key(tx: database.Transaction, tenant_id: UUID, subject: str) -> bool:
@@ -129,26 +131,26 @@ def has_key(tx: database.Transaction, tenant_id: UUID, subject: str) -> bool:
     Raises:
         Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
-    found = wrapped_keys.read_owner_keys(tx, tenant_id, [TENANT])
-    if not found:
+    wrapped = wrapped_keys.read_owner_keys(tx, tenant_id, [TENANT])
+    if not wrapped:
         return False
-    owner = _owner(unwrap_key(tenant_id, TENANT, found[TENANT]), subject)
+    owner = _owner(unwrap_key(tenant_id, TENANT, wrapped[TENANT]), subject)
     return owner in wrapped_keys.read_owner_keys(tx, tenant_id, [owner])
 
 
 def destroy_keys(tx: database.Transaction, tenant_id: UUID, subject: str) -> int:
-    """Destroy a subject's key and the keys of its records, and return how many there were.
+    """Destroy a subject's key and the keys of its records; return the number of destroyed keys.
 
-    All copies of the data that they encrypt become unreadable.
+    All copies of the data that these keys encrypt become unreadable.
 
     Raises:
         Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
-    found = wrapped_keys.read_owner_keys(tx, tenant_id, [TENANT])
-    if not found:
+    wrapped = wrapped_keys.read_owner_keys(tx, tenant_id, [TENANT])
+    if not wrapped:
         return 0  # this tenant has never had cold data
-    own = unwrap_key(tenant_id, TENANT, found[TENANT])
-    return wrapped_keys.remove_owner(tx, tenant_id, _owner(own, subject))
+    tenant_key = unwrap_key(tenant_id, TENANT, wrapped[TENANT])
+    return wrapped_keys.remove_owner(tx, tenant_id, _owner(tenant_key, subject))
 
 
 def _owner(tenant_key: bytes, subject: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Record manual actions on the dashboard: a row with the reason, and an audit entry without it.
+"""Record manual actions on the dashboard: a row with the reason, and an audit entry without the reason.
 
 The reason is free text, so it is retained for a limited time and never enters the audit chain.
 """
@@ -15,17 +15,17 @@ from app.store.tenants import operator_log
 from app.store.tenants.operator_log import OperatorAction
 
 REASON_MAX: Final = 500
-"""In characters."""
+"""Maximum length of a reason in characters."""
 
 
 def record_action(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> None:
     """Record an action before it is performed.
 
     Args:
-        actor: Id of the key.
-        act: A fixed word, such as `run_night`.
+        actor: Id of the operator's key.
+        act: The action, a fixed word such as `run_night`.
         target: The target's id or a fixed word; may be empty.
-        reason: Why, at most `REASON_MAX` characters.
+        reason: The operator's reason, at most `REASON_MAX` characters.
     """
     act_id = uuid4()
     with database.tenant(tenant_id) as tx:

@@ -12,17 +12,17 @@ from app.store.erasure import recipients
 
 
 def list_recipients(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
-    """Return the hosts by name with their purposes.
+    """Return the hosts, ordered by name, with their purposes, number of calls, and first and last day.
 
-    The cold store's host comes last and is always listed, even if the tenant has no cold data now: exports are stored
-    there, too, and former cold data was sent there.
+    The cold store's host, unless the cold store is a folder, follows last. It is listed even if the tenant has no cold
+    data now, because exports are stored there too and former cold data was sent there.
     """
-    found = [
-        {"host": each.host, "purposes": each.purposes, "calls": each.calls, "first": each.first, "last": each.last}
-        for each in recipients.hosts(tx, tenant_id)
+    hosts = [
+        {"host": host.host, "purposes": host.purposes, "calls": host.calls, "first": host.first, "last": host.last}
+        for host in recipients.hosts(tx, tenant_id)
     ]
     cold = urlsplit(settings().cold_endpoint or settings().cold_url or "")
     if cold.scheme not in ("", "file"):
         purposes = ["cold storage", "exports"]
-        found.append({"host": cold.hostname or cold.scheme, "purposes": purposes, "calls": None})
-    return found
+        hosts.append({"host": cold.hostname or cold.scheme, "purposes": purposes, "calls": None})
+    return hosts

@@ -1,1 +1,1 @@
-"""Find stored memories, and write them: the parts that every capability with memories shares."""
+"""Find and write stored memories: the functions that all other services share."""

@@ -20,7 +20,7 @@ from app.store.memories.memories import StoredMemory
 
 
 class Missing(Exception):
-    """Raised within `stored_only` when the memory isn't stored."""
+    """The memory isn't stored; raised only within `stored_only`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def get(tenant_id: UUID, memory_id: UUID) -> StoredMemory | Pending:
     if stored is not None:
         return stored
     pending = _pending(tenant_id, memory_id)
-    # It may have been stored between the two queries.
+    # The memory may have been stored between the two queries.
     found = pending or _stored(tenant_id, memory_id)
     if found is None:
         raise NotFound("this tenant has no such memory")
@@ -50,7 +50,13 @@ def get(tenant_id: UUID, memory_id: UUID) -> StoredMemory | Pending:
 
 
 def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> NotFound | Unavailable:
-    """Return the error for a field that names no stored memory; the memory may still be in the ingest queue."""
+    """Return the error for a request field whose id matches no stored memory.
+
+    Args:
+        field: Name of the request field.
+        name: The field's value, which should be an id.
+        purpose: Completes the message "a memory … is still in the queue", such as "to be linked".
+    """
     try:
         get(tenant_id, UUID(name))
     except (ValueError, NotFound):
@@ -61,23 +67,23 @@ def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> Not
 
 @contextmanager
 def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
-    """Convert `Missing` into the error for the caller: still in the ingest queue, or unknown.
+    """Convert `Missing`, raised inside, into an error for the caller of the API.
 
     Raises:
-        NotFound: `Missing` was raised inside, and this tenant has no such memory.
-        Unavailable: `Missing` was raised inside, and the memory is still in the ingest queue.
+        NotFound: This tenant has no such memory.
+        Unavailable: The memory is still in the ingest queue.
     """
     try:
         yield
     except Missing:
-        # The transaction has ended: the queue must not be queried within one.
+        # Query the queue only now that the transaction has ended.
         if backlog().find(tenant_id, memory_id) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
         raise NotFound("this tenant has no such memory") from None
 
 
 def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Lock a memory's row and return its stored id; for use within `stored_only`.
+    """Lock a memory's row and return the id under which it is stored; call this within `stored_only`.
 
     Raises:
         Missing: The memory isn't stored.
@@ -97,13 +103,17 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     envelope = backlog().find(tenant_id, memory_id)
     if envelope is None or extract_index(memory_id) >= envelope.memories:
         return None
-    given = _given(envelope)
-    if not given:
+    memories_sent = _given(envelope)
+    if not memories_sent:
         return None
     with database.tenant(tenant_id) as tx:
-        coming = requests.coming(tx, tenant_id)
-    found = given[extract_index(memory_id)]
-    return None if coming.may_match([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
+        open_erasures = requests.coming(tx, tenant_id)
+    memory = memories_sent[extract_index(memory_id)]
+    return (
+        None
+        if open_erasures.may_match([memory], envelope.accepted_ms)
+        else Pending(memory_id, memory, envelope.accepted_ms)
+    )
 
 
 def _given(envelope: Envelope) -> list[MemoryIn]:

@@ -1,20 +1,21 @@
-"""The unit of work in which memories are written: it takes the locks first, and records what the writes entail last.
+"""Write memories in a unit of work, which takes locks at the beginning and writes the follow-up records at the end.
 
-The block of `memory_write` reads, decides, and writes rows through the store. It tells the unit of work which memories
-it inserts, updates, moves and deletes. On leaving, the unit marks summaries of changed sources as stale, hides memories
-that match an open erasure by now, queues enrichment work, adds to the tenant's counts and to its counters of tier
-moves, and appends to the audit log. If the block raises an error, nothing is written.
+Within the block of `memory_write`, the caller reads and writes rows through the store and reports to the unit of work
+which memories it inserts, updates, moves and deletes. At the end of the block, the unit of work marks summaries of
+changed sources as stale, hides memories that now match an open erasure, queues enrichment work, adds to the tenant's
+counts and its counters of tier moves, and appends to the audit log. If the block raises an error, nothing is written.
 
-Transactions that only recompute columns of a state (sweep, rebase, index stage) entail none of this.
+Transactions that only recompute columns of `memory_state` (sweep, rebase, index stage) need no unit of work.
 
-Lock order (decision 0043). A transaction may skip steps, but never goes back. Within a step, rows are locked by id.
+Lock order (decision 0043): a transaction may skip steps but never returns to an earlier one. Within a step, rows are
+locked in id order.
 
-1. the legal holds' advisory lock, then the erasures' (both shared, by `memory_write`; exclusive to place a hold or to
-   start, cancel or execute an erasure)
+1. the advisory lock of legal holds, then that of erasures (both shared in `memory_write`; exclusive to place or release
+   a hold, or to start, cancel or execute an erasure)
 2. ledger rows of envelopes
 3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is decided
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
-10. on leaving: stale merges and summaries to hide, then counts, then counters of tier moves, then the audit chain
+10. at the end of the block: stale merges and summaries to hide, then counts, counters of tier moves, and audit chain
 """
 
 from __future__ import annotations
@@ -55,24 +56,19 @@ _SHOWN: Final = 3
 
 Details = Mapping[str, Detail]
 Level = Literal["state", "tier", "content"]
-"""The most that a transaction changes, which decides its first locks.
+"""The extent of a transaction's changes, which determines its first locks.
 
-`state`: strength, salience, and restores, which nothing forbids. `tier`: also moves to a lower tier, merges and
-deletions, which legal holds forbid: locks the holds. `content`: also texts and labels, which open erasures may match:
-locks the holds and the erasures.
+`state`: strength, salience and restores, which are always allowed; no lock. `tier`: also moves to a lower tier, merges
+and deletions, which legal holds prevent; locks the holds. `content`: also texts and labels, which open erasures may
+match; locks the holds and the erasures.
 """
 
 
 class MemoryWrite:
-    """Unit of work: the changes of a transaction to memories, and the records that follow from them.
-
-    Attributes:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-    """
+    """A unit of work: collects a transaction's changes to memories, and writes the follow-up records at the end."""
 
     def __init__(self, tx: database.Transaction, tenant_id: UUID) -> None:
-        """Begin with nothing to record."""
+        """Begin without any changes."""
         self.tx: Final = tx
         self.tenant_id: Final = tenant_id
         self._counts = NONE
@@ -92,28 +88,30 @@ class MemoryWrite:
         self.queue([EMBED], [summary.memory_id for summary in summaries])
 
     def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
-        """Lock the states, and keep the current strengths constant while the block changes the memories' rows."""
+        """Return a context manager that locks the states and preserves current strengths while memories are edited."""
         return memory_strength.preserve_strength(self.tx, self.tenant_id, memory_ids)
 
     def check_free(self, memory_ids: Sequence[UUID]) -> None:
-        """Refuse to touch memories under a legal hold; only at levels `tier` and `content`.
+        """Check that no memory is under a legal hold; call this only at levels `tier` and `content`.
 
         Raises:
-            Conflict: Some memories are held; the message names the holds.
+            Conflict: Some memories are under a legal hold; the message names the holds.
         """
-        held = holds.list_by_memory(self.tx, self.tenant_id, memory_ids)
-        if held:
-            holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
-            named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
-            more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
+        holds_by_memory = holds.list_by_memory(self.tx, self.tenant_id, memory_ids)
+        if holds_by_memory:
+            distinct_holds = list(
+                dict.fromkeys(hold for memory_holds in holds_by_memory.values() for hold in memory_holds)
+            )
+            named = ", ".join(f"{hold.hold_id} of {hold.placed_at:%Y-%m-%d}" for hold in distinct_holds[:_SHOWN])
+            more = f" and {len(distinct_holds) - _SHOWN} more" if len(distinct_holds) > _SHOWN else ""
             raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
 
     def changed(self, memory_ids: Sequence[UUID]) -> None:
-        """Have new or changed memories hidden if they match an open erasure; only at level `content`."""
+        """Report new or changed memories, which are hidden if they match an open erasure; only at level `content`."""
         self._changed += memory_ids
 
     def sources_changed(self, memory_ids: Sequence[UUID]) -> None:
-        """Have the summaries of changed memories rewritten."""
+        """Report changed memories whose summaries must be rewritten."""
         self._sources += memory_ids
 
     def move(self, memory_ids: Sequence[UUID], target: Move, change: TierCounts, rules: Counted) -> None:
@@ -132,10 +130,10 @@ class MemoryWrite:
         """Count memories that the block has made active again, and append an audit entry.
 
         Args:
-            memory_ids: The memories; none do nothing.
-            source: Their former tier.
+            memory_ids: The memories; if there are none, nothing is recorded.
+            source: The memories' former tier.
             rule: The reason, a fixed word: `use`, `edit`, `hand`.
-            actor: Id of the requesting key; `SYSTEM` if they were used; None if the block appends its own audit entry.
+            actor: Id of the requesting key; `SYSTEM` after a use; None if the block appends its own audit entry.
         """
         if memory_ids:
             count = sum(memory_id not in self._measured for memory_id in memory_ids)
@@ -144,11 +142,11 @@ class MemoryWrite:
                 self.audit("memories_restored", actor, ids=memory_ids, details={"from": source})
 
     def delete(self, memory_ids: Sequence[UUID], rules: Counted) -> None:
-        """Permanently delete locked memories, in slices, with all their data.
+        """Permanently delete locked memories and all their data, in slices.
 
         Args:
-            memory_ids: Memories of which none is under a legal hold; none do nothing.
-            rules: The number of memories by move and rule.
+            memory_ids: Memories that aren't under a legal hold; may be empty.
+            rules: The number of memories by move and deciding rule.
         """
         self.measure(memory_ids)
         self._deleted.update(memory_ids)
@@ -157,66 +155,69 @@ class MemoryWrite:
             row_deletion.remove(self.tx, self.tenant_id, memory_ids[start : start + row_deletion.MOST])
 
     def set_aside(self, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> list[UUID]:
-        """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
+        """Hide active summaries that lose some of their sources, until they are rewritten from the remaining sources.
 
         Args:
-            summary_ids: Locked summaries that aren't under legal hold.
+            summary_ids: Locked summaries that aren't under a legal hold.
             gone: Memories that the block is about to delete.
 
         Returns:
             The hidden summaries. The other summaries have no source left.
         """
-        left = merged_memories.with_sources(self.tx, self.tenant_id, summary_ids, gone)
+        remaining = merged_memories.with_sources(self.tx, self.tenant_id, summary_ids, gone)
         refresh_summaries(self.tx, self.tenant_id, gone)
-        if not left:
+        if not remaining:
             return []
-        aside = hidden_memories.hide(self.tx, self.tenant_id, SET_ASIDE, Scope(memory_ids=left))
-        self.count(NONE.less(aside.counts), {})
-        later = embeddings.remove(self.tx, self.tenant_id, aside.ids)
-        word_index.remove(self.tx, self.tenant_id, aside.ids)
-        self.queue([EMBED], sorted(later.difference(aside.ids, gone)))
-        return aside.ids
+        hidden = hidden_memories.hide(self.tx, self.tenant_id, SET_ASIDE, Scope(memory_ids=remaining))
+        self.count(NONE.less(hidden.counts), {})
+        to_embed = embeddings.remove(self.tx, self.tenant_id, hidden.ids)
+        word_index.remove(self.tx, self.tenant_id, hidden.ids)
+        self.queue([EMBED], sorted(to_embed.difference(hidden.ids, gone)))
+        return hidden.ids
 
     def measure(self, memory_ids: Sequence[UUID]) -> None:
-        """Count the difference that the rest of the block makes to these memories: their tiers, texts and existence.
+        """Count these memories before and after the rest of the block, and add the difference to the tenant's counts.
 
-        Call it before writing them if the block can't state the difference; memories that don't exist yet count as
-        inserted. Later calls for the same memory have no effect.
+        Call this before writing memories if the block can't compute the difference itself. Memories that don't exist
+        yet count as inserted. Later calls for the same memory have no effect.
         """
         new = [memory_id for memory_id in memory_ids if memory_id not in self._measured]
         self._counts = self._counts.less(tenant_counts.count_memories(self.tx, self.tenant_id, new))
         self._measured.update(new)
 
     def measure_inserted(self, memory_ids: Collection[UUID]) -> None:
-        """Count memories that the block has inserted."""
+        """Count memories that the block has inserted, as they are at the end of the block."""
         self._measured.update(memory_ids)
 
     def count(self, change: TierCounts, moves: Counted) -> None:
-        """Add to the tenant's counts and to its counters of tier moves, for a difference that the block knows."""
+        """Add differences computed by the block to the tenant's counts and to its counters of tier moves."""
         self._counts = self._counts.plus(change)
         self._moves.update(moves)
 
     def queue(self, stages: Sequence[str], memory_ids: Collection[UUID]) -> None:
-        """Queue memories for enrichment, as one item per stage; those that the block deletes are left out."""
+        """Queue memories for these enrichment stages; memories that the block deletes are left out."""
         self._work.append((" ".join(stages), memory_ids))
 
     def audit(
         self, action: Action, actor: str = SYSTEM, *, ids: Collection[UUID] = (), details: Details | None = None
     ) -> None:
-        """Append an entry to the audit log on leaving, after the entries of earlier calls."""
+        """Append an entry to the audit log at the end of the block, after the entries of earlier calls."""
         self._entries.append((action, actor, {"ids": ids, "details": details}))
 
     def finish(self) -> None:
-        """Write everything that was recorded, in the lock order."""
+        """Write the follow-up records of all reported changes, in the lock order."""
         tx, tenant_id = self.tx, self.tenant_id
         refresh_summaries(tx, tenant_id, self._sources)
-        left = sorted(self._measured - self._deleted)
-        counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, left))
-        gone = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
-        self._moves["hidden", "erasure"] += gone.memories
-        queued = [(stages, [str(each) for each in ids if each not in self._deleted]) for stages, ids in self._work]
+        remaining = sorted(self._measured - self._deleted)
+        counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, remaining))
+        hidden = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
+        self._moves["hidden", "erasure"] += hidden.memories
+        queued = [
+            (stages, [str(memory_id) for memory_id in ids if memory_id not in self._deleted])
+            for stages, ids in self._work
+        ]
         work = [(stages, array_literal(ids)) for stages, ids in queued if ids]
-        writes.record(tx, tenant_id, counts.less(gone), self._moves, work)
+        writes.record(tx, tenant_id, counts.less(hidden), self._moves, work)
         for action, actor, entry in self._entries:
             audit.append(tx, tenant_id, action, actor, **entry)
 
@@ -226,8 +227,8 @@ def memory_write(tenant_id: UUID, level: Level, failpoint: str | None = None) ->
     """Open a transaction that writes memories; commit at the end, roll back on an error.
 
     Args:
-        level: The most that the block changes.
-        failpoint: Name of the failpoint to reach before the commit.
+        level: The extent of the block's changes.
+        failpoint: Name of the failpoint to trigger before the commit.
     """
     with database.tenant(tenant_id) as tx:
         if level == "content":
@@ -244,7 +245,7 @@ def memory_write(tenant_id: UUID, level: Level, failpoint: str | None = None) ->
 def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Sequence[UUID]) -> None:
     """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
 
-    Call it in the transaction that changes the memories, with their rows locked; the next tick sends the job.
+    Call this in the transaction that changes the memories, with their rows locked. The next tick sends the job.
     """
     if source_ids and merges.make_stale(tx, tenant_id, source_ids):
         jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
@@ -252,23 +253,23 @@ def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Seq
 
 def hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, source_ids: Sequence[UUID]) -> Hidden:
     """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
-    made_of = merges.list_summaries(tx, tenant_id, source_ids)
-    summaries = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=made_of))
+    summary_ids = merges.list_summaries(tx, tenant_id, source_ids)
+    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=summary_ids))
     refresh_summaries(tx, tenant_id, source_ids)
-    return summaries
+    return hidden
 
 
 def hide_matching(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> TierCounts:
     """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
-    found, gone = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
-    for erasure_id, ids in found.items():
+    ids_by_erasure, hidden = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
+    for erasure_id, ids in ids_by_erasure.items():
         summaries = hide_summaries(tx, tenant_id, erasure_id, ids)
         hidden_supersessions.hide_supersessions(tx, tenant_id, erasure_id, summaries.ids)
-        gone = gone.plus(summaries.counts)
+        hidden = hidden.plus(summaries.counts)
         queue_removal(tx, tenant_id, erasure_id)
-    return gone
+    return hidden
 
 
 def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:

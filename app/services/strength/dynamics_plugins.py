@@ -39,7 +39,7 @@ def load() -> dict[str, str]:
         The origin of each plugin, by name.
 
     Raises:
-        Misconfigured: A plugin is invalid; names it and the reason.
+        Misconfigured: A plugin is invalid; the message names the plugin and the reason.
     """
     for name, origin, make in _find_plugins():
         if _loaded.get(name) == origin:
@@ -47,8 +47,8 @@ def load() -> dict[str, str]:
         try:
             register(name, make())
         except Exception as error:
-            what = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
-            raise Misconfigured(f"the dynamics {name!r} ({origin}) can't be used: {what}") from error
+            reason = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+            raise Misconfigured(f"the dynamics {name!r} ({origin}) can't be used: {reason}") from error
         _loaded[name] = origin
     return dict(_loaded)
 
@@ -67,23 +67,23 @@ def check_plugins() -> None:
 
 
 def count_missing() -> dict[str, int]:
-    """Return the number of tenants by forgetting model that their policies name but that isn't installed."""
+    """Count the tenants whose policies name a forgetting model that isn't installed, by model."""
     with database.drain() as tx:
         return {name: tenants for name, tenants in policies.count_profiles(tx).items() if name not in PROFILES}
 
 
 def announce_plugins() -> None:
-    """Log the loaded plugins, and the missing ones whose tenants' memories aren't processed."""
+    """Log the loaded plugins, and the missing plugins, which leave their tenants' memories unprocessed."""
     for name, origin in _loaded.items():
         log.info("dynamics_loaded", name=name, origin=origin)
     try:
-        found = count_missing()
+        missing = count_missing()
     except Exception as error:
         if not is_transient(error):
             raise
         log.warning("dynamics_unknown", error=type(error).__name__)
         return
-    for name, tenants in found.items():
+    for name, tenants in missing.items():
         log.error("dynamics_missing", name=name, tenants=tenants, remedy=missing_remedy(name))
 
 
@@ -111,16 +111,16 @@ def _find_plugins() -> Iterator[tuple[str, str, Callable[[], Profile]]]:
 def _load_package(entry: metadata.EntryPoint) -> Profile:
     """Return the profile of an entry point.
 
-    It names a profile, a pair of a model and its parameters, or a function that returns either.
+    The entry point names a profile, a pair of a model and its parameters, or a function that returns one of them.
     """
-    given = entry.load()
-    made = given() if callable(given) and not isinstance(given, type) else given
-    if isinstance(made, Profile):
-        return made
-    if isinstance(made, tuple) and len(made) == PARTS:
-        model, parameters = made
+    target = entry.load()
+    result = target() if callable(target) and not isinstance(target, type) else target
+    if isinstance(result, Profile):
+        return result
+    if isinstance(result, tuple) and len(result) == PARTS:
+        model, parameters = result
         return Profile(model, parameters)
-    raise Unfit(f"its entry point must name (model, parameters), or a function that answers them, not {given!r}")
+    raise Unfit(f"its entry point must name (model, parameters), or a function that answers them, not {target!r}")
 
 
 def _load_file(name: str, path: Path) -> Profile:

@@ -1,7 +1,8 @@
-"""Strengthen memories linked to a used one, if the forgetting model has such a gain.
+"""Strengthen memories linked to a used memory, if the forgetting model provides for it.
 
-Rows are locked in id order. So the linked memories are looked up before locking, and strengthened after the used ones
-in the same transaction: `list_reached`, lock all rows, bring them to the era, apply the uses, `strengthen_linked`.
+Rows are locked in id order. Therefore the linked memories are looked up before locking, and strengthened after the used
+memories in the same transaction: call `list_reached`, lock all rows, advance them to the era, apply the uses, call
+`strengthen_linked`.
 """
 
 from __future__ import annotations
@@ -21,23 +22,24 @@ from app.store.memories.history import EventChange
 from app.store.strength.states import StoredStates
 
 Reached = Mapping[UUID, Sequence[UUID]]
-"""By memory, the linked memories that its use strengthens; their rows must be locked, too."""
+"""The linked memories that a use of each memory strengthens; their rows must be locked as well."""
 Used = Mapping[UUID, float]
 """The memories that one request used, with the time of the last use in seconds since 1970."""
 
 
 def list_reached(tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID]) -> Reached:
-    """Return the memories that use of these memories strengthens, one hop along links in either direction.
+    """Return the memories that uses of these memories strengthen, one hop along links in either direction.
 
-    Links of weight 0 are ignored. Returns nothing, without a query, if the era's model has no such gain.
+    Links of weight 0 are ignored. If the era's model doesn't strengthen linked memories, return an empty mapping
+    without a query.
     """
-    along: dict[UUID, list[UUID]] = {}
+    reached: dict[UUID, list[UUID]] = {}
     if era.dynamics.spreads:
-        near = links.list_neighbours(tx, tenant_id, memory_ids)
-        for weight, (memory_id, neighbour_id) in zip(near.weights, near.pairs(), strict=True):
+        neighbours = links.list_neighbours(tx, tenant_id, memory_ids)
+        for weight, (memory_id, neighbour_id) in zip(neighbours.weights, neighbours.pairs(), strict=True):
             if weight > 0:
-                along.setdefault(memory_id, []).append(neighbour_id)
-    return along
+                reached.setdefault(memory_id, []).append(neighbour_id)
+    return reached
 
 
 def strengthen_linked(
@@ -50,21 +52,21 @@ def strengthen_linked(
     used: Sequence[Used],
     now: float,
 ) -> tuple[StoredStates, npt.NDArray[np.intp]]:
-    """Strengthen linked memories: once per request, however many of their linked memories it used.
+    """Strengthen linked memories once per request, even if the request used several memories linked to the same one.
 
-    A memory that a request used itself gains from that use only. Requests are applied one by one, so that the outcome
+    A memory that the request used itself isn't strengthened again. Requests are applied one by one, so that the outcome
     doesn't depend on batching. The gains are added to the history; the caller writes the rows.
 
     Args:
         tx: The transaction of the uses.
         era: The era at `now`.
-        held: Memories after the uses, locked and brought to the era: those reached, and possibly others.
-        along: The memories reached.
-        used: By request, excluding uses that were reported late or fell within the refractory time.
+        held: States after the uses, locked and advanced to the era: the reached memories, and possibly others.
+        along: The result of `list_reached`.
+        used: The uses of each request, without uses that were reported late or fell within the refractory time.
         now: Seconds since 1970.
 
     Returns:
-        All of the memories, and the indices of those whose stability has increased.
+        The states of all memories in `held`, and the indices of the memories whose stability has increased.
     """
     if not along:
         return held, np.empty(0, np.intp)
@@ -73,25 +75,25 @@ def strengthen_linked(
     state = Row(**columns)
     gains = []
     for moments in (_moments(along, request) for request in used):
-        there = np.array([rows[memory_id] for memory_id in moments if memory_id in rows], np.intp)
-        at = np.array([moments[held.ids[row]] for row in there])
-        before = take(state, there)
+        linked_rows = np.array([rows[memory_id] for memory_id in moments if memory_id in rows], np.intp)
+        at = np.array([moments[held.ids[row]] for row in linked_rows])
+        before = take(state, linked_rows)
         after = era.dynamics.reinforce(before, Event(at=at, now=now, source="associate"))
-        was, is_now = (era.dynamics.advance(each, now).stability for each in (before, after))
+        old_stability, new_stability = (era.dynamics.advance(each, now).stability for each in (before, after))
         for name, column in columns.items():
-            column[there] = getattr(after, name)
-        gains.append(np.array([there, at, was, is_now])[:, is_now > was])
-    [rows_told, at, was, is_now] = np.concatenate([np.empty((4, 0)), *gains], axis=1)
-    places = rows_told.astype(np.intp)
+            column[linked_rows] = getattr(after, name)
+        gains.append(np.array([linked_rows, at, old_stability, new_stability])[:, new_stability > old_stability])
+    [gain_rows, at, old_stability, new_stability] = np.concatenate([np.empty((4, 0)), *gains], axis=1)
+    strengthened_rows = gain_rows.astype(np.intp)
     strengthened = replace(held, state=state)
-    told = strengthened.only(places)
-    strength = era.dynamics.strength(told.state, now)
-    history.add(tx, tenant_id, "associate", told.ids, EventChange(at, was, is_now, strength))
-    return strengthened, np.unique(places)
+    gained = strengthened.only(strengthened_rows)
+    strength = era.dynamics.strength(gained.state, now)
+    history.add(tx, tenant_id, "associate", gained.ids, EventChange(at, old_stability, new_stability, strength))
+    return strengthened, np.unique(strengthened_rows)
 
 
 def _moments(along: Reached, request: Used) -> Used:
-    """Return, for each linked memory that the request didn't use itself, when a memory linked to it was last used."""
+    """Return the linked memories that the request didn't use itself, with the last use of a memory linked to each."""
     moments: dict[UUID, float] = {}
     for memory_id, at in request.items():
         for neighbour_id in along.get(memory_id, ()):

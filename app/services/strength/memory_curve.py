@@ -20,7 +20,7 @@ from app.store.strength import states
 
 AHEAD_DAYS: Final = 90
 ENTRIES_MAX: Final = 1_000
-"""Only this many of the newest history entries are read."""
+"""Maximum number of history entries read, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +38,26 @@ class DrawnCurve:
 
 
 def draw_curve(tenant_id: UUID, memory: StoredMemory, days: int = AHEAD_DAYS) -> DrawnCurve:
-    """Return the curve of a memory's strength up to now and for `days` more.
+    """Return the curve of a memory's strength, from its recorded past until `days` from now.
 
     Raises:
         NotFound: The memory has been deleted.
     """
     with database.tenant(tenant_id) as tx:
-        held = states.read(tx, tenant_id, [memory.memory_id])
+        stored = states.read(tx, tenant_id, [memory.memory_id])
         happened = history.list_events(tx, tenant_id, memory.memory_id, None, ENTRIES_MAX)
         times = memory_strength.load_timeline(tx, tenant_id)
         as_of = database.now(tx)
-    if not held.ids:
+    if not stored.ids:
         raise NotFound("this tenant has no such memory")
     policy = times.at(as_of.timestamp()).policy
-    kept_since = as_of - timedelta(days=policy.history_days)
+    history_start = as_of - timedelta(days=policy.history_days)
     known = KnownHistory(
-        held.state,
-        int(held.versions[0]),
+        stored.state,
+        int(stored.versions[0]),
         memory.created_at.timestamp(),
-        [HistoryEntry(each.at.timestamp(), *each[1:]) for each in happened],
-        is_whole=len(happened) < ENTRIES_MAX and memory.created_at > kept_since,
+        [HistoryEntry(entry.at.timestamp(), *entry[1:]) for entry in happened],
+        is_whole=len(happened) < ENTRIES_MAX and memory.created_at > history_start,
     )
     until = (as_of + timedelta(days=days)).timestamp()
     return DrawnCurve(strength_history.compute_history(known, times, as_of.timestamp(), until), happened, policy.tiers)

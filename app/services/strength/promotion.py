@@ -1,4 +1,4 @@
-"""Promote memories that have earned permanent retention."""
+"""Flag memories that meet the forgetting model's conditions for permanent retention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flag_promoted(tx: database.Transaction, tenant_id: UUID, held: StoredStates,
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        held: The memories after their use or review, brought to the era.
+        held: States after the use or review, advanced to the era.
         era: The era whose forgetting model applies.
         now: Seconds since 1970.
 
@@ -28,11 +28,11 @@ def flag_promoted(tx: database.Transaction, tenant_id: UUID, held: StoredStates,
         The ids of the newly flagged memories.
     """
     reasons = promotion_reasons(era.dynamics, held.state, now)
-    places = {held.ids[place]: place for place in np.flatnonzero(reasons != "").tolist()}
-    earned = {memory_id: str(reasons[place]) for memory_id, place in places.items()}
-    flagged = promotion.set_flags(tx, tenant_id, earned, now)
+    rows = {held.ids[row]: row for row in np.flatnonzero(reasons != "").tolist()}
+    reason_by_id = {memory_id: str(reasons[row]) for memory_id, row in rows.items()}
+    flagged = promotion.set_flags(tx, tenant_id, reason_by_id, now)
     if flagged:
-        why = [REASONS.index(earned[memory_id]) for memory_id in flagged]
-        strength = era.dynamics.strength(held.state, now)[[places[memory_id] for memory_id in flagged]]
-        history.add(tx, tenant_id, "promoted", flagged, EventChange(now, why, why, strength))
+        reason_codes = [REASONS.index(reason_by_id[memory_id]) for memory_id in flagged]
+        strength = era.dynamics.strength(held.state, now)[[rows[memory_id] for memory_id in flagged]]
+        history.add(tx, tenant_id, "promoted", flagged, EventChange(now, reason_codes, reason_codes, strength))
     return flagged

@@ -1,7 +1,7 @@
 """Rebase memories that are anchored under an older policy onto the policy in force, in slices by id.
 
-A rebase doesn't change the current strength, which is correct before it, too: a row under an older policy is evaluated
-era by era. But the row's next due time was computed by the older policy, so a sweep rebases first.
+A rebase doesn't change a memory's current strength, because the strength of a row under an older policy is computed era
+by era. The row's next due time, however, was computed under the older policy, so a sweep rebases first.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one slice is processed.
     """
-    done, total = 0, None
+    rebased, total = 0, None
     counts: dict[str, int] = {}
-    after, version, before = UUID(state.get("after", NIL.hex)), state.get("version"), state.get("done", 0)
+    after, version, done_before = UUID(state.get("after", NIL.hex)), state.get("version"), state.get("done", 0)
     while True:
         with database.tenant(tenant_id) as tx:
             now = (as_of or database.now(tx)).timestamp()
@@ -57,15 +57,15 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
             era = times.at(now)
             if version != era.version:  # first slice, or a new policy has come into force since
                 after, version = NIL, era.version
-                total = before + done + due_pages.count_of(tx, tenant_id, "older", now, version)
-            held = states.lock_older(tx, tenant_id, version, after, ROWS)
-            for tier, moved in memory_strength.write_tiers(tx, tenant_id, held, times, now).items():
-                counts[tier] = counts.get(tier, 0) + moved
-            finished = len(held) < ROWS
+                total = done_before + rebased + due_pages.count_of(tx, tenant_id, "older", now, version)
+            stored = states.lock_older(tx, tenant_id, version, after, ROWS)
+            for tier, changed in memory_strength.write_tiers(tx, tenant_id, stored, times, now).items():
+                counts[tier] = counts.get(tier, 0) + changed
+            finished = len(stored) < ROWS
             if finished:
                 policies.mark_rebased(tx, tenant_id, version)
-        done += len(held)
-        after = held.ids[-1] if held.ids else after
+        rebased += len(stored)
+        after = stored.ids[-1] if stored.ids else after
         if finished or time.monotonic() >= until:
-            left_off = {"version": version, "after": after.hex, "done": before + done}
-            return Step(done, left_off, finished, total=total, counts=counts)
+            next_state = {"version": version, "after": after.hex, "done": done_before + rebased}
+            return Step(rebased, next_state, finished, total=total, counts=counts)

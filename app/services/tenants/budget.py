@@ -1,9 +1,10 @@
-"""Budgets: track what models have cost a tenant today, and decide whether more may be spent.
+"""Budgets: track the cost of a tenant's model calls today, and decide whether further calls are allowed.
 
-A limit can be exceeded slightly. Models are called only while the state isn't hard, and every call is counted. The
-excess is therefore limited to the calls in flight when the limit is reached (a process makes up to `LLM_CONCURRENCY`
-calls at once and checks the state before each batch) and the calls that other processes start within `FRESH_SECONDS`,
-before they notice. Cost limits only apply to models with a price; `list_warnings` names the others.
+A limit can be exceeded slightly. Models are called only until the budget state is `HARD` (a limit is reached), and
+every call is counted. The excess is therefore limited to the calls in flight when the limit is reached (a process makes
+up to `LLM_CONCURRENCY` calls at once and checks the state before each batch) and the calls that other processes start
+within `FRESH_SECONDS`, before they re-read the spending. Cost limits only apply to models with a price;
+`list_warnings` reports models without one.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ __all__ = [
 Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test", "contradict"]
 
 FRESH_SECONDS: Final = 1.0
-"""How long a process relies on cached figures; its own spending is added immediately."""
+"""Maximum age of the spending that a process caches; its own spending is added immediately."""
 TENANTS_MAX: Final = 10_000
 """Maximum number of tenants whose spending a process caches."""
 NOTED_TOKENS_MAX: Final = 10**12
-"""Maximum number of tokens booked by one `spend_tokens`; larger numbers are errors of the provider."""
+"""Maximum number of tokens recorded per call of `spend_tokens`; larger numbers are provider errors and are clamped."""
 REPORT_DAYS: Final = 30
 REPORT_DAYS_MAX: Final = 366
 
@@ -62,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _CachedSpending:
-    """A tenant's cached spending: the figures last read, plus this process's spending since then."""
+    """A tenant's cached spending: the spending last read, plus this process's spending since then."""
 
     read_at: float
     day: date | None
@@ -72,7 +73,7 @@ class _CachedSpending:
 
 @dataclass
 class _BudgetCache:
-    """This process's cached figures, and the budget states that it has already logged."""
+    """This process's cached spending by tenant and in total, and the budget states already logged (`said`)."""
 
     lock: Lock = field(default_factory=Lock)
     own: dict[UUID, _CachedSpending] = field(default_factory=dict)
@@ -102,22 +103,22 @@ class CostReport:
 
 
 def budget_state(tenant_id: UUID) -> BudgetState:
-    """Return a tenant's budget state, at most `FRESH_SECONDS` old; models may be called unless it is hard."""
-    held = _memo.own.get(tenant_id)
-    if held is None or time.monotonic() - held.read_at >= FRESH_SECONDS:
-        held = _read(tenant_id)
-    return _judge_state(tenant_id, held)
+    """Return a tenant's budget state, at most `FRESH_SECONDS` old; models may be called unless the state is `HARD`."""
+    cached = _memo.own.get(tenant_id)
+    if cached is None or time.monotonic() - cached.read_at >= FRESH_SECONDS:
+        cached = _read(tenant_id)
+    return _judge_state(tenant_id, cached)
 
 
 def spend_tokens(
     tenant_id: UUID, purpose: Purpose, model: str, usage: Usage, *, memories: int = 0, cache_hits: int = 0
 ) -> None:
-    """Book the cost of calls, in a separate transaction.
+    """Record the tokens and the cost of model calls, in a separate transaction.
 
     Args:
         model: The provider's model name, which determines the price.
-        memories: Memories rated, embedded, reranked or summarised.
-        cache_hits: Memories that reused an equal memory's result without a call.
+        memories: Number of memories rated, embedded, reranked or summarised.
+        cache_hits: Number of memories that reused an identical memory's result, without a call.
     """
     usage = _summable(usage)
     counts = {
@@ -150,14 +151,14 @@ def spend_tokens(
 def book_usage(
     tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
 ) -> Iterator[Callable[[Usage], None]]:
-    """Book the usage reported to the yielded function, including calls that preceded a failed one.
+    """Record the usage passed to the yielded function on leaving the block, even if a later call in the block fails.
 
     Args:
-        model: The model that determines the price; None is free and needs no budget.
+        model: The model that determines the price; None for a free local model, which no budget limits.
         memories: Number of memories processed.
 
     Raises:
-        OverBudget: The tenant's budget for today is spent.
+        OverBudget: The tenant's budget for today is used up.
     """
     if model is not None and budget_state(tenant_id) is BudgetState.HARD:
         count_failure(purpose, over_budget=True)
@@ -175,7 +176,7 @@ def book_usage(
 
 
 def count_failure(purpose: Purpose, *, over_budget: bool = False) -> None:
-    """Count a model request that failed after all retries, or wasn't made for lack of budget."""
+    """Count a model request that failed after all retries, or was skipped because the budget is used up."""
     metrics.count("llm_requests", purpose=purpose, outcome="over_budget" if over_budget else "failed")
 
 
@@ -195,25 +196,25 @@ def report_costs(tenant_id: UUID, first: date | None = None, last: date | None =
             raise NotFound("there is no such tenant")
         limits = _limits(tx, tenant_id)
         today, own, total = model_usage.read_today(tx, tenant_id, total=limits.has_total)
-        found = model_usage.list_between(tx, tenant_id, *_days(today, first, last))
-    standing = BudgetStatus(own, total, limits)
+        rows = model_usage.list_between(tx, tenant_id, *_days(today, first, last))
+    status = BudgetStatus(own, total, limits)
     share = settings().budget_soft_share
     return CostReport(
-        found,
-        standing,
-        budget.budget_state(standing, share),
-        budget.budget_state(budget.without_total(standing), share),
+        rows,
+        status,
+        budget.budget_state(status, share),
+        budget.budget_state(budget.without_total(status), share),
     )
 
 
 def list_warnings(config: Settings) -> list[str]:
     """Return warnings for cost limits that can't be enforced, because a model has no price."""
     limits = {"BUDGET_COST": config.budget_cost, "BUDGET_TOTAL_COST": config.budget_total_cost}
-    wanted = [name for name, limit in limits.items() if limit is not None]
-    if not config.has_provider or not wanted:
+    names = [name for name, limit in limits.items() if limit is not None]
+    if not config.has_provider or not names:
         return []
     return [
-        f"{' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} set but {model} has no price in PRICES: "
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set but {model} has no price in PRICES: "
         "its cost is unknown and isn't limited. Add its price to PRICES."
         for model in list_models(config)
         if model not in config.prices
@@ -222,19 +223,19 @@ def list_warnings(config: Settings) -> list[str]:
 
 def log_warnings() -> None:
     """Log the warnings of `list_warnings` at start-up."""
-    for remark in list_warnings(settings()):
-        log.warning("budget_unheld", remark=remark)
+    for warning in list_warnings(settings()):
+        log.warning("budget_unheld", remark=warning)
 
 
 def list_models(config: Settings) -> list[str]:
-    """Return the models that the provider is asked for."""
-    asked = [
+    """Return the provider's models that the settings use."""
+    models = [
         config.salience_model,
         config.summarising_model,
         *([config.embedder_model] if config.embedder == "openai" else []),
         *([config.rerank_model] if config.reranker == "llm" else []),
     ]
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(models))
 
 
 def settings_limits(config: Settings) -> Limits:
@@ -243,9 +244,11 @@ def settings_limits(config: Settings) -> Limits:
 
 
 def _summable(usage: Usage) -> Usage:
-    """Clamp the usage reported by a provider to plausible numbers: cached tokens are part of the input tokens."""
-    sent = min(usage.input_tokens, NOTED_TOKENS_MAX)
-    return Usage(usage.calls, sent, min(usage.cached_tokens, sent), min(usage.output_tokens, NOTED_TOKENS_MAX))
+    """Clamp the usage reported by a provider to plausible numbers; cached tokens can't exceed the input tokens."""
+    input_tokens = min(usage.input_tokens, NOTED_TOKENS_MAX)
+    return Usage(
+        usage.calls, input_tokens, min(usage.cached_tokens, input_tokens), min(usage.output_tokens, NOTED_TOKENS_MAX)
+    )
 
 
 def _limits(tx: database.Transaction, tenant_id: UUID) -> Limits:
@@ -259,46 +262,46 @@ def _read(tenant_id: UUID) -> _CachedSpending:
     with database.tenant(tenant_id) as tx:
         limits = _limits(tx, tenant_id)
         if limits == Limits():
-            held, total = _CachedSpending(now, None, DaySpending(), limits), None
+            cached, total = _CachedSpending(now, None, DaySpending(), limits), None
         else:
             stale = limits.has_total and now - _memo.total_read_at >= FRESH_SECONDS
-            day, own, everyones = model_usage.read_today(tx, tenant_id, total=stale)
-            held, total = _CachedSpending(now, day, own, limits), everyones if stale else None
+            day, own, total_today = model_usage.read_today(tx, tenant_id, total=stale)
+            cached, total = _CachedSpending(now, day, own, limits), total_today if stale else None
     with _memo.lock:
         if len(_memo.own) >= TENANTS_MAX:
             _memo.own.clear()
-        _memo.own[tenant_id] = held
+        _memo.own[tenant_id] = cached
         if total is not None:
             _memo.total, _memo.total_read_at = total, now
-    return held
+    return cached
 
 
 def _add(tenant_id: UUID, spent: DaySpending) -> None:
-    """Add spending to the cached figures, so that this process needn't read its own spending."""
+    """Add spending to the cached spending, so that this process needn't read its own spending back."""
     with _memo.lock:
         _memo.total += spent
-        held = _memo.own.get(tenant_id)
-        if held is not None:
-            held = _memo.own[tenant_id] = replace(held, own=held.own + spent)
-    if held is not None:
-        _judge_state(tenant_id, held)
+        cached = _memo.own.get(tenant_id)
+        if cached is not None:
+            cached = _memo.own[tenant_id] = replace(cached, own=cached.own + spent)
+    if cached is not None:
+        _judge_state(tenant_id, cached)
 
 
 def _judge_state(tenant_id: UUID, held: _CachedSpending) -> BudgetState:
-    """Return the state by the cached figures. A soft or hard state is logged and counted once per tenant and day."""
-    found = budget.budget_state(BudgetStatus(held.own, _memo.total, held.limits), settings().budget_soft_share)
-    if found is BudgetState.OK or held.day is None:
-        return found
+    """Return the state by the cached spending. A soft or hard state is logged and counted once per tenant and day."""
+    state = budget.budget_state(BudgetStatus(held.own, _memo.total, held.limits), settings().budget_soft_share)
+    if state is BudgetState.OK or held.day is None:
+        return state
     with _memo.lock:
-        said = (held.day, tenant_id, found) in _memo.said
-        if not said:
-            _memo.said = {past for past in _memo.said if past[0] == held.day} | {(held.day, tenant_id, found)}
-    if not said:
-        metrics.count(f"budget_{found}_reached")
+        is_logged = (held.day, tenant_id, state) in _memo.said
+        if not is_logged:
+            _memo.said = {entry for entry in _memo.said if entry[0] == held.day} | {(held.day, tenant_id, state)}
+    if not is_logged:
+        metrics.count(f"budget_{state}_reached")
         log.warning(
-            "budget", state=found.value, tenant=str(tenant_id), tokens=held.own.tokens, cost=held.own.known_cost
+            "budget", state=state.value, tenant=str(tenant_id), tokens=held.own.tokens, cost=held.own.known_cost
         )
-    return found
+    return state
 
 
 def _days(today: date, first: date | None, last: date | None) -> tuple[date, date]:

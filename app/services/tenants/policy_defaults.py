@@ -1,4 +1,4 @@
-"""Upgrade stored policies that hold an earlier version's defaults to the defaults of this version."""
+"""Replace the defaults of earlier versions in stored policies by the defaults of this version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 def upgrade_all() -> int:
-    """Write new versions of all policies in force or scheduled that hold former defaults.
+    """Write new versions of all policies, in force or scheduled, that contain former defaults.
 
     Values set by a tenant are preserved. Idempotent.
 
@@ -29,8 +29,8 @@ def upgrade_all() -> int:
         The number of tenants with a new version.
     """
     with database.shared() as tx:
-        behind = tenants.find_behind(tx, CURRENT)
-    return sum(upgrade_tenant(tenant_id) for tenant_id in behind)
+        outdated_ids = tenants.find_behind(tx, CURRENT)
+    return sum(upgrade_tenant(tenant_id) for tenant_id in outdated_ids)
 
 
 def upgrade_tenant(tenant_id: UUID) -> bool:
@@ -40,33 +40,33 @@ def upgrade_tenant(tenant_id: UUID) -> bool:
         now = database.now(tx)
         eras = memory_strength.load_eras(tx, tenant_id)
         times = Timeline(eras)
-        under = tenants.read_defaults_version(tx, tenant_id)
-        held = times.at(now.timestamp())
+        written_under = tenants.read_defaults_version(tx, tenant_id)
+        in_force = times.at(now.timestamp())
         latest = max((era.version for era in eras), default=0)
         fields: set[str] = set()
-        written = 0
-        for era in (held, *times.after(now.timestamp())):
-            changed, names = _upgrade_policy(era.policy, under)
-            # Once a version has been written, rewrite all scheduled ones after it: a lower number would never be in
-            # force.
-            if not names and not written:
+        added = 0
+        for era in (in_force, *times.after(now.timestamp())):
+            changed, names = _upgrade_policy(era.policy, written_under)
+            # After writing one version, rewrite every later scheduled version as well: with a lower number than the new
+            # version, it would never take effect.
+            if not names and not added:
                 continue
-            written += 1
-            since = now if era is held else datetime.fromtimestamp(era.since, UTC)
-            policies.add(tx, tenant_id, latest + written, changed, since)
-            if era is held and policies.is_rebased(tx, tenant_id, era.version):
-                policies.mark_rebased(tx, tenant_id, latest + written)
+            added += 1
+            since = now if era is in_force else datetime.fromtimestamp(era.since, UTC)
+            policies.add(tx, tenant_id, latest + added, changed, since)
+            if era is in_force and policies.is_rebased(tx, tenant_id, era.version):
+                policies.mark_rebased(tx, tenant_id, latest + added)
             fields.update(names)
         tenants.mark_written_under(tx, tenant_id, CURRENT)
-        if not written:
+        if not added:
             return False
         details: dict[str, Detail] = {
-            "version": latest + written,
+            "version": latest + added,
             "parts": sorted({name.partition(".")[0] for name in fields}),
             "superseded": 0,
         }
         audit.append(tx, tenant_id, "policy_set", SYSTEM, details=details)
-    log.info("policy_follows_defaults", tenant=str(tenant_id), version=latest + written, fields=sorted(fields))
+    log.info("policy_follows_defaults", tenant=str(tenant_id), version=latest + added, fields=sorted(fields))
     return True
 
 

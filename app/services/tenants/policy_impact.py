@@ -29,18 +29,18 @@ SECONDS_MAX: Final = 40.0
 
 @dataclass
 class PolicyImpact:
-    """The effect of a policy when it takes effect, and its later consequences if no memory is used.
+    """The effect of a policy on the tiers when it takes effect, and `LATER_DAYS` later if no memory is used until then.
 
     Attributes:
         at: When the policy takes effect, in seconds since 1970.
         memories: Number of memories examined.
         complete: Whether every memory was examined within `SECONDS_MAX`.
-        before: Memories by the tier that decay demands at that time, without the change.
-        after: Memories by the tier that decay demands at that time, with the change.
+        before: Number of memories by the tier decided for them at that time, without the change.
+        after: Number of memories by the tier decided for them at that time, with the change.
         later_before: Like `before`, but `LATER_DAYS` later.
         later_after: Like `after`, but `LATER_DAYS` later.
-        moves: Number of memories by their tiers before and after.
-        sample: The first memories that move.
+        moves: Number of memories that the change moves, by their tiers before and after.
+        sample: The first `SAMPLES` of these memories, with their tiers before and after.
         lost: Number of memories that permanently lose information, by name in `conversion.LOSSES`.
     """
 
@@ -70,11 +70,11 @@ def measure_impact(tenant_id: UUID, times: Timeline, era: Era) -> PolicyImpact:
     effects, began = PolicyImpact(era.since), time.monotonic()
     later = effects.at + LATER_DAYS * DAY_SECONDS
     eras = [each.at(moment) for moment in (effects.at, later) for each in (times, changed)]
-    for held, standings in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, [each.policy.rules for each in eras]):
+    for stored, standings in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, [each.policy.rules for each in eras]):
         if effects.memories and time.monotonic() - began > SECONDS_MAX:
             effects.complete = False
             break
-        _add(effects, held, standings, times, changed)
+        _add(effects, stored, standings, times, changed)
     return effects
 
 
@@ -85,13 +85,13 @@ def _add(
     held = _anchor_memories(held, times, at)
     before, after = _tiers(times, held, standings[0], at), _tiers(changed, held, standings[1], at)
     effects.memories += len(held)
-    for counts, places in (
+    for counts, tiers in (
         (effects.before, before),
         (effects.after, after),
         (effects.later_before, _tiers(times, held, standings[2], later)),
         (effects.later_after, _tiers(changed, held, standings[3], later)),
     ):
-        counts.update(dict(zip(DECAY_TIERS, np.bincount(places, minlength=len(DECAY_TIERS)).tolist(), strict=True)))
+        counts.update(dict(zip(DECAY_TIERS, np.bincount(tiers, minlength=len(DECAY_TIERS)).tolist(), strict=True)))
     moving = np.flatnonzero(before != after)
     pairs = [(DECAY_TIERS[before[row]], DECAY_TIERS[after[row]]) for row in moving]
     effects.moves.update(pairs)

@@ -39,7 +39,7 @@ class PolicyVersion:
     """A version of the policy.
 
     Attributes:
-        era: Its number, its policy, and when it takes effect.
+        era: The version's number and policy, and the time at which it takes effect.
         status: `superseded` if a higher version took effect before this one could.
     """
 
@@ -52,9 +52,9 @@ class RequestedChange:
     """A requested policy change.
 
     Attributes:
-        fields: Overrides for the policy in force at that time; see `policy_diff.amend_policy`. If neither they nor a
-            preset change anything, scheduled versions are cancelled.
-        preset: Applied before the fields.
+        fields: Overrides for the policy in force at `effective_at`; see `policy_diff.amend_policy`. A request without
+            fields and preset cancels the versions scheduled after `effective_at`.
+        preset: Name of a preset that is applied before the fields.
         effective_at: When the change takes effect; None for now.
         expected_version: Required latest version; None for any.
     """
@@ -70,7 +70,7 @@ class ChangeOutcome:
     """The result of a change, or of its preview.
 
     Attributes:
-        era: The policy in force from then on; the unchanged one if nothing changes.
+        era: The new version; if nothing changes, the version in force at that time.
         latest_version: The highest version before the change.
         changes: The differences by field.
         superseded: Scheduled versions that will never take effect.
@@ -88,11 +88,11 @@ class ChangeOutcome:
 
 
 def list_in_force(tenant_id: UUID) -> tuple[PolicyVersion, list[Era], int]:
-    """Return the version in force now, the scheduled versions, and the number of the latest one."""
-    found = _versions(tenant_id)
-    [held] = [version for version in found if version.status == "in force"]
-    waiting = [version.era for version in found if version.status == "waiting"]
-    return held, waiting, found[-1].era.version
+    """Return the version in force now, the scheduled versions, and the highest version number."""
+    versions = _versions(tenant_id)
+    [current] = [version for version in versions if version.status == "in force"]
+    waiting = [version.era for version in versions if version.status == "waiting"]
+    return current, waiting, versions[-1].era.version
 
 
 def get(tenant_id: UUID, number: int) -> PolicyVersion:
@@ -109,9 +109,9 @@ def get(tenant_id: UUID, number: int) -> PolicyVersion:
 
 def list_versions(tenant_id: UUID, below: int | None, limit: int) -> Page[PolicyVersion]:
     """Return a page of versions, latest first, optionally only those below a number."""
-    found = _versions(tenant_id)
-    wanted = [version for version in reversed(found) if below is None or version.era.version < below]
-    return page_of(wanted[:limit], limit, lambda version: version.era.version)
+    versions = _versions(tenant_id)
+    selected = [version for version in reversed(versions) if below is None or version.era.version < below]
+    return page_of(selected[:limit], limit, lambda version: version.era.version)
 
 
 def preview_change(tenant_id: UUID, change: RequestedChange) -> tuple[ChangeOutcome, PolicyImpact]:
@@ -133,12 +133,11 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
     """Write a change as a new version unless it changes nothing, so that a repeated request is idempotent.
 
     Args:
-        change: The requested change.
         actor: The actor named in the audit log.
 
     Returns:
-        The outcome, and the id of the job that rebases the memories onto the new policy, if any: the nightly sweep
-        applies a policy that takes effect later.
+        The outcome, and the id of the job that rebases the memories onto the new policy; None if no rebase is needed,
+        or if the policy takes effect later, because the nightly sweep then rebases the memories.
 
     Raises:
         Invalid: A field is invalid, or `effective_at` is in the past or too far ahead.
@@ -159,14 +158,14 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
         if change.effective_at is None and not era.policy.record_searches:
             recorded_searches.delete_all(tx, tenant_id)
         fields = [changed.field for changed in outcome.changes]
-        moves = any(name.partition(".")[0] in policy_diff.DYNAMIC for name in fields)
-        if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
+        needs_rebase = any(name.partition(".")[0] in policy_diff.DYNAMIC for name in fields)
+        if not needs_rebase and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
             policies.mark_rebased(tx, tenant_id, era.version)  # an earlier rebase remains valid
-        parts = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
-        details: dict[str, Detail] = {"version": era.version, "parts": parts, "superseded": len(outcome.superseded)}
+        groups = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
+        details: dict[str, Detail] = {"version": era.version, "parts": groups, "superseded": len(outcome.superseded)}
         audit.append(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
-    if change.effective_at is not None or not moves:
+    if change.effective_at is not None or not needs_rebase:
         return outcome, None
     return outcome, queue.create(tenant_id, rebase.KIND, {}, lone=True)
 
@@ -179,8 +178,8 @@ def _outcome(eras: Sequence[Era], change: RequestedChange, now: datetime) -> tup
     policy = policy_diff.amend_policy(base.policy, change.fields, change.preset)
     changes = policy_diff.list_differences(base.policy, policy)
     superseded = [era.version for era in times.eras if era.since > since]
-    names_nothing = not change.fields and change.preset is None
-    if not changes and not (superseded and names_nothing):
+    is_empty = not change.fields and change.preset is None
+    if not changes and not (superseded and is_empty):
         return ChangeOutcome(base, latest, [], []), since
     if change.expected_version is not None and change.expected_version != latest:
         raise Conflict(
@@ -207,11 +206,11 @@ def _versions(tenant_id: UUID) -> list[PolicyVersion]:
         eras = memory_strength.load_eras(tx, tenant_id)
         now = database.now(tx).timestamp()
     times = Timeline(eras)
-    held = times.at(now)
-    kept = {era.version for era in times.eras}
-    if held.version == DEFAULT.version:
-        eras = [held, *eras]
-    return [PolicyVersion(era, _status(era, held, kept, now)) for era in eras]
+    current = times.at(now)
+    effective = {era.version for era in times.eras}
+    if current.version == DEFAULT.version:
+        eras = [current, *eras]
+    return [PolicyVersion(era, _status(era, current, effective, now)) for era in eras]
 
 
 def _status(era: Era, held: Era, kept: AbstractSet[int], now: float) -> Status:

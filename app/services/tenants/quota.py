@@ -1,4 +1,4 @@
-"""Compare a tenant's storage use with its quota. Exceeding it refuses nothing; the operator is notified."""
+"""Compare a tenant's storage use with its quota. Writes are accepted above the quota; only the operator is notified."""
 
 from __future__ import annotations
 
@@ -54,27 +54,27 @@ def quota_status(tx: database.Transaction, tenant_id: UUID) -> QuotaUsage:
 def get_usage(tx: database.Transaction, tenant_id: UUID, counts: TierCounts) -> QuotaUsage:
     """Compute a tenant's storage use from known counts."""
     policy = policies.read_current(tx, tenant_id)
-    there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-    return compute_usage(counts, there.searched.dimensions if there else 0, policy.quota_bytes, policy.quota_near)
+    spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+    return compute_usage(counts, spaces.searched.dimensions if spaces else 0, policy.quota_bytes, policy.quota_near)
 
 
 def compute_usage(counts: TierCounts, dimensions: int, quota_bytes: int | None, near: float) -> QuotaUsage:
     """Compute the storage use of this many memories with vectors of this many dimensions."""
     vectors = counts.active * dimensions + counts.archived * min(dimensions, _REDUCED_DIMENSIONS)
-    taken = counts.text_bytes + vectors * _HALF_BYTES
-    how: State = "below"
-    if quota_bytes is not None and taken >= quota_bytes * near:
-        how = "over" if taken > quota_bytes else "near"
-    return QuotaUsage(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, how)
+    used_bytes = counts.text_bytes + vectors * _HALF_BYTES
+    state: State = "below"
+    if quota_bytes is not None and used_bytes >= quota_bytes * near:
+        state = "over" if used_bytes > quota_bytes else "near"
+    return QuotaUsage(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, state)
 
 
 def warn_near_quota(tenant_id: UUID) -> QuotaUsage:
-    """Log and count a warning if a tenant is near or over its quota."""
+    """Log and count a warning if a tenant is near or over its quota. Return its storage use."""
     with database.tenant(tenant_id) as tx:
-        room = quota_status(tx, tenant_id)
-    if room.state in _STATES:
-        metrics.count(_STATES[room.state])
+        usage = quota_status(tx, tenant_id)
+    if usage.state in _STATES:
+        metrics.count(_STATES[usage.state])
         log.warning(
-            _STATES[room.state], tenant=str(tenant_id), taken_bytes=room.taken_bytes, quota_bytes=room.quota_bytes
+            _STATES[usage.state], tenant=str(tenant_id), taken_bytes=usage.taken_bytes, quota_bytes=usage.quota_bytes
         )
-    return room
+    return usage

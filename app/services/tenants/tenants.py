@@ -53,7 +53,7 @@ def create(
 
 
 def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
-    """Create a tenant for a simulation, without a key; its policy is in force from the start of the simulated time.
+    """Create a tenant for a simulation, without a key; its policy takes effect at `since`, in simulated time.
 
     Raises:
         Conflict: The name is taken.
@@ -155,9 +155,9 @@ def _audit_created(
     expires_at: datetime | None,
     actor: str,
 ) -> None:
-    made = api_keys.parse(text)
+    parsed = api_keys.parse(text)
     details: dict[str, Detail] = {
-        "key": made.key_id if made else None,
+        "key": parsed.key_id if parsed else None,
         "scopes": sorted(scopes),
         "expires_at": None if expires_at is None else expires_at.isoformat(),
     }
@@ -168,15 +168,15 @@ def _insert_key(
     tx: database.Transaction, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
 ) -> str:
     text = api_keys.make_key(secrets.token_bytes(api_keys.ID_BYTES), secrets.token_bytes(api_keys.SECRET_BYTES))
-    made = api_keys.parse(text)
-    if made is None:
+    parsed = api_keys.parse(text)
+    if parsed is None:
         raise ValueError("a key was made that can't be read")
     tenants.add_key(
         tx,
-        key_id=made.key_id,
+        key_id=parsed.key_id,
         tenant_id=tenant_id,
         name=name,
-        digest=api_keys.digest_secret(made.secret),
+        digest=api_keys.digest_secret(parsed.secret),
         scopes=scopes,
         expires_at=expires_at,
     )

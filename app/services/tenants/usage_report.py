@@ -25,8 +25,8 @@ class UsageSum:
 
     Attributes:
         input_tokens: Includes cached tokens.
-        cache_hits: Memories that reused an equal memory's result without a call.
-        cost: In money; None if any part of it is unknown.
+        cache_hits: Number of memories that reused an identical memory's result, without a call.
+        cost: In the currency of the prices; None if the cost of any part is unknown.
     """
 
     calls: int = 0
@@ -54,10 +54,10 @@ class UsageReport:
     """The spending of the last `DAYS` days.
 
     Attributes:
-        days: Every day, including days without spending; today is the last.
-        purposes: By purpose, host and model, most tokens first.
+        days: Spending on each day, including days without spending; the last day is today.
+        purposes: Spending by purpose, host and model, most tokens first.
         whole: The total.
-        report: The tenant's budget today.
+        report: The tenant's cost report, with today's budget state.
     """
 
     days: list[tuple[date, UsageSum]]
@@ -88,7 +88,7 @@ def report_usage(tenant_id: UUID, *, every: bool = False) -> UsageReport:
             rows = model_usage.list_totals_between(tx, first, today)
     by_day = _sum_rows(rows, lambda row: row.day)
     by_purpose = _sum_rows(rows, lambda row: (row.purpose, row.host, row.model))
-    days = [first + timedelta(days=place) for place in range(DAYS)]
+    days = [first + timedelta(days=offset) for offset in range(DAYS)]
     return UsageReport(
         [(day, by_day.get(day, UsageSum())) for day in days],
         sorted(by_purpose.items(), key=lambda each: (-each[1].tokens, each[0])),
@@ -98,7 +98,7 @@ def report_usage(tenant_id: UUID, *, every: bool = False) -> UsageReport:
 
 
 def _sum_rows(rows: Iterable[UsageRow], key: Callable[[UsageRow], K]) -> dict[K, UsageSum]:
-    found: dict[K, UsageSum] = {}
+    sums: dict[K, UsageSum] = {}
     for row in rows:
-        found.setdefault(key(row), UsageSum()).add(row)
-    return found
+        sums.setdefault(key(row), UsageSum()).add(row)
+    return sums

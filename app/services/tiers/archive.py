@@ -1,7 +1,7 @@
-"""Archive faded memories: remove them from the active indexes, retaining their own words and a reduced vector.
+"""Archive weak memories: remove them from the active indexes, retaining their own words and a reduced vector.
 
-Each slice is one transaction, so a memory is either active or archived even after a crash. The vectors of active turns
-whose context includes an archived turn don't change: its text still exists.
+Each slice is one transaction, so a memory is either active or archived even after a crash. If an archived turn is part
+of the context in which active turns were embedded, their vectors remain valid, because its text still exists.
 """
 
 from __future__ import annotations
@@ -51,40 +51,44 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
     """Continue archiving: sweep, refit the basis if due, move memories, then reduce vectors that were stored whole.
 
     Args:
-        as_of: Reference time; None for the time at which the work began.
+        as_of: Reference time; None for the start of the work.
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one slice is processed.
     """
     phase = state.get("phase", "sweep")
     if phase == "sweep":
         swept = sweep.run_slice(tenant_id, as_of, state.get("sweep", {}), until)
-        kept = {"phase": "refit" if swept.finished else "sweep", "as_of": swept.state["as_of"], "sweep": swept.state}
-        return Step(0, kept, finished=False)
-    left_off = {"as_of": state["as_of"]}
+        next_state = {
+            "phase": "refit" if swept.finished else "sweep",
+            "as_of": swept.state["as_of"],
+            "sweep": swept.state,
+        }
+        return Step(0, next_state, finished=False)
+    base_state = {"as_of": state["as_of"]}
     if phase == "refit":
-        return Step(0, {"phase": "move", **left_off}, finished=False, notes=pca_fitting.refit_basis(tenant_id))
+        return Step(0, {"phase": "move", **base_state}, finished=False, notes=pca_fitting.refit_basis(tenant_id))
     if phase == "move":
-        return _move_until(tenant_id, datetime.fromisoformat(state["as_of"]), left_off, until)
-    return _reduce_whole(tenant_id, left_off, until)
+        return _move_until(tenant_id, datetime.fromisoformat(state["as_of"]), base_state, until)
+    return _reduce_whole(tenant_id, base_state, until)
 
 
 def _move_until(tenant_id: UUID, as_of: datetime, left_off: dict[str, Any], until: float) -> Step:
-    done, counts = 0, Counter[str]()
+    examined, counts = 0, Counter[str]()
     chosen = current_basis(tenant_id)
     while True:
-        looked, slice_counts = move_slice(tenant_id, as_of, chosen)
-        done += looked
+        slice_size, slice_counts = move_slice(tenant_id, as_of, chosen)
+        examined += slice_size
         counts += slice_counts
-        if not looked or time.monotonic() >= until:
-            phase = "move" if looked else "reduce"
-            return Step(done, {"phase": phase, **left_off}, finished=False, counts=dict(counts))
+        if not slice_size or time.monotonic() >= until:
+            phase = "move" if slice_size else "reduce"
+            return Step(examined, {"phase": phase, **left_off}, finished=False, counts=dict(counts))
 
 
 def current_basis(tenant_id: UUID) -> ChosenBasis | None:
     """Return the basis that reduces the tenant's vectors on archiving; None if they are stored whole."""
     with database.tenant(tenant_id) as tx:
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-    return pca_fitting.current_basis(tenant_id, there.searched) if there else None
+        spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+    return pca_fitting.current_basis(tenant_id, spaces.searched) if spaces else None
 
 
 def move_slice(
@@ -97,8 +101,8 @@ def move_slice(
         chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
 
     Returns:
-        The number of memories examined, and counts of those moved: `archived`, and among them `whole`, whose vectors
-        weren't reduced but could be later.
+        The number of memories examined, and the counts of `archived` memories and of archived memories whose vectors
+        were stored whole and can be reduced later (`whole`).
     """
     failpoints.trigger("archive.before")
     with memory_write(tenant_id, "tier", "archive.before_commit") as write:
@@ -116,34 +120,34 @@ def deindex(
 ) -> int:
     """Remove memories from the active indexes; the caller records that they are archived.
 
-    Locks embedding spaces, then words.
+    Locks embedding spaces, then the word index.
 
     Args:
         tx: The tenant's transaction, which has locked the memories and their states.
         ids: Active memories.
-        policy: Determines the language and time zone in which missing words are indexed.
+        policy: Determines the language and time zone for indexing the words of memories that aren't indexed yet.
         chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
 
     Returns:
         The number of vectors stored whole that a basis could reduce.
     """
-    there = embedding_spaces.lock(tx, tenant_id)
+    spaces = embedding_spaces.lock(tx, tenant_id)
     unindexed = archive.filter_unindexed(tx, tenant_id, ids)
     if unindexed:
         word_index.index_words(tx, tenant_id, unindexed, policy.language, policy.time_zone)
-    space_id = there.searched.space_id if there else None
-    found = archive.remove_vectors(tx, tenant_id, space_id, ids)
-    fits = chosen is not None and chosen.space_id == space_id
-    # A caller's own vector can't be recomputed, so it is stored whole for a later restore.
-    short = found.only(np.flatnonzero(~found.by_caller & fits))
-    whole = found.only(np.flatnonzero(found.by_caller | (not fits)))
-    if chosen is not None and short.ids:
-        archive.add(tx, tenant_id, short.ids, space_id, chosen.basis_id, _reduced(short, chosen))
-    rest = sorted(set(ids).difference(short.ids))
-    if rest:
-        archive.add(tx, tenant_id, rest, space_id, None, whole)
+    space_id = spaces.searched.space_id if spaces else None
+    vectors = archive.remove_vectors(tx, tenant_id, space_id, ids)
+    is_basis_valid = chosen is not None and chosen.space_id == space_id
+    # A vector sent by the caller can't be recomputed, so it is stored whole for a later restore.
+    reducible = vectors.only(np.flatnonzero(~vectors.by_caller & is_basis_valid))
+    whole = vectors.only(np.flatnonzero(vectors.by_caller | (not is_basis_valid)))
+    if chosen is not None and reducible.ids:
+        archive.add(tx, tenant_id, reducible.ids, space_id, chosen.basis_id, _reduced(reducible, chosen))
+    unreduced_ids = sorted(set(ids).difference(reducible.ids))
+    if unreduced_ids:
+        archive.add(tx, tenant_id, unreduced_ids, space_id, None, whole)
     word_index.delete_words(tx, tenant_id, ids)
-    is_long = there is not None and there.searched.dimensions > pca.DIMENSIONS
+    is_long = spaces is not None and spaces.searched.dimensions > pca.DIMENSIONS
     return int(np.count_nonzero(~whole.by_caller)) if is_long else 0
 
 
@@ -152,20 +156,20 @@ def _reduced(found: ArchivedVectors, chosen: ChosenBasis) -> ArchivedVectors:
 
 
 def _reduce_whole(tenant_id: UUID, left_off: dict[str, Any], until: float) -> Step:
-    """Reduce vectors that were stored whole because there was no basis yet."""
-    chosen, done = current_basis(tenant_id), 0
+    """Reduce vectors that were stored whole because no basis existed yet."""
+    chosen, reduced = current_basis(tenant_id), 0
     while chosen is not None:
         with database.tenant(tenant_id) as tx:
-            found = archive.lock_whole(tx, tenant_id, chosen.space_id, ROWS)
-            if found.ids:
-                archive.write_reduced(tx, tenant_id, chosen.basis_id, _reduced(found, chosen))
-        done += len(found.ids)
-        if len(found.ids) < ROWS:
+            vectors = archive.lock_whole(tx, tenant_id, chosen.space_id, ROWS)
+            if vectors.ids:
+                archive.write_reduced(tx, tenant_id, chosen.basis_id, _reduced(vectors, chosen))
+        reduced += len(vectors.ids)
+        if len(vectors.ids) < ROWS:
             break
         if time.monotonic() >= until:
-            return Step(0, {"phase": "reduce", **left_off}, finished=False, counts={"reduced": done})
-    metrics.count("reduced_vectors", done)
-    return Step(0, left_off, finished=True, counts={"reduced": done} if done else {})
+            return Step(0, {"phase": "reduce", **left_off}, finished=False, counts={"reduced": reduced})
+    metrics.count("reduced_vectors", reduced)
+    return Step(0, left_off, finished=True, counts={"reduced": reduced} if reduced else {})
 
 
 def _due_tiers(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
@@ -173,7 +177,7 @@ def _due_tiers(tx: database.Transaction, tenant_id: UUID, version: int) -> Wante
 
 
 def _archived_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Return the tiers before and after archiving: one tier down at most."""
+    """Return the tiers before and after archiving, which moves memories one tier down at most."""
     lower = np.minimum(decision.tiers, DECAY_TIERS.index(_TIER))
     return standing.tiers, np.maximum(standing.tiers, lower)
 
@@ -182,4 +186,4 @@ WORK: Final = DryRunKind((_TIER,), _due_tiers, _archived_tiers)
 
 
 preview_archive = partial(dry_run.preview_moves, WORK)
-"""Return what archiving at a given time would move; see `dry_run.preview_moves` for the arguments."""
+"""Return the moves of archiving at a given time; see `dry_run.preview_moves` for the arguments."""

@@ -1,7 +1,8 @@
 """Restore memories from cold storage: fetch records by byte range, verify them, and write their contents back.
 
-Missing or damaged records are reported by memory and don't prevent other restores. A restored record leaves a gap in
-its segment, and its key is destroyed.
+A missing or damaged record fails only its own memory, and the outcome names the reason. Memories whose records move
+during all three attempts are neither restored nor reported. A restored record leaves a gap in its segment, and its key
+is destroyed.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ GAPS_MAX_BYTES: Final = 64 << 10
 """Largest gap between records of a segment that are fetched in one range."""
 NOT_COLD: Final = "not in cold storage"
 KEY_GONE: Final = "its key was destroyed"
+MOVING: Final = "its segment is being rewritten: try again"
 _LOOKS: Final = 3
 
 log = structlog.get_logger(__name__)
 
 
-# Records that are older than a field lack it.
+# Fields that were added later have defaults, because older records lack them.
 _RecordBody: Final = precompile(
     msgspec.defstruct(
         "_RecordBody",
@@ -54,7 +56,7 @@ _RecordBody: Final = precompile(
         frozen=True,
     )
 )
-"""The form of a record."""
+"""Schema of a record's content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class RestoreOutcome:
     """The result of a restore.
 
     Attributes:
-        restored: In id order.
-        failed: By memory, a fixed phrase with the reason.
+        restored: The restored memories, in id order.
+        failed: The reason for each memory that couldn't be restored, a fixed phrase.
     """
 
     restored: list[UUID]
@@ -71,19 +73,19 @@ class RestoreOutcome:
 
 
 def job_parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
-    """Return the parameters of a job that restores these memories under the rule `use` or `hand`.
+    """Return the parameters of a job that restores these memories because of a use or manually (rule `use` or `hand`).
 
     Raises:
         ValueError: There are more than `IDS_MAX` memories.
     """
     if len(memory_ids) > IDS_MAX:
         raise ValueError(f"{len(memory_ids)} memories: a job restores at most {IDS_MAX}")
-    told: dict[str, Any] = {"ids": [str(memory_id) for memory_id in memory_ids]}
-    return told if rule == "use" else told | {"rule": rule}
+    parameters: dict[str, Any] = {"ids": [str(memory_id) for memory_id in memory_ids]}
+    return parameters if rule == "use" else parameters | {"rule": rule}
 
 
 def start(tenant_id: UUID, memory_ids: Sequence[UUID]) -> UUID:
-    """Create a job that restores these memories, the first `IDS_MAX` of them, and return its id."""
+    """Create a job that restores the first `IDS_MAX` of these memories, and return its id."""
     return queue.create(tenant_id, KIND, job_parameters(memory_ids[:IDS_MAX]), lone=False)
 
 
@@ -100,38 +102,42 @@ def run_job_slice(job: Job) -> Step:
     end = begin + ROWS
     notes = tuple(f"{memory_id}: {why}" for memory_id, why in outcome.failed.items())
     counts = {"restored": len(outcome.restored), "failed": len(outcome.failed)}
-    done = len(ids[begin:end])
-    return Step(done, {"next": end}, finished=end >= len(ids), total=len(ids), counts=counts, notes=notes)
+    examined = len(ids[begin:end])
+    return Step(examined, {"next": end}, finished=end >= len(ids), total=len(ids), counts=counts, notes=notes)
 
 
 def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> RestoreOutcome:
-    """Restore at most `ROWS` memories from cold storage, which counts as a use. Idempotent.
+    """Restore at most `ROWS` memories from cold storage, and record a use of each. Idempotent.
 
     Raises:
-        StoreFailed: The store is unreachable or denies access; nothing has changed.
+        StoreFailed: The store is unreachable or denies access; earlier attempts of this call remain committed.
         Misconfigured: The master key is missing or has changed.
     """
-    left = sorted(set(memory_ids))
+    pending = sorted(set(memory_ids))
     restored: set[UUID] = set()
     failed: dict[UUID, str] = {}
     for _ in range(_LOOKS):  # a concurrent compaction may have moved some records
         with database.tenant(tenant_id) as tx:
-            places = cold_segments.list_locations(tx, tenant_id, left)
-            opened = encryption_keys.open_record_keys(tx, tenant_id, [place.entry.key_id for place in places.values()])
-        bodies, failed = fetch_contents(tenant_id, places, opened)
+            locations = cold_segments.list_locations(tx, tenant_id, pending)
+            opened = encryption_keys.open_record_keys(
+                tx, tenant_id, [location.entry.key_id for location in locations.values()]
+            )
+        bodies, unavailable = fetch_contents(tenant_id, locations, opened)
         failpoints.trigger("restore.after_fetch")
-        restored |= set(_write_back(tenant_id, bodies, places, rule))
+        restored |= set(_write_back(tenant_id, bodies, locations, rule))
         with database.tenant(tenant_id) as tx:
-            still = cold_segments.list_locations(tx, tenant_id, [each for each in left if each not in restored])
-        left = [each for each, place in still.items() if place != places.get(each)]
-        if not left:
+            current = cold_segments.list_locations(
+                tx, tenant_id, [wanted_id for wanted_id in pending if wanted_id not in restored]
+            )
+        pending = [wanted_id for wanted_id, location in current.items() if location != locations.get(wanted_id)]
+        failed |= {memory_id: why for memory_id, why in unavailable.items() if memory_id not in pending}
+        if not pending:
             break
-    found = {*restored, *failed, *left}
-    failed |= {each: NOT_COLD for each in memory_ids if each not in found}
     for memory_id, why in failed.items():
-        if why != NOT_COLD:
-            log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
-    metrics.count("cold_damaged", sum(why != NOT_COLD for why in failed.values()))
+        log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
+    metrics.count("cold_damaged", len(failed))
+    failed |= dict.fromkeys(pending, MOVING)
+    failed |= {wanted_id: NOT_COLD for wanted_id in memory_ids if wanted_id not in restored and wanted_id not in failed}
     metrics.count("cold_restored", len(restored))
     if restored:
         for task in (queues.INDEX, queues.EMBED_MEMORIES):
@@ -142,35 +148,35 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> R
 def fetch_contents(
     tenant_id: UUID, places: Mapping[UUID, ColdLocation], opened: Mapping[UUID, bytes]
 ) -> tuple[dict[UUID, str], dict[UUID, str]]:
-    """Return the contents of records by memory, and the reason for each record whose contents are unavailable."""
+    """Return the decrypted contents by memory, and the reason for each memory whose content is unavailable."""
     bodies, failed = {}, {}
     by_path = defaultdict(list)
-    for place in places.values():
-        if place.entry.key_id in opened:
-            by_path[place.path].append(place)
+    for location in places.values():
+        if location.entry.key_id in opened:
+            by_path[location.path].append(location)
         else:
-            failed[place.entry.memory_id] = KEY_GONE
+            failed[location.entry.memory_id] = KEY_GONE
     store = cold_store() if by_path else None
-    for path, together in by_path.items():
+    for path, locations in by_path.items():
         assert store is not None  # noqa: S101 - for the type checker
-        for part in _parts(together):
-            for place, content in _read(store, tenant_id, path, part, opened):
+        for group in _parts(locations):
+            for location, content in _read(store, tenant_id, path, group, opened):
                 if isinstance(content, DamagedSegment):
-                    failed[place.entry.memory_id] = str(content)
+                    failed[location.entry.memory_id] = str(content)
                 else:
-                    bodies[place.entry.memory_id] = content
+                    bodies[location.entry.memory_id] = content
     return bodies, failed
 
 
 def _parts(places: Sequence[ColdLocation]) -> Iterator[list[ColdLocation]]:
-    """Yield groups of records in a segment that are close enough to be fetched together."""
-    part: list[ColdLocation] = []
-    for place in sorted(places, key=lambda each: each.entry.start):
-        if part and place.entry.start - (part[-1].entry.start + part[-1].entry.length) > GAPS_MAX_BYTES:
-            yield part
-            part = []
-        part.append(place)
-    yield part
+    """Group records of a segment that are close enough to be fetched in one range."""
+    group: list[ColdLocation] = []
+    for location in sorted(places, key=lambda each: each.entry.start):
+        if group and location.entry.start - (group[-1].entry.start + group[-1].entry.length) > GAPS_MAX_BYTES:
+            yield group
+            group = []
+        group.append(location)
+    yield group
 
 
 def _read(
@@ -183,20 +189,23 @@ def _read(
     except StoreFailed as error:
         if not error.lost:
             raise
-        for place in part:
-            yield place, DamagedSegment(f"its object is {error.failure}")
+        for location in part:
+            yield location, DamagedSegment(f"its object is {error.failure}")
         return
-    for place in part:
+    for location in part:
         try:
-            yield place, _content(tenant_id, place, cold_segment.record_body(data, place.entry, offset=start), opened)
-        except DamagedSegment as damaged:
-            yield place, damaged
+            yield (
+                location,
+                _content(tenant_id, location, cold_segment.record_body(data, location.entry, offset=start), opened),
+            )
+        except DamagedSegment as damage:
+            yield location, damage
 
 
 def _content(tenant_id: UUID, place: ColdLocation, body: bytes, opened: Mapping[UUID, bytes]) -> str:
     entry = place.entry
-    bound = encryption.record_associated_data(tenant_id, entry.memory_id, entry.text_version)
-    content = encryption.unseal(opened[entry.key_id], body, bound)
+    associated_data = encryption.record_associated_data(tenant_id, entry.memory_id, entry.text_version)
+    content = encryption.unseal(opened[entry.key_id], body, associated_data)
     try:
         msgspec.json.decode(content, type=_RecordBody)
         return content.decode()
@@ -207,29 +216,31 @@ def _content(tenant_id: UUID, place: ColdLocation, body: bytes, opened: Mapping[
 def _write_back(
     tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, ColdLocation], rule: str
 ) -> list[UUID]:
-    """Fill the rows of memories whose records haven't moved since they were fetched. Return those memories."""
+    """Restore the rows of memories whose records haven't moved since they were fetched. Return these memories."""
     if not bodies:
         return []
     with memory_write(tenant_id, "state", "restore.before_commit") as write:
         tx = write.tx
         locked = cold_segments.lock(tx, tenant_id, list(bodies), wait=True)
         states.lock(tx, tenant_id, locked)
-        now = cold_segments.list_locations(tx, tenant_id, locked, locked=True)
-        back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
-        if back:
-            write.measure(back)
-            cold_segments.refill_rows(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
-            reactivate_cold(write, back, rule)
-            discard_records(tx, tenant_id, back)
+        current = cold_segments.list_locations(tx, tenant_id, locked, locked=True)
+        unmoved = [memory_id for memory_id, location in current.items() if location == places[memory_id]]
+        if unmoved:
+            write.measure(unmoved)
+            cold_segments.refill_rows(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in unmoved})
+            reactivate_cold(write, unmoved, rule)
+            discard_records(tx, tenant_id, unmoved)
     failpoints.trigger("restore.after_commit")
-    return back
+    return unmoved
 
 
 def reactivate_cold(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
-    """Make cold memories with complete rows active again, and count it as a use; the caller discards their records.
+    """Reactivate cold memories whose rows are complete again, and record a use of each.
+
+    The caller then calls `discard_records`.
 
     Args:
-        write: A transaction that has locked the rows of the memories and measures them.
+        write: A transaction that has locked these memories and called `write.measure` for them.
         memory_ids: Cold memories.
         rule: The reason, as in `MemoryWrite.restored`.
         actor: As in `MemoryWrite.restored`.
@@ -244,9 +255,9 @@ def reactivate_cold(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, a
 
 
 def discard_records(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Remove these memories' records from the manifest and destroy their keys; the rows aren't changed.
+    """Remove these memories' records from the manifest and destroy their keys; the memories' rows aren't changed.
 
-    Segments are locked after words, so call this after anything that locks words.
+    Lock order: the word index before segments. Call this after every statement that locks the word index.
     """
     key_ids = cold_segments.delete_locations(tx, tenant_id, memory_ids)
     if key_ids:

@@ -1,8 +1,9 @@
-"""Move memories into cold storage: many per object, written and verified before anything is removed from the database.
+"""Move memories to cold storage: many per object, written and verified before the database rows are truncated.
 
 First, memories are chosen and read. Then their segment is encrypted and written outside any transaction. Finally, each
-memory is checked again: if it was changed, used or held in the meantime, it isn't moved, and its record becomes a gap.
-A crash leaves either the old or the new state, and possibly an unreferenced segment, which the next run drops.
+memory is checked again: a memory that was changed, used or placed under a legal hold in the meantime isn't moved, and
+its record becomes a gap in the segment. A crash leaves either the old or the new state, and possibly an unreferenced
+segment, which the next run drops.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from app.store.tiers.wrapped_keys import WrappedKey
 KIND: Final = "cold"
 SOURCE: Final = "archived"
 SEGMENT_BYTES: Final = 8 << 20
-"""Maximum size of a segment's contents before compression; the rest goes into the next segment."""
+"""Maximum size of a segment's contents before compression; further memories are written to the next segment."""
 STEP_SECONDS: Final = 2.0
 _DECAY: Final = RULES.index("decay")
 
@@ -56,10 +57,10 @@ class SegmentLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A segment in the store that is yet to be recorded.
+    """An encrypted segment whose memories haven't been moved to it yet.
 
     Attributes:
-        contents: The encrypted contents, by memory.
+        contents: The contents that were encrypted, by memory.
         keys: Wrapped keys of the records.
         owners: Wrapped keys of the owners at the time of encryption.
     """
@@ -72,16 +73,18 @@ class _Written:
 
 
 def move_segment(tenant_id: UUID, as_of: datetime | None = None, limit: int = cold_segment.RECORDS) -> tuple[int, int]:
-    """Move a segment of archived memories that decay has marked for a lower tier into cold storage. Call again until 0.
+    """Move archived memories that decay has marked for a lower tier to cold storage, in one new segment.
+
+    Call again until no memory is moved.
 
     Args:
         as_of: Reference time; None for now.
 
     Returns:
-        The number of memories chosen, and how many of them were moved.
+        The number of memories chosen, and the number of memories moved.
 
     Raises:
-        StoreFailed: The store is unreachable, full, or denies access; nothing has changed.
+        StoreFailed: The store is unreachable, full, or denies access; no memory has changed.
         Misconfigured: The master key is missing or has changed.
     """
     store = cold_store()
@@ -128,10 +131,10 @@ def _record(
 
 
 def write_segment(store: ColdStore, tenant_id: UUID, segment_id: UUID, made: Segment) -> None:
-    """Write a segment and verify it by reading it back; nothing refers to it until it is finished.
+    """Write a segment and verify it by reading it back; no memory refers to it before `finish_segment`.
 
     Raises:
-        StoreFailed: The object is missing or differs from what was written.
+        StoreFailed: The store is unreachable, full, or denies access, or returns other data than was written.
     """
     path, data = segment_path(tenant_id, segment_id), made.data
     with database.tenant(tenant_id) as tx:
@@ -151,7 +154,7 @@ def segment_path(tenant_id: UUID, segment_id: UUID) -> str:
 
 
 def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
-    """Truncate the rows of memories that haven't changed since encryption, and point them to their records.
+    """Truncate the rows of memories that haven't changed since encryption, and link the rows to their records.
 
     Returns:
         The number of memories moved.
@@ -159,30 +162,32 @@ def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> 
     with memory_write(tenant_id, "tier", "cold.before_commit") as write:
         tx = write.tx
         due = transitions.judge_again(write, list(written.contents), SOURCE, as_of)
-        kept = wrapped_keys.read_owner_keys(tx, tenant_id, list(written.owners), held=True)
-        now = cold_segments.read_contents(tx, tenant_id, due.held.ids)
+        owner_keys = wrapped_keys.read_owner_keys(tx, tenant_id, list(written.owners), held=True)
+        current = cold_segments.read_contents(tx, tenant_id, due.held.ids)
         owner_of = {key_id: wrapped.owner for key_id, wrapped in written.keys.items()}
         entries = {
             entry.memory_id: entry
             for entry in written.segment.entries
-            if now.get(entry.memory_id) == written.contents[entry.memory_id]
-            and kept.get(owner_of[entry.key_id]) == written.owners[owner_of[entry.key_id]]
+            if current.get(entry.memory_id) == written.contents[entry.memory_id]
+            and owner_keys.get(owner_of[entry.key_id]) == written.owners[owner_of[entry.key_id]]
         }
-        places = [place for place, memory_id in enumerate(due.held.ids) if memory_id in entries]
-        moved = due.only(np.array(places, np.intp))
-        if not cold_segments.finish_segment(tx, tenant_id, written.segment_id, len(places)):
+        rows = [row for row, memory_id in enumerate(due.held.ids) if memory_id in entries]
+        moved = due.only(np.array(rows, np.intp))
+        if not cold_segments.finish_segment(tx, tenant_id, written.segment_id, len(rows)):
             raise SegmentLost
-        if places:
+        if rows:
             moved_entries = [entries[memory_id] for memory_id in moved.held.ids]
-            wrapped_keys.add_records(tx, tenant_id, {each.key_id: written.keys[each.key_id] for each in moved_entries})
+            wrapped_keys.add_records(tx, tenant_id, {item.key_id: written.keys[item.key_id] for item in moved_entries})
             cold_segments.upsert_locations(tx, tenant_id, written.segment_id, moved_entries)
-            texts = {each: abridge(written.contents[each].text) for each in moved.held.ids}
+            texts = {item: abridge(written.contents[item].text) for item in moved.held.ids}
             _cut_down(tx, tenant_id, texts)
-            more = sum(len(text.encode()) - len(written.contents[each].text.encode()) for each, text in texts.items())
-            transitions.record_moves(write, moved, "cold", text_bytes=more)
+            added_bytes = sum(
+                len(text.encode()) - len(written.contents[item].text.encode()) for item, text in texts.items()
+            )
+            transitions.record_moves(write, moved, "cold", text_bytes=added_bytes)
     failpoints.trigger("cold.after_commit")
-    metrics.count("cold_moved", len(places))
-    return len(places)
+    metrics.count("cold_moved", len(rows))
+    return len(rows)
 
 
 def _cut_down(tx: database.Transaction, tenant_id: UUID, texts: dict[UUID, str]) -> None:
@@ -192,12 +197,12 @@ def _cut_down(tx: database.Transaction, tenant_id: UUID, texts: dict[UUID, str])
 
 
 def run_job_slice(job: Job) -> Step:
-    """Move memories that are due into cold storage for `STEP_SECONDS`."""
+    """Move due memories to cold storage for `STEP_SECONDS`."""
     return run_slice(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Continue moving memories into cold storage, after a sweep; see `rebase.run_slice` for the arguments.
+    """Sweep, then move memories to cold storage; see `rebase.run_slice` for the arguments.
 
     All slices use the same reference time, so that the work ends whatever happens concurrently.
 
@@ -213,18 +218,18 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
     as_of = datetime.fromisoformat(state["as_of"])
     if "sweep" in state:
         swept = sweep.run_slice(tenant_id, as_of, state["sweep"], until)
-        kept = {"as_of": state["as_of"]} | ({} if swept.finished else {"sweep": swept.state})
-        return Step(0, kept, finished=False)
-    done, moved = 0, 0
+        next_state = {"as_of": state["as_of"]} | ({} if swept.finished else {"sweep": swept.state})
+        return Step(0, next_state, finished=False)
+    chosen_total, moved = 0, 0
     while True:
         chosen, now_cold = move_segment(tenant_id, as_of)
-        done, moved = done + chosen, moved + now_cold
+        chosen_total, moved = chosen_total + chosen, moved + now_cold
         if not now_cold or time.monotonic() >= until:
-            return Step(done, state, finished=not now_cold, counts={"cold": moved})
+            return Step(chosen_total, state, finished=not now_cold, counts={"cold": moved})
 
 
 def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Return the tiers before and after the move: at most cold storage, and only if decay demands it.
+    """Return the tiers before and after the work: a memory moves to cold storage at most, and only because of decay.
 
     Memories that expire or are to be erased aren't copied first.
     """
@@ -236,13 +241,13 @@ WORK: Final = DryRunKind(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _c
 
 
 preview_cold = partial(dry_run.preview_moves, WORK)
-"""Return what a move into cold storage at a given time would take; arguments as of `dry_run.preview_moves`."""
+"""Return the moves to cold storage at a given time; see `dry_run.preview_moves` for the arguments."""
 
 
 def clean_segments(tenant_id: UUID) -> int:
-    """Drop segments that were begun but never finished, and delete the objects of dropped segments.
+    """Drop segments that were never finished, and delete the objects of dropped segments.
 
-    A process that is still writing such a segment gets `SegmentLost` when it records it, and has changed nothing.
+    If a process is still writing such a segment, its transaction fails with `SegmentLost` and changes nothing.
 
     Returns:
         The number of objects deleted.
@@ -258,7 +263,7 @@ def clean_segments(tenant_id: UUID) -> int:
 
 
 def delete(tenant_id: UUID, dropped: Sequence[tuple[UUID, str]]) -> int:
-    """Delete the objects of dropped segments, then their manifest entries. Return how many there were."""
+    """Delete the objects of dropped segments, then their manifest entries. Return the number of segments."""
     if not dropped:
         return 0
     store = cold_store()

@@ -1,6 +1,6 @@
-"""Permanently delete cold memories that meet every condition for deletion, leaving no trace of them.
+"""Permanently delete cold memories that meet every condition for deletion.
 
-Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden, and their rows remain.
+Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden at once, and erased later.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = row_dele
     """
     with memory_write(tenant_id, "tier", "delete.before_commit") as write:
         due = transitions.claim_due(write, SOURCE, limit, as_of)
-        gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
-        if gone.held.ids:
-            write.delete(gone.held.ids, transitions.count_by_rule("deleted", gone.decision))
+        deletable = due.only(np.flatnonzero(due.decision.tiers == DELETED))
+        if deletable.held.ids:
+            write.delete(deletable.held.ids, transitions.count_by_rule("deleted", deletable.decision))
             failpoints.trigger("delete.before_audit")
-            write.audit("memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
+            write.audit("memories_deleted", ids=deletable.held.ids, details={"rule": "decay"})
     failpoints.trigger("delete.after_commit")
-    return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
+    return due.looked_at, Counter(deleted=len(deletable.held)) if deletable.held.ids else Counter()
 
 
 WORK: Final = DryRunKind(
@@ -76,12 +76,12 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
         with database.tenant(tenant_id) as tx:
             state = {"as_of": (as_of or database.now(tx)).isoformat()}
     moment = datetime.fromisoformat(state["as_of"])
-    done, counts = 0, Counter[str]()
+    examined, counts = 0, Counter[str]()
     while True:
         looked_at, deleted = delete(tenant_id, moment)
-        done += looked_at
+        examined += looked_at
         counts += deleted
         if not looked_at or time.monotonic() >= until:
             if counts:
                 queues.nudge(queues.EMBED_MEMORIES)
-            return Step(done, state, finished=not looked_at, counts=dict(counts))
+            return Step(examined, state, finished=not looked_at, counts=dict(counts))

@@ -1,4 +1,4 @@
-"""Dry runs of tier changes: list page by page what would change at a given time, and why. Read-only."""
+"""List the tier changes that a job would make at a given time, page by page and with reasons, without writing."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Tiers: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class DryRunKind:
-    """The kind of work that a dry run simulates.
+    """The kind of work that a dry run simulates, such as archiving.
 
     Attributes:
-        tiers: Tiers that it moves memories to.
-        among: Returns the memories that it examines, by policy version.
-        ends: Returns each memory's tier before and after; equal tiers mean no change.
+        tiers: Tiers to which the work moves memories.
+        among: Returns the selection of memories that the work examines, for a policy version.
+        ends: Returns the memories' tiers before and after the work; equal tiers mean no change.
     """
 
     tiers: Sequence[str]
@@ -52,8 +52,8 @@ class PredictedMove:
     """A memory whose tier, or due tier, would change.
 
     Attributes:
-        before: One of `DECAY_TIERS`.
-        after: One of `DECAY_TIERS`.
+        before: The current tier, or due tier, one of `DECAY_TIERS`.
+        after: The tier after the work, one of `DECAY_TIERS`.
         rule: The deciding rule, one of `RULES`.
         why: The reason in words and numbers.
     """
@@ -69,10 +69,10 @@ class PreviewPage(NamedTuple):
     """A page of changes.
 
     Attributes:
-        moves: In id order.
-        counts: Number of memories `looked_at` on this page, and of moves by target tier.
+        moves: The predicted moves, in id order.
+        counts: Number of memories examined for this page (`looked_at`), and number of moves by target tier.
         following: Cursor of the next page; None for the last.
-        summaries: Summaries of deleted memories: deleted as well, or regenerated in their current tier.
+        summaries: Summaries of deleted memories, which are deleted as well or regenerated in their current tier.
     """
 
     moves: list[PredictedMove]
@@ -90,26 +90,28 @@ def preview_moves(
     *,
     behind: Sequence[DryRunKind] = (),
 ) -> PreviewPage:
-    """Return what a piece of work would change at a given time, without changing or locking anything.
+    """Return the changes that this work would make at a given time, without changing or locking anything.
 
     Args:
         work: The work to simulate.
-        as_of: Any time; future times assume that nothing happens until then. None for now.
+        as_of: Any time; for a future time, memories are assumed not to be used or changed until then. None for now.
         after: Last id of the previous page.
-        limit: Maximum number of changes on a page; a page that takes longer than `SECONDS` has fewer.
-        behind: Work done earlier in the same night, in order; the memories that it moves are in their new tiers.
+        limit: Maximum number of changes on a page; a page whose search takes longer than `SECONDS` has fewer.
+        behind: Work that runs earlier in the same night, in order; its moves are assumed to have been made.
     """
     until = time.monotonic() + SECONDS
     moves: list[PredictedMove] = []
     counts: Counter[str] = Counter(dict.fromkeys(("looked_at", *work.tiers), 0))
     after = after or NIL
     while True:
-        looked, found, after, ended = _preview_slice(work, behind, tenant_id, as_of, after, limit - len(moves))
-        moves += found
-        counts["looked_at"] += looked
-        counts.update(move.after for move in found)
-        if ended or len(moves) == limit or time.monotonic() >= until:
-            return PreviewPage(moves, dict(counts), None if ended else after)
+        examined, slice_moves, after, is_last = _preview_slice(
+            work, behind, tenant_id, as_of, after, limit - len(moves)
+        )
+        moves += slice_moves
+        counts["looked_at"] += examined
+        counts.update(move.after for move in slice_moves)
+        if is_last or len(moves) == limit or time.monotonic() >= until:
+            return PreviewPage(moves, dict(counts), None if is_last else after)
 
 
 def _preview_slice(
@@ -121,27 +123,27 @@ def _preview_slice(
         times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(now)
         among: Wanted = "unsettled" if behind else work.among(tx, tenant_id, era.version)
-        held = due_pages.list_page(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
-        standing = protections.read(tx, tenant_id, held.ids, era.policy.rules)
-    state = memory_strength.advance_to_era(held, times, now).state
-    seen, decision = memory_strength.decide_tiers(era, state, now, standing)
-    for each in behind:
-        standing = replace(standing, tiers=each.ends(held, standing, decision)[1])
-    sources, targets = work.ends(held, standing, decision)
+        stored = due_pages.list_page(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
+        facts = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
+    state = memory_strength.advance_to_era(stored, times, now).state
+    strengths, decision = memory_strength.decide_tiers(era, state, now, facts)
+    for earlier in behind:
+        facts = replace(facts, tiers=earlier.ends(stored, facts, decision)[1])
+    sources, targets = work.ends(stored, facts, decision)
     moved = np.flatnonzero(sources != targets)
-    ended, looked = len(held) < ROWS, len(held)
+    is_last, examined = len(stored) < ROWS, len(stored)
     if len(moved) > limit:
         moved = moved[:limit]
-        ended, looked = False, int(moved[-1]) + 1
-    decided = Decision(decision.tiers[moved], decision.rules[moved])
-    part = CurrentStrength(seen.strength[moved], seen.importance[moved])
-    told = explanation.explain_decisions(
-        era.policy.rules, standing.select(moved), take(state, moved), now, part, decided
+        is_last, examined = False, int(moved[-1]) + 1
+    moved_decision = Decision(decision.tiers[moved], decision.rules[moved])
+    moved_strengths = CurrentStrength(strengths.strength[moved], strengths.importance[moved])
+    reasons = explanation.explain_decisions(
+        era.policy.rules, facts.select(moved), take(state, moved), now, moved_strengths, moved_decision
     )
     moves = [
         PredictedMove(
-            held.ids[row], DECAY_TIERS[sources[row]], DECAY_TIERS[targets[row]], RULES[decision.rules[row]], reason
+            stored.ids[row], DECAY_TIERS[sources[row]], DECAY_TIERS[targets[row]], RULES[decision.rules[row]], reason
         )
-        for row, reason in zip(moved, told, strict=True)
+        for row, reason in zip(moved, reasons, strict=True)
     ]
-    return looked, moves, held.ids[looked - 1] if looked else after, ended
+    return examined, moves, stored.ids[examined - 1] if examined else after, is_last

@@ -1,7 +1,7 @@
 """Expiry: permanently delete memories whose retention period has ended, from any tier.
 
 Summaries derived from them are hidden and regenerated from the remaining sources, or deleted if none remain. The first
-night that finds expired memories only reports their number, so that operators can review the dry run and adjust the
+night that finds expired memories only reports their number, so that operators can review a dry run and adjust the
 policy; deletion starts the next night. Jobs started manually delete immediately.
 """
 
@@ -48,34 +48,34 @@ def expire_slice(
         limit: Maximum number of memories to examine.
 
     Returns:
-        Counts: `deleted` memories, `summaries` among them without remaining sources, and summaries to be made `again`;
-        and the last id of this slice, None for the last slice.
+        Counts and the last id of this slice (None for the last slice). The counts are `deleted` memories, `summaries`
+        among them that were deleted with their sources, and hidden summaries to be regenerated (`again`).
     """
     with memory_write(tenant_id, "tier", "expire.before_commit") as write:
         tx = write.tx
         due, following = transitions.lock_expired(write, after, limit, as_of)
-        gone = due.held.ids
-        if not gone:
+        expired_ids = due.held.ids
+        if not expired_ids:
             return Counter(), following
-        made = sorted(set(merges.list_summaries(tx, tenant_id, gone)).difference(gone))
-        free = transitions.judge_memories(tx, tenant_id, made, as_of) if made else None
-        summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
-        again = set(write.set_aside(summaries, gone))
+        summary_ids = sorted(set(merges.list_summaries(tx, tenant_id, expired_ids)).difference(expired_ids))
+        judged = transitions.judge_memories(tx, tenant_id, summary_ids, as_of) if summary_ids else None
+        summaries = [] if judged is None else judged.only(np.flatnonzero(~judged.standing.is_held)).held.ids
+        again = set(write.set_aside(summaries, expired_ids))
         summaries = [memory_id for memory_id in summaries if memory_id not in again]
-        every = sorted([*gone, *summaries])
+        deleted_ids = sorted([*expired_ids, *summaries])
         risky = int(due.standing.expiry.by_risk.sum())
         write.delete(
-            every,
+            deleted_ids,
             {
-                ("expired", "category"): len(gone) - risky,
+                ("expired", "category"): len(expired_ids) - risky,
                 ("expired", "risk"): risky,
                 ("expired", "source_expired"): len(summaries),
                 ("hidden", "source_expired"): len(again),
             },
         )
-        write.audit("memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
-    metrics.count("expired_memories", len(every))
-    counts = Counter({"deleted": len(every), "summaries": len(summaries)})
+        write.audit("memories_expired", ids=deleted_ids, details=_details(due, len(summaries), len(again)))
+    metrics.count("expired_memories", len(deleted_ids))
+    counts = Counter({"deleted": len(deleted_ids), "summaries": len(summaries)})
     return counts + Counter(again=len(again)), following
 
 
@@ -84,16 +84,16 @@ def _details(due: DueMemories, summaries: int, again: int) -> dict[str, Detail]:
 
     Custom categories are counted together, because tenants choose their names freely.
     """
-    found = due.standing.expiry
-    by = Counter(_category_label(category) for category in found.category.tolist())
-    risky = int(found.by_risk.sum())
+    expiries = due.standing.expiry
+    by_label = Counter(_category_label(category) for category in expiries.category.tolist())
+    risky = int(expiries.by_risk.sum())
     return {
         "rule": "expiry",
         "by_category": len(due.held) - risky,
         "by_risk": risky,
         "summaries": summaries,
         "made_again": again,
-        **{f"of_{name}": count for name, count in sorted(by.items())},
+        **{f"of_{name}": count for name, count in sorted(by_label.items())},
     }
 
 
@@ -112,9 +112,9 @@ _WORK: Final = DryRunKind(("deleted",), lambda _tx, _tenant_id, _version: "endin
 
 def preview_expiry(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
     """Return what would have expired at a given time and the effect on summaries; see `dry_run.preview_moves`."""
-    found = dry_run.preview_moves(_WORK, tenant_id, as_of, after, limit)
-    summaries = expiry_preview.preview_summaries(tenant_id, as_of, [move.memory_id for move in found.moves])
-    return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
+    page = dry_run.preview_moves(_WORK, tenant_id, as_of, after, limit)
+    summaries = expiry_preview.preview_summaries(tenant_id, as_of, [move.memory_id for move in page.moves])
+    return page._replace(summaries=summaries, counts=page.counts | {"summaries": len(summaries)})
 
 
 def run_job_slice(job: Job) -> Step:
@@ -134,10 +134,14 @@ def _continue_expiry(
     phase = state.get("phase", "sweep")
     if phase == "sweep":
         swept = sweep.run_slice(tenant_id, as_of, state.get("sweep", {}), until)
-        kept = {"phase": "sweep", "as_of": swept.state["as_of"], "sweep": swept.state}
+        next_state = {"phase": "sweep", "as_of": swept.state["as_of"], "sweep": swept.state}
         if swept.finished:
-            kept = {"phase": _after_sweep(tenant_id, by_hand=by_hand), "as_of": swept.state["as_of"], "after": str(NIL)}
-        return Step(0, kept, finished=False)
+            next_state = {
+                "phase": _after_sweep(tenant_id, by_hand=by_hand),
+                "as_of": swept.state["as_of"],
+                "after": str(NIL),
+            }
+        return Step(0, next_state, finished=False)
     return _count_expired(tenant_id, state, until) if phase == "look" else _expired(tenant_id, state, until)
 
 
@@ -150,10 +154,10 @@ def _after_sweep(tenant_id: UUID, *, by_hand: bool) -> str:
 
 def _count_expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     """Count the expired memories without deleting them, so that operators are notified first."""
-    moment, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
+    reference_time, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
     while True:
         with memory_write(tenant_id, "tier") as write:
-            due, following = transitions.lock_expired(write, after, ROWS, moment)
+            due, following = transitions.lock_expired(write, after, ROWS, reference_time)
             count += len(due.held)
             if following is None and count:
                 expiry.record_notice(write.tx, tenant_id, count)
@@ -167,10 +171,10 @@ def _count_expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step
 
 
 def _expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
-    moment, after, counts = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), Counter[str]()
+    reference_time, after, counts = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), Counter[str]()
     while True:
-        removed, following = expire_slice(tenant_id, moment, after)
-        counts += removed
+        slice_counts, following = expire_slice(tenant_id, reference_time, after)
+        counts += slice_counts
         if following is None or time.monotonic() >= until:
             if counts:
                 queues.nudge(queues.EMBED_MEMORIES)

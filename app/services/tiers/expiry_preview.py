@@ -24,39 +24,41 @@ _AGAIN: Final = "made of memories that expire: it is made again of the {left:,} 
 
 
 def preview_summaries(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[PredictedMove]:
-    """Return the outcome for the summaries of memories that have expired at a given time, in id order.
+    """Return which summaries of memories expired at a given time would be deleted or regenerated, in id order.
 
-    A summary with sources on several pages is reported with the first expiring one. Summaries that expire themselves or
-    are under a legal hold are omitted.
+    A summary with sources on several pages is reported on the page of its first expiring source. Summaries that expire
+    themselves or are under a legal hold are omitted.
 
     Args:
         as_of: Reference time; None for now.
         memory_ids: A page of expiring memories.
     """
     with database.tenant(tenant_id) as tx:
-        made = merges.list_summaries(tx, tenant_id, memory_ids)
-        if not made:
+        summary_ids = merges.list_summaries(tx, tenant_id, memory_ids)
+        if not summary_ids:
             return []
-        sources = merges.list_sources(tx, tenant_id, made)
+        sources = merges.list_sources(tx, tenant_id, summary_ids)
         now = (as_of or database.now(tx)).timestamp()
         times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(now)
-        held = states.read(tx, tenant_id, sorted({*made, *(each for some in sources.values() for each in some)}))
-        standing = protections.read(tx, tenant_id, held.ids, era.policy.rules)
-    rules = memory_strength.decide_tiers(era, memory_strength.advance_to_era(held, times, now).state, now, standing)[
+        stored = states.read(
+            tx, tenant_id, sorted({*summary_ids, *(source_id for ids in sources.values() for source_id in ids)})
+        )
+        facts = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
+    rules = memory_strength.decide_tiers(era, memory_strength.advance_to_era(stored, times, now).state, now, facts)[
         1
     ].rules
-    expired = {held.ids[row] for row in np.flatnonzero(rules == EXPIRY)}
-    at = {memory_id: row for row, memory_id in enumerate(held.ids)}
-    told = []
-    for summary in made:
-        if summary not in at or summary in expired or standing.is_held[at[summary]]:
+    expired = {stored.ids[row] for row in np.flatnonzero(rules == EXPIRY)}
+    rows_by_id = {memory_id: row for row, memory_id in enumerate(stored.ids)}
+    moves = []
+    for summary in summary_ids:
+        if summary not in rows_by_id or summary in expired or facts.is_held[rows_by_id[summary]]:
             continue
-        theirs = sources[summary]
-        if min(expired.intersection(theirs), default=None) in memory_ids:
-            left = sum(each in at and each not in expired for each in theirs)
-            told.append(_describe_move(summary, int(standing.tiers[at[summary]]), left))
-    return told
+        source_ids = sources[summary]
+        if min(expired.intersection(source_ids), default=None) in memory_ids:
+            remaining = sum(source_id in rows_by_id and source_id not in expired for source_id in source_ids)
+            moves.append(_describe_move(summary, int(facts.tiers[rows_by_id[summary]]), remaining))
+    return moves
 
 
 def _describe_move(summary: UUID, tier: int, left: int) -> PredictedMove:

@@ -40,7 +40,7 @@ class ForecastOptions:
     Attributes:
         days: Number of days to forecast, 0 to `forecast.DAYS_MAX`.
         changes: Policy fields to change, with their JSON values; None for no what-if analysis.
-        one_in: Sample one memory out of this many, over all subjects, and extrapolate.
+        one_in: Without a subject, sample one memory out of this many, and extrapolate; 1 for all memories.
     """
 
     days: int
@@ -54,10 +54,10 @@ class ImmediateMove:
     """Memories that a policy change would move immediately.
 
     Attributes:
-        source: The tier that decay demands now.
-        target: The tier that decay would demand.
+        source: The tier decided under the current policy.
+        target: The tier decided under the changed policy.
         memories: Number of memories.
-        ids: The first of them.
+        ids: The first `SHOWN_MAX` of these memories.
     """
 
     source: str
@@ -71,11 +71,11 @@ class TierForecast:
     """A forecast.
 
     Attributes:
-        as_of: When it was made.
+        as_of: Time of the forecast.
         dates: Today and the following days, in the tenant's time zone.
-        counts: Memories by day and tier: today as of now, later days at their start.
-        changed: Memories by day and tier under the changed policy, if any.
-        moves: Moves that the change would cause immediately.
+        counts: Number of memories by day and tier: now for today, and at the start of each later day.
+        changed: Number of memories by day and tier under the changed policy; None without one.
+        moves: Moves that the changed policy would cause immediately.
     """
 
     as_of: datetime
@@ -88,8 +88,8 @@ class TierForecast:
 def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
     """Forecast the memories of a tenant.
 
-    Memories are read in pages, with a transaction per page. Concurrent changes may or may not be included; a memory
-    that was used or changed after `as_of` counts in its new state.
+    Each page of memories is read in its own transaction. Concurrent changes may or may not be included; a memory that
+    was used or changed after `as_of` is counted with its new state.
 
     Raises:
         Invalid: The changed policy is invalid, or the forecast reaches too far.
@@ -105,47 +105,55 @@ def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
     now = as_of.timestamp()
     policy = times.at(now).policy
     changed = None if wish.changes is None else amend_policy(policy, wish.changes)
-    for each in (policy, changed):
-        if each is not None and wish.days * 86_400 > forecast.horizon_seconds(each.model):
-            raise _check_horizon(wish.days, "takes too many ticks", int(forecast.horizon_seconds(each.model) // 86_400))
+    for checked_policy in (policy, changed):
+        if checked_policy is not None and wish.days * 86_400 > forecast.horizon_seconds(checked_policy.model):
+            raise _check_horizon(
+                wish.days, "takes too many ticks", int(forecast.horizon_seconds(checked_policy.model) // 86_400)
+            )
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
     eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], ImmediateMove] = {}
-    looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
-    for held, standings in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
-        state = memory_strength.advance_to_era(held, times, now).state
+    rules_in_use = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
+    for stored, standings in memory_strength.iterate_pages(
+        tenant_id, PAGE_ROWS, rules_in_use, wish.subject, wish.one_in
+    ):
+        state = memory_strength.advance_to_era(stored, times, now).state
         as_is += _counts(eras, state, standings[: len(eras)], moments, check)
         if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)
             as_changed += forecast.count_tiers(changed, converted, standings[-1], moments, check)
             before = forecast.tiers_by_time(policy, state, standings[0], now)
             after = forecast.tiers_by_time(changed, converted, standings[-1], now)
-            _add_moves(moves, held.ids, before, after)
-    told = [moves[pair] for pair in sorted(moves)]
-    return TierForecast(as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, told)
+            _add_moves(moves, stored.ids, before, after)
+    sorted_moves = [moves[pair] for pair in sorted(moves)]
+    return TierForecast(
+        as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, sorted_moves
+    )
 
 
 def _counts(
     eras: Sequence[Era], state: State, standings: Sequence[TierFacts], moments: Floats, check: forecast.Check
 ) -> Counts:
-    """Apply `forecast.count_tiers` to each policy's own period; moves to lower tiers carry over to the next policy.
+    """Count memories by tier with each policy for its own period; each period starts with the tiers of the one before.
 
     Args:
-        eras: The era of the first moment, and those that follow it.
-        state: States brought to the first era.
-        standings: One for each era.
+        eras: The era of the first moment and the following eras.
+        state: States, advanced to the first era.
+        standings: The tier facts under each era's rules.
         moments: Ascending, in seconds since 1970.
         check: See `forecast.count_tiers`.
     """
     parts, tiers = [], standings[0].tiers
     starts = np.searchsorted(moments, [era.since for era in eras[1:]])
-    for era, following, read, own in zip(eras, [*eras[1:], None], standings, np.split(moments, starts), strict=True):
-        standing = replace(read, tiers=tiers)
-        if own.size:
-            parts.append(forecast.count_tiers(era.policy, state, standing, own, check))
+    for era, following, era_facts, era_moments in zip(
+        eras, [*eras[1:], None], standings, np.split(moments, starts), strict=True
+    ):
+        facts = replace(era_facts, tiers=tiers)
+        if era_moments.size:
+            parts.append(forecast.count_tiers(era.policy, state, facts, era_moments, check))
         if following is not None:
-            tiers = forecast.tiers_by_time(era.policy, state, standing, following.since)
+            tiers = forecast.tiers_by_time(era.policy, state, facts, following.since)
             state = rebase(state, following.since, era.policy.model, following.policy.model)
     return np.concatenate(parts)
 
@@ -170,7 +178,7 @@ def _add_moves(
     pairs = before * len(DECAY_TIERS) + after
     for pair in np.unique(pairs[before != after]):
         source, target = divmod(int(pair), len(DECAY_TIERS))
-        places = np.flatnonzero(pairs == pair)
+        rows = np.flatnonzero(pairs == pair)
         move = moves.setdefault((source, target), ImmediateMove(DECAY_TIERS[source], DECAY_TIERS[target]))
-        move.memories += len(places)
-        move.ids += [ids[place] for place in places[: SHOWN_MAX - len(move.ids)]]
+        move.memories += len(rows)
+        move.ids += [ids[row] for row in rows[: SHOWN_MAX - len(move.ids)]]

@@ -31,11 +31,12 @@ STRENGTH: Final = 0.45
 
 
 def restore(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> list[UUID]:
-    """Restore the archived ones among these memories, which counts as a use; others aren't changed.
+    """Restore the archived memories among these, and record a use of each; the other memories aren't changed.
 
-    Locks all of their states in id order. Call this after anything that locks rows of `memories`, and before anything
-    that locks embedding spaces or words. Restored memories are searchable by words at once, and by meaning once they
-    are embedded again: nudge `queues.EMBED_MEMORIES` after the commit. See `MemoryWrite.restored` for the arguments.
+    Locks the states of all these memories in id order. Lock order: call this after statements that lock rows of
+    `memories`, and before statements that lock embedding spaces or the word index. Restored memories are searchable by
+    words at once, and by meaning after they have been embedded again: nudge `queues.EMBED_MEMORIES` after the commit.
+    See `MemoryWrite.restored` for the arguments.
 
     Returns:
         The restored memories, in id order.
@@ -43,7 +44,7 @@ def restore(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: st
     locked = states.lock(write.tx, write.tenant_id, memory_ids)
     archived = set(
         archive.filter_archived(write.tx, write.tenant_id, locked.ids)
-    )  # after locking, so that they can't be moved
+    )  # after locking, so that no concurrent move can change the tiers
     if not archived:
         return []
     locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
@@ -54,12 +55,12 @@ def restore(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: st
 
 
 def record_use(tx: database.Transaction, tenant_id: UUID, locked: StoredStates) -> tuple[StoredStates, Era, float]:
-    """Record a use, now, of locked memories. Return them after the use, with the policy in force and the time."""
+    """Record a use of locked memories now. Return their new states, the era in force and the time of the use."""
     now = database.now(tx).timestamp()
     times = memory_strength.load_timeline(tx, tenant_id)
     era = times.at(now)
-    held = memory_strength.advance_to_era(locked, times, now)
-    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
+    current = memory_strength.advance_to_era(locked, times, now)
+    used = replace(current, state=era.dynamics.reinforce(current.state, Event(at=now, now=now)))
     memory_strength.write_uses(tx, tenant_id, used, era, now)
     return used, era, now
 
@@ -67,20 +68,20 @@ def record_use(tx: database.Transaction, tenant_id: UUID, locked: StoredStates) 
 def restore_used(
     write: MemoryWrite, used: StoredStates, rows: npt.NDArray[np.intp], era: Era, now: float
 ) -> StoredStates:
-    """Restore the archived ones among memories whose use has been written.
+    """Restore the archived memories among those whose use has just been recorded.
 
     Args:
-        write: A transaction that has locked the rows.
-        used: Memories after the use, in this era.
-        rows: Indices of the memories that were used; the others aren't changed.
+        write: A memory write that has locked the rows.
+        used: States after the use, in this era.
+        rows: Indices of the memories that were used; the other memories aren't changed.
         era: The era at `now`.
         now: Seconds since 1970.
 
     Returns:
-        All of `used`, with the new strength of restored memories.
+        All of `used`, with the raised strength of the restored memories.
     """
-    after, back = _restore_rows(write, used, rows, era, now)
-    write.restored(back, "archived", "use")
+    after, restored_ids = _restore_rows(write, used, rows, era, now)
+    write.restored(restored_ids, "archived", "use")
     return after
 
 
@@ -89,20 +90,20 @@ def _restore_rows(
 ) -> tuple[StoredStates, list[UUID]]:
     tx, tenant_id = write.tx, write.tenant_id
     archived = set(archive.filter_archived(tx, tenant_id, [used.ids[row] for row in rows]))
-    places = np.array([row for row in rows if used.ids[row] in archived], np.intp)
-    if not places.size:
+    restored_rows = np.array([row for row in rows if used.ids[row] in archived], np.intp)
+    if not restored_rows.size:
         return used, []
-    back = used.only(places)
-    there = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
-    lacking = archive.restore_rows(tx, tenant_id, there.searched.space_id if there else None, back.ids)
-    lifted = record_reactivation(tx, tenant_id, back, "archived", era, now)
-    write.queue([work_queue.EMBED], lacking)
-    word_index.index_words(tx, tenant_id, back.ids, era.policy.language, era.policy.time_zone)
+    restored = used.only(restored_rows)
+    spaces = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
+    missing = archive.restore_rows(tx, tenant_id, spaces.searched.space_id if spaces else None, restored.ids)
+    raised = record_reactivation(tx, tenant_id, restored, "archived", era, now)
+    write.queue([work_queue.EMBED], missing)
+    word_index.index_words(tx, tenant_id, restored.ids, era.policy.language, era.policy.time_zone)
     failpoints.trigger("restore.before_commit")
     columns = {field.name: getattr(used.state, field.name).copy() for field in fields(used.state)}
     for name, column in columns.items():
-        column[places] = getattr(lifted.state, name)
-    return replace(used, state=Row(**columns)), back.ids
+        column[restored_rows] = getattr(raised.state, name)
+    return replace(used, state=Row(**columns)), restored.ids
 
 
 def record_reactivation(
@@ -110,20 +111,21 @@ def record_reactivation(
 ) -> StoredStates:
     """Record that memories are active again with a strength of at least `STRENGTH`, also in their histories.
 
-    The caller updates the search indexes. In mnemex, a multiplier of 0 leaves no strength.
+    The caller updates the search indexes. In the mnemex model, a memory whose multiplier is 0 has no strength, even
+    after this call.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        back: Memories after a use, in this era.
+        back: States after the use, in this era.
         source: Their former tier.
         era: The era at `now`.
         now: Seconds since 1970.
     """
     before = era.dynamics.strength(back.state, now)
     raised = era.dynamics.at_strength(back.state, now, np.maximum(before, STRENGTH))
-    lifted = replace(back, state=choose(before < STRENGTH, raised, back.state))
-    states.write_anchors(tx, tenant_id, lifted, era.version)
-    tiers.restore(tx, tenant_id, lifted.ids, now)
-    strength = era.dynamics.strength(lifted.state, now)
-    history.add(tx, tenant_id, "restored", lifted.ids, EventChange(now, DECAY_TIERS.index(source), 0, strength))
-    return lifted
+    reactivated = replace(back, state=choose(before < STRENGTH, raised, back.state))
+    states.write_anchors(tx, tenant_id, reactivated, era.version)
+    tiers.restore(tx, tenant_id, reactivated.ids, now)
+    strength = era.dynamics.strength(reactivated.state, now)
+    history.add(tx, tenant_id, "restored", reactivated.ids, EventChange(now, DECAY_TIERS.index(source), 0, strength))
+    return reactivated

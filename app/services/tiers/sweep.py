@@ -1,7 +1,7 @@
-"""Sweep: re-evaluate the memories whose next due time has come, and no others.
+"""Sweep: re-evaluate only the memories whose next due time has been reached.
 
-Strength is a function of time, so the frequency and delay of sweeps don't affect it: a sweep records the tier that
-decay demands at a given time, and when to re-evaluate the memory.
+Strength is a function of time, so the frequency and delay of sweeps don't affect it. For each memory, a sweep records
+the tier that decay demands at a given time and the time of the next evaluation.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
         times = memory_strength.load_timeline(tx, tenant_id)
-        held = states.lock_due(tx, tenant_id, now, times.at(now).version, limit)
-        return len(held), memory_strength.write_tiers(tx, tenant_id, held, times, now)
+        stored = states.lock_due(tx, tenant_id, now, times.at(now).version, limit)
+        return len(stored), memory_strength.write_tiers(tx, tenant_id, stored, times, now)
 
 
 def _due(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
@@ -69,7 +69,7 @@ def run_job_slice(job: Job) -> Step:
 
 
 def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Continue a sweep, after a rebase if one is due; see `rebase.run_slice` for the arguments.
+    """Rebase the memories if a rebase is due, then sweep; see `rebase.run_slice` for the arguments.
 
     All slices use the same reference time, so that the work ends whatever happens concurrently.
     """
@@ -78,15 +78,15 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
     as_of = datetime.fromisoformat(state["as_of"])
     if "rebase" in state:
         rebased = rebase.run_slice(tenant_id, as_of, state["rebase"], until)
-        kept = {"as_of": state["as_of"]} | ({} if rebased.finished else {"rebase": rebased.state})
-        return Step(rebased.done, kept, finished=False, counts=rebased.counts)
-    done, counts = 0, Counter[str]()
+        next_state = {"as_of": state["as_of"]} | ({} if rebased.finished else {"rebase": rebased.state})
+        return Step(rebased.done, next_state, finished=False, counts=rebased.counts)
+    examined, counts = 0, Counter[str]()
     while True:
-        looked, moved = sweep(tenant_id, as_of)
-        done += looked
-        counts += moved
-        if not looked or time.monotonic() >= until:
-            return Step(done, state, finished=not looked, counts=dict(counts))
+        slice_size, changes = sweep(tenant_id, as_of)
+        examined += slice_size
+        counts += changes
+        if not slice_size or time.monotonic() >= until:
+            return Step(examined, state, finished=not slice_size, counts=dict(counts))
 
 
 def _start(tenant_id: UUID, as_of: datetime | None) -> Step:

@@ -1,4 +1,4 @@
-"""Show operators the tiers: current counts, recent moves with their reasons, and a forecast."""
+"""Report a tenant's tiers to operators: current counts, recent moves with their reasons, and a forecast."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TierReport:
     """The state of a tenant's tiers.
 
     Attributes:
-        today: In UTC, like all days of moves.
-        moved: Moves of the last `DAYS` days.
+        today: The current date (UTC, like the dates in `moved`).
+        moved: Moves of the last `DAYS` days, by day.
     """
 
     counts: TierCounts
@@ -71,7 +71,7 @@ def tier_report(tenant_id: UUID) -> TierReport:
 
 
 list_latest_moves = database.in_tenant(tier_moves.list_latest)
-"""Return a page of individual moves, latest first; see `store.tier_moves.list_latest`."""
+"""Return a page of individual moves, latest first; see `store.tiers.tier_moves.list_latest`."""
 
 
 @dataclass

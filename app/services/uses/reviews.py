@@ -43,10 +43,10 @@ class ReviewEntry(NamedTuple):
     """A memory to review, with the values that selected it.
 
     Attributes:
-        urgency: 0.6 · importance + 0.4 · days overdue, with the policy's weights.
+        urgency: 0.6 · importance + 0.4 · days overdue; the policy can change both weights.
         priority: Closeness to the middle of the danger zone, 0 to 1.
-        overdue_days: Negative if it isn't due yet.
-        reviewed: None before its first review.
+        overdue_days: Days since `due_at`; negative if the review isn't due yet.
+        reviewed: The stored schedule; None before the first review.
     """
 
     memory_id: UUID
@@ -63,7 +63,7 @@ class ReviewEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewSession:
-    """The memories to review now, in order; `total` includes those beyond the session's limit."""
+    """The memories to review now, in order; `total` also counts memories beyond the session's limit."""
 
     entries: list[ReviewEntry]
     total: int
@@ -99,9 +99,9 @@ def build_session(
     """Return the memories to review now.
 
     Args:
-        by: `due` selects memories whose interval has ended, by urgency; `danger` those about to be forgotten, by
-            priority;
-            `list_flagged` those whose last review, or a self-test since then, has failed, due or not, by urgency.
+        by: `due` selects memories whose interval has ended, by urgency; `danger` selects memories about to be
+            forgotten, by priority; `flagged` selects memories whose last review, or a self-test since then, has failed,
+            even if they aren't due, by urgency.
         limit: Maximum number of memories, capped by the policy's session size.
     """
     with database.tenant(tenant_id) as tx:
@@ -109,7 +109,7 @@ def build_session(
         times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(now)
         policy = era.policy.review
-        found = reviews.list_due(
+        listed = reviews.list_due(
             tx,
             tenant_id,
             until=now if by == "due" else math.inf,
@@ -118,19 +118,19 @@ def build_session(
             thread=thread,
             flagged=by == "flagged",
         )
-        overdue_days = (now - found.due_at) / DAY_SECONDS
-        places = review.preselect_queue(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
-        numbers = _numbers(tx, tenant_id, found.only(places), times, now)
+        overdue_days = (now - listed.due_at) / DAY_SECONDS
+        preselected = review.preselect_queue(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
+        values = _numbers(tx, tenant_id, listed.only(preselected), times, now)
         if by == "due":
-            order, total = review.review_queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
+            order, total = review.review_queue(policy, values.seen.importance, values.overdue_days), len(overdue_days)
         elif by == "flagged":
-            urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
+            urgency = review.urgency(policy, values.seen.importance, values.overdue_days)
             order, total = np.argsort(-urgency, kind="stable")[: policy.session_limit], len(overdue_days)
         else:
-            order = np.argsort(-numbers.priority, kind="stable")
-            total = int(np.count_nonzero(numbers.priority))
+            order = np.argsort(-values.priority, kind="stable")
+            total = int(np.count_nonzero(values.priority))
             order = order[: min(total, policy.session_limit)]
-        return ReviewSession(_entries(tx, tenant_id, numbers, order[:limit], era), total)
+        return ReviewSession(_entries(tx, tenant_id, values, order[:limit], era), total)
 
 
 def list_flagged(tenant_id: UUID, limit: int) -> list[FlaggedMemory]:
@@ -142,17 +142,18 @@ def list_flagged(tenant_id: UUID, limit: int) -> list[FlaggedMemory]:
 def record_review(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> ReviewOutcome:
     """Record the result of a review.
 
-    A passed review counts as a use and lengthens the interval. A failed one resets it to the first interval and flags
-    the memory. Repeating a result within the policy's refractory time counts as the same review and changes nothing.
+    A passed review counts as a use and lengthens the interval. A failed review resets the interval to the first
+    interval and flags the memory. Repeating a result within the policy's refractory time counts as the same review and
+    changes nothing.
 
     Args:
         memory_id: The memory's id or an alias of it.
-        at: Time of the review, clamped to the time between the memory's beginning and now.
+        at: Time of the review, clamped to the interval from the start of the memory's decay until now; None for now.
 
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the queue.
-        Conflict: A later review with another result is known.
+        Conflict: A later review with another result is already recorded.
     """
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
         tx = write.tx
@@ -163,22 +164,22 @@ def record_review(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime
         seconds = now.timestamp()
         times = memory_strength.load_timeline(tx, tenant_id)
         era = times.at(seconds)
-        held = memory_strength.advance_to_era(locked, times, seconds)
-        seen = memory_strength.evaluate_strength(era, held.state, seconds)
-        [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
-        former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
-        began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
-        moment = min(max(at or now, began), now)
-        if former is not None and _is_known(former, result, moment, era.policy):
-            return ReviewOutcome(held.ids[0], strength, strength, importance, former, changed=False)
-        reviewed = _next_review(former, result, moment, importance, era.policy.review)
-        reviews.write(tx, tenant_id, held.ids[0], reviewed)
+        current = memory_strength.advance_to_era(locked, times, seconds)
+        strengths = memory_strength.evaluate_strength(era, current.state, seconds)
+        [strength], [importance] = strengths.strength.tolist(), strengths.importance.tolist()
+        schedule = reviews.read(tx, tenant_id, current.ids).get(current.ids[0])
+        earliest = datetime.fromtimestamp(float(current.state.created_at[0]), UTC)
+        moment = min(max(at or now, earliest), now)
+        if schedule is not None and _is_known(schedule, result, moment, era.policy):
+            return ReviewOutcome(current.ids[0], strength, strength, importance, schedule, changed=False)
+        reviewed = _next_review(schedule, result, moment, importance, era.policy.review)
+        reviews.write(tx, tenant_id, current.ids[0], reviewed)
         after = strength
         if result == "passed":
-            after = _reinforce(write, held, era, moment.timestamp(), seconds)
+            after = _reinforce(write, current, era, moment.timestamp(), seconds)
         kind: EventKind = "review_passed" if result == "passed" else "review_failed"
-        history.add(tx, tenant_id, kind, held.ids, EventChange(moment.timestamp(), strength, after, after))
-        return ReviewOutcome(held.ids[0], strength, after, importance, reviewed, changed=True)
+        history.add(tx, tenant_id, kind, current.ids, EventChange(moment.timestamp(), strength, after, after))
+        return ReviewOutcome(current.ids[0], strength, after, importance, reviewed, changed=True)
 
 
 def blend_reviews(
@@ -191,10 +192,10 @@ def blend_reviews(
     least: float,
     as_of: datetime | None = None,
 ) -> list[SearchResult]:
-    """Return search results with a share of the places given to memories to review, which are marked.
+    """Return the first `limit` search results, with a share of the places given to memories to review.
 
-    These are memories relevant to the query that are in the danger zone, or have been reviewed before and are due
-    again.
+    A memory qualifies for a review (`for_review`) if it is relevant to the query, and either is in the danger zone or
+    was reviewed before and is due again.
 
     Args:
         ranked: All results, best first.
@@ -205,18 +206,19 @@ def blend_reviews(
     """
     ids = [result.id for result in ranked]
     with database.tenant(tenant_id) as tx:
-        known = reviews.read(tx, tenant_id, ids)
+        schedules = reviews.read(tx, tenant_id, ids)
         now = as_of or database.now(tx)
     strength = np.array([result.strength for result in ranked])
     priority = review.danger_priority(policy, strength).tolist()
-    wanting = [
-        place
-        for place, result in enumerate(ranked)
-        if result.score >= least and (priority[place] or (result.id in known and known[result.id].due_at <= now))
+    candidates = [
+        index
+        for index, result in enumerate(ranked)
+        if result.score >= least
+        and (priority[index] or (result.id in schedules and schedules[result.id].due_at <= now))
     ]
-    wanting.sort(key=lambda place: -priority[place])
-    order = review.interleave(len(ranked), wanting, share, limit)
-    return [structs.replace(ranked[place], for_review=place in wanting) for place in order]
+    candidates.sort(key=lambda index: -priority[index])
+    order = review.interleave(len(ranked), candidates, share, limit)
+    return [structs.replace(ranked[index], for_review=index in candidates) for index in order]
 
 
 class _Numbers(NamedTuple):
@@ -228,22 +230,22 @@ class _Numbers(NamedTuple):
 
 
 def _numbers(tx: database.Transaction, tenant_id: UUID, found: DueReviews, times: Timeline, now: float) -> _Numbers:
-    """Return the values that decide the order, without memories deleted since."""
+    """Return the values that decide the order, without memories that were deleted after `found` was read."""
     era = times.at(now)
-    left, looks = [DueReviews(b"", np.empty(0))], [CurrentStrength(np.empty(0), np.empty(0))]
+    remaining, evaluated = [DueReviews(b"", np.empty(0))], [CurrentStrength(np.empty(0), np.empty(0))]
     for part in found.slices(SLICE_ROWS):
-        rows_read = states.read_unnamed(tx, tenant_id, part.ids)
-        looks.append(
-            memory_strength.evaluate_strength(era, times.advance_to(rows_read.state, rows_read.versions, now), now)
+        stored = states.read_unnamed(tx, tenant_id, part.ids)
+        evaluated.append(
+            memory_strength.evaluate_strength(era, times.advance_to(stored.state, stored.versions, now), now)
         )
-        left.append(part.select_ids(rows_read.ids))
-    seen = CurrentStrength(
-        np.concatenate([look.strength for look in looks]),
-        np.concatenate([look.importance for look in looks]),
+        remaining.append(part.select_ids(stored.ids))
+    strengths = CurrentStrength(
+        np.concatenate([item.strength for item in evaluated]),
+        np.concatenate([item.importance for item in evaluated]),
     )
-    due_at = np.concatenate([part.due_at for part in left])
-    priority = review.danger_priority(era.policy.review, seen.strength)
-    return _Numbers(b"".join(part.ids for part in left), seen, priority, due_at, (now - due_at) / DAY_SECONDS)
+    due_at = np.concatenate([part.due_at for part in remaining])
+    priority = review.danger_priority(era.policy.review, strengths.strength)
+    return _Numbers(b"".join(part.ids for part in remaining), strengths, priority, due_at, (now - due_at) / DAY_SECONDS)
 
 
 def _entries(
@@ -251,23 +253,23 @@ def _entries(
 ) -> list[ReviewEntry]:
     policy = era.policy.review
     ids = decode_uuids(DueReviews(numbers.ids, numbers.due_at).only(order).ids)
-    described, known = reviews.read_texts(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
+    texts, schedules = reviews.read_texts(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
     urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
     return [
         ReviewEntry(
             memory_id,
-            described[memory_id],
+            texts[memory_id],
             float(numbers.seen.strength[row]),
             float(numbers.seen.importance[row]),
             float(urgency[row]),
             float(numbers.priority[row]),
             datetime.fromtimestamp(float(numbers.due_at[row]), UTC),
             float(numbers.overdue_days[row]),
-            known[memory_id].interval_days if memory_id in known else policy.first_interval_days,
-            known.get(memory_id),
+            schedules[memory_id].interval_days if memory_id in schedules else policy.first_interval_days,
+            schedules.get(memory_id),
         )
         for memory_id, row in zip(ids, order, strict=True)
-        if memory_id in described
+        if memory_id in texts
     ]
 
 
@@ -275,7 +277,7 @@ def _is_known(former: ReviewSchedule, result: Result, moment: datetime, policy: 
     """Return whether this review was already recorded.
 
     Raises:
-        Conflict: It is older than the last review, whose result differs.
+        Conflict: This review is older than the last recorded review, whose result differs.
     """
     refractory = timedelta(seconds=policy.reinforcement.refractory_seconds)
     if former.review_count and former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
@@ -290,14 +292,14 @@ def _next_review(
 ) -> ReviewSchedule:
     interval = policy.first_interval_days
     if result == "passed":
-        ended = np.array([former.interval_days if former else interval])
-        [interval] = review.next_interval_days(policy, ended, np.array([importance])).tolist()
+        intervals = np.array([former.interval_days if former else interval])
+        [interval] = review.next_interval_days(policy, intervals, np.array([importance])).tolist()
     count = former.review_count + 1 if former else 1
     return ReviewSchedule(moment + timedelta(days=interval), interval, moment, count, result == "failed")
 
 
 def _reinforce(write: MemoryWrite, held: StoredStates, era: Era, at: float, now: float) -> float:
-    """Apply a passed review as a use, which restores an archived memory. Return the strength afterwards."""
+    """Record a passed review as a use, and restore the memory if it is archived. Return the strength afterwards."""
     tx, tenant_id = write.tx, write.tenant_id
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
     memory_strength.write_uses(tx, tenant_id, used, era, now)

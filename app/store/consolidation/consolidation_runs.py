@@ -21,11 +21,11 @@ class ConsolidationRun:
 
     Attributes:
         looked_at: Number of new or changed memories.
-        clusters: Number of groups that contain them.
+        clusters: Number of groups that contain these memories.
         linked: Number of groups that were linked.
         merged: Number of memories merged into summaries.
         summaries: Number of summaries written, including refreshed ones.
-        by_model: Number of those written by a model.
+        by_model: Number of summaries written by a model.
         waiting: Number of groups that await approval.
         characters_before: Total length of the summarised texts.
         characters_after: Total length of the summaries.
@@ -49,7 +49,7 @@ class ConsolidationRun:
 
     @property
     def reduction(self) -> float | None:
-        """Share by which the texts became shorter; None if none was summarised."""
+        """Share by which summarising shortened the texts; None if no text was summarised."""
         return 1 - self.characters_after / self.characters_before if self.characters_before else None
 
 
@@ -58,10 +58,10 @@ _COUNTS: Final = _NAMES[6:]
 
 
 def start_run(tx: Connection, tenant_id: UUID, run_id: UUID, started_by: Trigger, level: str, as_of: datetime) -> UUID:
-    """Insert a run, or resume an identical unfinished one. Return its id."""
+    """Insert a run, or resume an unfinished run with the same arguments. Return its id."""
     values = {"tenant": tenant_id, "run_id": run_id, "started_by": started_by, "level": level, "as_of": as_of}
-    found: UUID = tx.execute(_BEGIN, values).scalar_one()
-    return found
+    current_id: UUID = tx.execute(_BEGIN, values).scalar_one()
+    return current_id
 
 
 _BEGIN: Final = text("""

@@ -17,13 +17,13 @@ from app.domain.consolidation.contradiction_prompt import (
 from app.store.core.binary_arrays import driver_connection
 
 AMONG: Final = 2000
-"""Number of earlier memories of the same subject, the latest, with which a new one is compared."""
+"""Maximum number of earlier memories of the same subject, latest first, with which a new memory is compared."""
 
 
 def read_watermark(tx: Connection, tenant_id: UUID) -> datetime | None:
     """Return the acceptance time up to which memories were checked, or None before the first check."""
-    found: datetime | None = tx.execute(_WATERMARK, {"tenant": tenant_id}).scalar()
-    return found
+    watermark: datetime | None = tx.execute(_WATERMARK, {"tenant": tenant_id}).scalar()
+    return watermark
 
 
 _WATERMARK: Final = text("SELECT accepted_until FROM contradiction_watermarks WHERE tenant_id = :tenant")
@@ -41,7 +41,7 @@ ON CONFLICT (tenant_id) DO UPDATE SET accepted_until = greatest(known.accepted_u
 
 
 def list_new(tx: Connection, tenant_id: UUID, after: UUID, until: datetime, limit: int) -> list[tuple[UUID, datetime]]:
-    """Return current memories after this id and accepted by this time, with their acceptance times, in id order."""
+    """Return current memories with ids above `after`, accepted up to `until`, with their acceptance times, by id."""
     values = {"tenant": tenant_id, "after": after, "until": until, "limit": limit}
     return [(row.memory_id, row.created_at) for row in tx.execute(_NEW, values)]
 
@@ -62,15 +62,17 @@ def find_questions(
 ) -> list[ContradictionQuestion]:
     """Return these memories with their nearest earlier memories of the same subject; memories without any are omitted.
 
-    Superseded memories, and pairs that were decided before, are excluded.
+    Superseded memories and pairs with an earlier decision are excluded.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": memory_ids, "among": AMONG}
     values |= {"cosine_min": COSINE_MIN, "most": NEIGHBOURS_MAX}
-    found: dict[UUID, ContradictionQuestion] = {}
-    for memory_id, said, earlier_id, earlier in driver_connection(tx).execute(_QUESTIONS, values, binary=True):
-        known = found.get(memory_id, ContradictionQuestion(ContradictionText(memory_id, said), ()))
-        found[memory_id] = ContradictionQuestion(known.memory, (*known.earlier, ContradictionText(earlier_id, earlier)))
-    return list(found.values())
+    questions: dict[UUID, ContradictionQuestion] = {}
+    for memory_id, new_text, earlier_id, earlier_text in driver_connection(tx).execute(_QUESTIONS, values, binary=True):
+        question = questions.get(memory_id, ContradictionQuestion(ContradictionText(memory_id, new_text), ()))
+        questions[memory_id] = ContradictionQuestion(
+            question.memory, (*question.earlier, ContradictionText(earlier_id, earlier_text))
+        )
+    return list(questions.values())
 
 
 _EARLIER: Final = f"""

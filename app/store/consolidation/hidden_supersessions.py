@@ -1,8 +1,8 @@
 """Save the supersessions of memories hidden by an erasure until it can no longer be cancelled.
 
-`hide_supersessions` and the `show_again` functions take the supersessions' lock before anything else. `reject_restored`
-follows them in the transaction that took it. `let_go` needs only the erasures' lock: while its caller holds that lock
-exclusively, no other transaction saves or restores supersessions for an erasure.
+`hide_supersessions` and the `show_again` functions first take the supersessions' lock, and `reject_restored` is called
+in the same transaction. `discard_hidden` needs only the erasures' lock: while its caller holds that lock exclusively,
+no other transaction saves or restores supersessions for an erasure.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from app.store.core.binary_arrays import Uuids, driver_connection
 
 
 def hide_supersessions(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Remove the supersessions of memories hidden by an erasure, saving them for its cancellation.
+    """Remove the supersessions of memories hidden by an erasure, and save them in case the erasure is cancelled.
 
-    Indirect supersessions through these memories become direct ones between the others; memories that no other
-    supersedes become current again.
+    Indirect supersessions through these memories are replaced by direct supersessions. Memories that no other memory
+    supersedes any more become current again.
     """
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "erasure": erasure_id}
@@ -46,7 +46,7 @@ SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id,
 def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[SupersessionPair]:
     """Restore all supersessions saved for an erasure whose memories are visible again.
 
-    A supersession with an end that is still hidden is reassigned to the erasure hiding that end.
+    If one end of a supersession is still hidden, the supersession is reassigned to the erasure that hides this end.
 
     Returns:
         The pairs that became active; the caller must check whether they are still valid.
@@ -54,28 +54,28 @@ def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Supers
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "erasure": erasure_id}
     driver_connection(tx).execute(_OPEN, values)
-    back = _restore_pairs(tx, _SHOW_AGAIN, values)
+    restored = _restore_pairs(tx, _SHOW_AGAIN, values)
     driver_connection(tx).execute(_HAND_OVER, values)
     discard_hidden(tx, tenant_id, [erasure_id])
-    return back
+    return restored
 
 
 def show_again_of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[SupersessionPair]:
     """Restore the saved supersessions of one memory whose other ends exist; the caller must check the returned pairs.
 
-    Direct supersessions that were closed over it in between remain, because they hold as well.
+    The direct supersessions that replaced them while the memory was hidden remain, because they are valid as well.
     """
     supersessions.lock(tx, tenant_id)
     return _restore_pairs(tx, _SHOW_AGAIN_OF, {"tenant": tenant_id, "memory": memory_id})
 
 
 def _restore_pairs(tx: Connection, statement: str, values: dict[str, Any]) -> list[SupersessionPair]:
-    found = driver_connection(tx).execute(statement.encode(), values, binary=True).fetchall()
-    return [SupersessionPair(*row[:2]) for row in found if row[2] == "active"]
+    rows = driver_connection(tx).execute(statement.encode(), values, binary=True).fetchall()
+    return [SupersessionPair(*row[:2]) for row in rows if row[2] == "active"]
 
 
-# Manual decisions made since are retained; supersessions that another erasure has hidden since don't return with this
-# one.
+# Remove the direct supersessions that `hide_supersessions` added for this erasure, except those decided manually since.
+# If another erasure has hidden one of them since, its saved copy is deleted, so that it isn't restored later.
 _OPEN: Final = """
 WITH added AS (
   DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s AND is_added
@@ -102,7 +102,7 @@ ON CONFLICT DO NOTHING RETURNING memory_id, superseded_id, status
 """  # noqa: S608 - constants only
 _SHOW_AGAIN: Final = _BACK.format(which="erasure_id = %(erasure)s")
 _SHOW_AGAIN_OF: Final = _BACK.format(which="NOT is_added AND %(memory)s IN (memory_id, superseded_id)")
-# Only erasures in their grace period: memories that are being erased don't return.
+# Only erasures in their grace period, because memories that are already being erased can't be restored.
 _HAND_OVER: Final = """
 UPDATE hidden_supersessions AS kept SET erasure_id = hides.erasure_id
 FROM (

@@ -1,6 +1,6 @@
-"""Select memories to consolidate, the memories to compare them with, and each tenant's progress marks.
+"""Select memories to consolidate and the memories to compare them with, and store each tenant's watermarks.
 
-Ids are ordered by acceptance time, so memories that reached an age since the last run form a range of ids.
+Ids are ordered by acceptance time, so the memories that have reached an age since the last run form a range of ids.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from app.store.enrichment.work_queue import NIL
 
 @dataclass(frozen=True, slots=True)
 class CandidateMarks:
-    """Progress marks of a tenant: the memories that have already been compared.
+    """A tenant's watermarks: the memories that have already been compared.
 
     Attributes:
-        settled: Ids up to this one were already processed when they reached the minimum age.
-        old: Ids up to this one were already processed as old; None before the first run.
-        edited_at: Edits before this time were already processed; None before the first run.
-        edited_id: At exactly `edited_at`, edits up to this id were already processed.
+        settled: Memories up to this id were processed after they reached `keep_days`.
+        old: Memories up to this id were processed again after they reached `summarise_after_days`; None before the
+            first run.
+        edited_at: Edits before this time were processed; None before the first run.
+        edited_id: Edits at exactly `edited_at` were processed for memories up to this id.
     """
 
     settled: UUID = NIL
@@ -39,7 +40,7 @@ class CandidateMarks:
 
 
 def read_marks(tx: Connection, tenant_id: UUID) -> CandidateMarks:
-    """Return the tenant's progress marks."""
+    """Return the tenant's watermarks."""
     ids: dict[str, UUID] = {}
     edited_at = None
     for row in tx.execute(_READ, {"tenant": tenant_id}):
@@ -55,13 +56,13 @@ WHERE tenant_id = :tenant
 
 
 def write_marks(tx: Connection, tenant_id: UUID, marks: CandidateMarks) -> None:
-    """Advance the progress marks, in the transaction that writes the results; marks never move back."""
-    given: list[dict[str, Any]] = [{"age": "settled", "id": marks.settled, "at": None}]
+    """Advance the watermarks, in the transaction that writes the results; watermarks never move back."""
+    rows: list[dict[str, Any]] = [{"age": "settled", "id": marks.settled, "at": None}]
     if marks.old is not None:
-        given.append({"age": "old", "id": marks.old, "at": None})
+        rows.append({"age": "old", "id": marks.old, "at": None})
     if marks.edited_at is not None:
-        given.append({"age": "edited", "id": marks.edited_id, "at": marks.edited_at})
-    tx.execute(_ADVANCE, [{"tenant": tenant_id, **each} for each in given])
+        rows.append({"age": "edited", "id": marks.edited_id, "at": marks.edited_at})
+    tx.execute(_ADVANCE, [{"tenant": tenant_id, **row} for row in rows])
 
 
 _ADVANCE = text("""
@@ -82,7 +83,7 @@ _EMBEDDED: Final = """CROSS JOIN LATERAL (
 def list_accepted(
     tx: Connection, tenant_id: UUID, space_id: int, *, after: UUID, before: UUID, limit: int
 ) -> list[UUID]:
-    """Return callers' memories with a vector in this space and an id between these two, in id order."""
+    """Return callers' memories with a vector in this space and an id between `after` and `before`, in id order."""
     values = {"tenant": tenant_id, "space": space_id, "after": after, "before": before, "limit": limit}
     return fetch_column(tx, _ACCEPTED, values, binary=True)
 
@@ -98,9 +99,9 @@ SELECT memory_id FROM (
 def list_edited(
     tx: Connection, tenant_id: UUID, space_id: int, marks: CandidateMarks, *, until: datetime, before: UUID, limit: int
 ) -> list[tuple[UUID, datetime]]:
-    """Return callers' memories with a vector in this space that were edited after the marks and up to `until`.
+    """Return callers' memories with a vector in this space that were edited after the watermarks and up to `until`.
 
-    Each comes with the time of its edit; the order is that of the edits.
+    Each memory is paired with the time of its edit; the pairs are ordered by this time, then by id.
     """
     values = {
         "tenant": tenant_id,
@@ -126,14 +127,14 @@ SELECT memory_id, updated_at FROM (
 def list_neighbour_candidates(
     tx: Connection, tenant_id: UUID, subjects: Sequence[str | None], *, before: UUID
 ) -> list[tuple[str | None, Ids]]:
-    """Return the ids below `before` of callers' memories for each of these subjects (None: no subject), ascending."""
+    """Return the ids of callers' memories below `before`, ascending, for each of these subjects (None: no subject)."""
     named = [subject for subject in subjects if subject is not None]
     statements = [*([_BESIDE] if named else []), *([_BESIDE_NOBODY] if None in subjects else [])]
     values = {"tenant": tenant_id, "subjects": named, "before": before}
     if not statements:
         return []
-    found = driver_connection(tx).execute(" UNION ALL ".join(statements), values, binary=True)
-    return [(subject, np.frombuffer(sent, "S16")) for subject, sent in found]
+    rows = driver_connection(tx).execute(" UNION ALL ".join(statements), values, binary=True)
+    return [(subject, np.frombuffer(sent, "S16")) for subject, sent in rows]
 
 
 _BESIDE: Final = f"""
@@ -147,11 +148,11 @@ WHERE {_ELIGIBLE} AND subject IS NULL AND memory_id < %(before)s HAVING count(*)
 
 
 def read_vectors(tx: Connection, tenant_id: UUID, space_id: int, ids: Ids) -> tuple[Ids, NDArray[np.float32]]:
-    """Return those of these memories that have a vector in this space, ascending, with it: (n,), (n, dimensions)."""
+    """Return the ids of memories with a vector in this space, ascending, and the vectors: (n,), (n, dimensions)."""
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(ids.tobytes())}
     row = driver_connection(tx).execute(_VECTORS, values, binary=True).fetchone()
-    found, sent = row or (None, None)
-    return np.frombuffer(found or b"", "S16"), decode_vectors(sent)
+    sent_ids, sent_vectors = row or (None, None)
+    return np.frombuffer(sent_ids or b"", "S16"), decode_vectors(sent_vectors)
 
 
 _VECTORS: Final = """
@@ -165,19 +166,20 @@ SELECT string_agg(uuid_send(memory_id), ''), string_agg(halfvec_send(embedding),
 def read(
     tx: Connection, tenant_id: UUID, space_id: int, ids: Sequence[UUID] | Ids, new: Sequence[UUID]
 ) -> ComparedMemories:
-    """Read the data for comparison of those memories that are active, a caller's, and have a vector in this space.
+    """Read the data needed to compare these memories.
 
-    Entities are both the caller's and those found in the text.
+    Memories that aren't active, weren't sent by a caller or have no vector in this space are omitted. Entities include
+    both those sent by the caller and those detected in the text.
 
     Args:
-        ids: Without duplicates.
-        new: The memories among them whose nearest neighbours are searched.
+        ids: Ids without duplicates.
+        new: The memories among `ids` whose nearest neighbours are searched.
     """
-    given = Uuids(ids.tobytes() if isinstance(ids, np.ndarray) else ids)
-    values = {"tenant": tenant_id, "space": space_id, "ids": given}
+    packed_ids = Uuids(ids.tobytes() if isinstance(ids, np.ndarray) else ids)
+    values = {"tenant": tenant_id, "space": space_id, "ids": packed_ids}
     rows = driver_connection(tx).execute(_COMPARED, values, binary=True).fetchall()
     memory_ids, subjects, threads, entities, said_at, sent = zip(*rows, strict=True) if rows else ((),) * 6
-    asked = set(new)
+    new_ids = set(new)
     return ComparedMemories(
         memory_ids,
         subjects,
@@ -185,7 +187,7 @@ def read(
         entities,
         np.array(said_at, np.float64),
         decode_vectors(b"".join(sent)),
-        np.array([memory_id in asked for memory_id in memory_ids], np.bool_),
+        np.array([memory_id in new_ids for memory_id in memory_ids], np.bool_),
     )
 
 

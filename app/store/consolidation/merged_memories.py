@@ -48,14 +48,14 @@ class MemoryFacts:
 
 
 def read_facts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], time_zone: str) -> dict[UUID, MemoryFacts]:
-    """Return facts for those of these memories that are active and from a caller, in ascending id order."""
+    """Return the facts of the active memories among these that a caller sent, in ascending id order."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "zone": time_zone}
     return {row[0]: MemoryFacts(*row) for row in driver_connection(tx).execute(_FACTS, values)}
 
 
 _SAID_AT: Final = "coalesce(occurred_at, created_at)"
 _SPEAKER: Final = "coalesce(speaker, role) AS speaker"
-"""The speaker's name or, without one, the role, which distinguishes the sides of a conversation."""
+"""The speaker's name or, if it is missing, the role; both distinguish the sides of a conversation."""
 _DAY: Final = f"(CAST({_SAID_AT} AT TIME ZONE %(zone)s AS date) - date '1970-01-01')"
 _FACTS: Final = f"""
 SELECT memory.* FROM unnest(%(ids)s) AS id
@@ -71,14 +71,14 @@ CROSS JOIN LATERAL (
 
 
 def on_days(tx: Connection, tenant_id: UUID, days: Collection[LocalDate], time_zone: str) -> dict[LocalDate, int]:
-    """Count the active memories from callers on each of these days."""
-    counted = dict.fromkeys(days, 0)
+    """Count the active memories sent by callers for each of these subjects and local days."""
+    counts = dict.fromkeys(days, 0)
     for subjects, statement in (
-        ([day.subject for day in counted if day.subject is not None], _ON_DAYS),
-        ([None] if any(day.subject is None for day in counted) else [], _ON_DAYS_OF_NOBODY),
+        ([day.subject for day in counts if day.subject is not None], _ON_DAYS),
+        ([None] if any(day.subject is None for day in counts) else [], _ON_DAYS_OF_NOBODY),
     ):
         if subjects:
-            numbers = sorted({day.number for day in counted if (day.subject is None) == (subjects[0] is None)})
+            numbers = sorted({day.number for day in counts if (day.subject is None) == (subjects[0] is None)})
             values = {
                 "tenant": tenant_id,
                 "zone": time_zone,
@@ -88,9 +88,9 @@ def on_days(tx: Connection, tenant_id: UUID, days: Collection[LocalDate], time_z
                 "first": numbers[0] - 1,
                 "last": numbers[-1] + 2,
             }
-            found = driver_connection(tx).execute(statement, values)
-            counted |= {day: many for subject, number, many in found if (day := LocalDate(subject, number)) in counted}
-    return counted
+            rows = driver_connection(tx).execute(statement, values)
+            counts |= {day: count for subject, number, count in rows if (day := LocalDate(subject, number)) in counts}
+    return counts
 
 
 _ON: Final = f"""
@@ -110,15 +110,15 @@ _ON_DAYS_OF_NOBODY: Final = _ON.format(whose="subject IS NULL")
 
 
 def find_merged_groups(tx: Connection, tenant_id: UUID, groups: Sequence[Mapping[UUID, int]]) -> dict[int, set[bool]]:
-    """Return which groups an earlier merge has covered: it contained all of their memories at their current versions.
+    """Return the groups that an earlier merge covers: it contains all their memories at their current text versions.
 
-    Rejected and undone merges count; a merge whose summary is gone doesn't.
+    Rejected and undone merges count; a merge whose summary no longer exists doesn't count.
 
     Args:
         groups: Text versions by memory.
 
     Returns:
-        By index of the group: whether the covering merges were links.
+        The kinds of the covering merges by index of the group: True for links, False for summaries.
     """
     rows = [(n, memory_id, version) for n, group in enumerate(groups) for memory_id, version in group.items()]
     values = {
@@ -127,10 +127,10 @@ def find_merged_groups(tx: Connection, tenant_id: UUID, groups: Sequence[Mapping
         "ids": [memory_id for _, memory_id, _ in rows],
         "versions": [version for _, _, version in rows],
     }
-    found: dict[int, set[bool]] = defaultdict(set)
+    by_group: dict[int, set[bool]] = defaultdict(set)
     for n, is_link in driver_connection(tx).execute(_KNOWN, values):
-        found[n].add(is_link)
-    return found
+        by_group[n].add(is_link)
+    return by_group
 
 
 _KNOWN: Final = """
@@ -202,7 +202,7 @@ FROM given
 
 
 def deindex(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Archive memories whose rows are locked; a wanted tier below the archive remains."""
+    """Mark memories whose rows are locked as archived; a wanted tier below `archived` remains."""
     driver_connection(tx).execute(_PUT_AWAY, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -261,7 +261,7 @@ DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND
 
 @dataclass(frozen=True, slots=True)
 class PresentMemory:
-    """A memory of any tier that isn't deleted; in cold storage, its text is the truncated one in the database."""
+    """A memory of any tier that isn't deleted. A memory in cold storage has the truncated text of its database row."""
 
     memory_id: UUID
     text: str = field(repr=False)
@@ -274,9 +274,9 @@ class PresentMemory:
 
 
 def list_present(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[PresentMemory]:
-    """Return those of these memories that aren't deleted, in id order."""
-    found = driver_connection(tx).execute(_PRESENT, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-    return [PresentMemory(*row) for row in found]
+    """Return these memories in id order; deleted memories are omitted."""
+    rows = driver_connection(tx).execute(_PRESENT, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return [PresentMemory(*row) for row in rows]
 
 
 _PRESENT: Final = f"""
@@ -292,12 +292,13 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 
 
 def read_hidden_summary(tx: Connection, tenant_id: UUID, summary_id: UUID) -> list[PresentMemory]:
-    """Return a summary hidden by an open erasure, with tier `hidden` if it was active, otherwise its former tier.
+    """Return a hidden summary in a list, or an empty list if it isn't hidden.
 
-    A summary that is only hidden until it is refreshed has the tier `aside`.
+    A summary hidden by an open erasure has the tier `hidden` if it was active, otherwise its former tier. A summary
+    that is only hidden until it is refreshed has the tier `aside`.
     """
-    found = driver_connection(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id, "aside": SET_ASIDE})
-    return [PresentMemory(*row) for row in found]
+    rows = driver_connection(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id, "aside": SET_ASIDE})
+    return [PresentMemory(*row) for row in rows]
 
 
 _HIDDEN: Final = f"""
@@ -313,7 +314,7 @@ SET_ASIDE: Final = UUID(int=0)
 
 
 def with_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID], without: Sequence[UUID]) -> list[UUID]:
-    """Return those of these summaries that are active and have an existing source not in `without`, in id order."""
+    """Return the active summaries among these that have an existing source not in `without`, in id order."""
     return fetch_column(tx, _WITH_SOURCES, {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)})
 
 
@@ -334,7 +335,7 @@ ORDER BY memory_id
 
 
 def filter_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
-    """Return those of these memories that consolidation created."""
+    """Return the ids of the memories among these that consolidation created."""
     return set(fetch_column(tx, _SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
 
 

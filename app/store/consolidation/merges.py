@@ -1,4 +1,4 @@
-"""Store merges: the summary or links made from a group, their lineage, and which summaries are stale."""
+"""Store merges (a summary or links made from a group of memories), their lineage, and the staleness of summaries."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Merge:
 
     Attributes:
         sources: Number of memories that were summarised or linked.
-        summary_version: Text version of the summary as generated; a different version was edited manually.
-        is_stale: A source has changed or was removed since.
+        summary_version: Text version of the generated summary; a different version means a manual edit.
+        is_stale: True if a source was changed or removed after the summary was written.
         characters_before: Total length of the sources' texts.
         characters_after: Length of the summary.
-        decided_by: Id of the key that approved, rejected or undid it.
+        decided_by: Id of the key that approved, rejected or undid the merge.
     """
 
     merge_id: UUID
@@ -53,7 +53,7 @@ class Merge:
 
 
 class Ancestor(NamedTuple):
-    """A memory in a merge, with its role there."""
+    """A memory of a merge, with its role and its text version at that time."""
 
     merge_id: UUID
     memory_id: UUID
@@ -75,7 +75,7 @@ def add(tx: Connection, tenant_id: UUID, merges: Sequence[Merge], lineage: Seque
 
 def add_lineage(tx: Connection, tenant_id: UUID, lineage: Sequence[Ancestor]) -> None:
     """Insert or update the memories of merges, with their text versions."""
-    values = {name: [getattr(each, name) for each in lineage] for name in Ancestor._fields}
+    values = {name: [getattr(ancestor, name) for ancestor in lineage] for name in Ancestor._fields}
     driver_connection(tx).execute(_ADD_LINEAGE, {"tenant": tenant_id} | values)
 
 
@@ -115,7 +115,7 @@ ORDER BY created_at DESC, merge_id""")  # noqa: S608 - constants only
 
 
 def list_by_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
-    """Return the merges that made a memory or used it, newest first."""
+    """Return the merges that created this memory or included it, newest first."""
     return [Merge(*row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
 
 
@@ -128,9 +128,9 @@ ORDER BY created_at DESC, merge_id
 
 
 def list_ancestors(tx: Connection, tenant_id: UUID, merge_ids: Sequence[UUID]) -> list[Ancestor]:
-    """Return the lineage of these merges, ordered by both ids."""
-    found = driver_connection(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
-    return [Ancestor(*row) for row in found]
+    """Return the lineage of these merges, ordered by merge id and memory id."""
+    rows = driver_connection(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
+    return [Ancestor(*row) for row in rows]
 
 
 _ANCESTORS: Final = """
@@ -148,9 +148,9 @@ class Kin(NamedTuple):
 
 
 def list_kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
-    """Return the direct ancestors of these memories and the summaries made from them, from merges in force."""
-    found = driver_connection(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
-    return [Kin(*row) for row in found]
+    """Return the direct ancestors of these memories and the summaries made from them; only completed merges count."""
+    rows = driver_connection(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
+    return [Kin(*row) for row in rows]
 
 
 _KIN: Final = """
@@ -187,8 +187,8 @@ ORDER BY summary_id
 
 def list_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
     """Return the sources of each of these summaries, by the summary's id."""
-    found = driver_connection(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
-    return {summary_id: list(sources) for summary_id, sources in found}
+    rows = driver_connection(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
+    return {summary_id: list(sources) for summary_id, sources in rows}
 
 
 _SOURCES_OF: Final = """
@@ -218,7 +218,7 @@ def update_merge(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mappi
 
 
 def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Mark summaries as stale because sources changed or were removed. Return True if there are any."""
+    """Mark the summaries of these changed or removed sources as stale. Return True if any summary was marked."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return driver_connection(tx).execute(_MAKE_STALE, values).rowcount > 0
 

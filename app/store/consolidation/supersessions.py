@@ -1,9 +1,9 @@
-"""Store which memory supersedes which.
+"""Store supersessions: statements that a newer memory replaces an older one.
 
-A deleted memory is at neither end of a supersession: deleting or hiding a memory removes its supersessions.
+Deleting or hiding a memory removes its supersessions, so the memories that a supersession refers to exist.
 
-All changes within one tenant are serialised by an advisory lock until the transaction ends. Lock order: after the
-words' lock, before the counts'.
+All changes within one tenant are serialised by an advisory lock until the transaction ends. Lock order: after the word
+index, before the tenant's counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StoredSupersession:
     Attributes:
         memory_id: The newer memory.
         superseded_id: The older memory; None while the status is `waiting`.
-        named: The name given by the caller, while the status is `waiting`.
+        named: The caller's name for the older memory, while the status is `waiting`.
         reason: The reason for the status `rejected`.
         since: When the older memory ceased to be current.
         text: The newer memory's text.
@@ -67,7 +67,7 @@ class MemorySupersessions:
 
 
 class SupersessionStatement(NamedTuple):
-    """A supersession as stated, with its status."""
+    """A supersession as it was stated, with its current status."""
 
     memory_id: UUID
     superseded_id: UUID | None
@@ -79,7 +79,7 @@ class SupersessionStatement(NamedTuple):
 
 
 class WaitingName(NamedTuple):
-    """A memory's unresolved name for a memory that it supersedes, and since when it is waiting."""
+    """The unresolved name of a memory that `memory_id` supersedes, and the time of the statement."""
 
     memory_id: UUID
     named: str
@@ -95,10 +95,13 @@ _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 def resolve_names(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, SupersessionEnd]:
-    """Resolve names to memories: as an id or alias first, otherwise as the caller's external id."""
-    given = {name: _id(name) for name in names}
-    values = {"tenant": tenant_id, "names": list(given), "ids": list(given.values())}
-    return {name: SupersessionEnd(*rest) for name, *rest in tx.execute(_MEANT, values)} if given else {}
+    """Resolve names to memories: as an id or alias first, otherwise as the caller's external id.
+
+    Names that match no memory are omitted.
+    """
+    ids_by_name = {name: _id(name) for name in names}
+    values = {"tenant": tenant_id, "names": list(ids_by_name), "ids": list(ids_by_name.values())}
+    return {name: SupersessionEnd(*rest) for name, *rest in tx.execute(_MEANT, values)} if ids_by_name else {}
 
 
 def _id(name: str) -> UUID | None:
@@ -125,9 +128,9 @@ CROSS JOIN LATERAL (
 
 
 def list_superseding(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[SupersessionPair]:
-    """Return all direct and indirect supersessions above these memories."""
-    found = driver_connection(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
-    return {SupersessionPair(*row) for row in found}
+    """Return the active supersessions of these memories, of the memories that supersede them, and so on."""
+    rows = driver_connection(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {SupersessionPair(*row) for row in rows}
 
 
 _ABOVE: Final = """
@@ -147,21 +150,21 @@ SELECT memory_id, superseded_id FROM above
 def upsert_pairs(
     tx: Connection, tenant_id: UUID, judged: Sequence[PairOutcome], status: Status, source: Source
 ) -> list[SupersessionPair]:
-    """Insert pairs with this status, or as rejected if a reason is given; the caller holds the lock.
+    """Insert pairs with this status, or as rejected if the outcome has a reason; the caller holds the lock.
 
-    A caller's or a person's statement replaces an existing one with another status; a model's doesn't.
+    A caller's or a person's statement replaces an existing supersession that has another status; a model's doesn't.
 
     Returns:
-        The pairs that have this status now and hadn't before.
+        The pairs that have this status now but didn't have it before.
     """
     values = {
         "tenant": tenant_id,
         "source": source,
-        "memory_ids": [each.pair.memory_id for each in judged],
-        "superseded_ids": [each.pair.superseded_id for each in judged],
-        "since": [each.since for each in judged],
-        "statuses": ["rejected" if each.reason else status for each in judged],
-        "reasons": [each.reason for each in judged],
+        "memory_ids": [outcome.pair.memory_id for outcome in judged],
+        "superseded_ids": [outcome.pair.superseded_id for outcome in judged],
+        "since": [outcome.since for outcome in judged],
+        "statuses": ["rejected" if outcome.reason else status for outcome in judged],
+        "reasons": [outcome.reason for outcome in judged],
     }
     return [SupersessionPair(*row[:2]) for row in tx.execute(_PUT, values) if row.status == status] if judged else []
 
@@ -211,15 +214,15 @@ RETURNING memory_id, named, made_at
 
 
 def list_around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, MemorySupersessions]:
-    """Return the direct supersessions of these memories in both directions, by id; memories without any are omitted."""
+    """Return the active supersessions of these memories in both directions, by id; memories without any are omitted."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    found: dict[UUID, MemorySupersessions] = {}
+    by_id: dict[UUID, MemorySupersessions] = {}
     for newer, older, since in driver_connection(tx).execute(_AROUND, values, binary=True):
-        found.setdefault(newer, MemorySupersessions()).supersedes.append(older)
-        known = found.setdefault(older, MemorySupersessions())
-        valid_to = since if known.valid_to is None else min(since, known.valid_to)
-        found[older] = MemorySupersessions(known.supersedes, [*known.superseded_by, newer], valid_to)
-    return {memory_id: found[memory_id] for memory_id in memory_ids if memory_id in found}
+        by_id.setdefault(newer, MemorySupersessions()).supersedes.append(older)
+        entry = by_id.setdefault(older, MemorySupersessions())
+        valid_to = since if entry.valid_to is None else min(since, entry.valid_to)
+        by_id[older] = MemorySupersessions(entry.supersedes, [*entry.superseded_by, newer], valid_to)
+    return {memory_id: by_id[memory_id] for memory_id in memory_ids if memory_id in by_id}
 
 
 _AROUND: Final = """
@@ -233,7 +236,7 @@ ORDER BY since, memory_id, superseded_id
 
 
 def list_statements(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[SupersessionStatement]:
-    """Return every statement that these memories supersede others, in any status, oldest first per memory."""
+    """Return all statements that these memories supersede others, with any status, by memory, oldest first."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return [SupersessionStatement(*row) for row in driver_connection(tx).execute(_SAID_OF, values)]
 
@@ -247,8 +250,8 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, m
 def delete_all(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Delete all supersessions of deleted memories, whether or not their rows still exist.
 
-    Indirect supersessions through these memories become direct ones between the others; memories that no other
-    supersedes become current again.
+    Indirect supersessions through these memories are replaced by direct supersessions. Memories that no other memory
+    supersedes any more become current again.
     """
     lock(tx, tenant_id)
     for statement in (CLOSE, FORGET, _FORGET_HIDDEN):
@@ -375,9 +378,9 @@ _DROP: Final = text("DELETE FROM supersessions WHERE tenant_id = :tenant AND sup
 
 
 def read_ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, SupersessionEnd]:
-    """Return subject and acceptance time of these memories, by id; deleted ones are omitted."""
-    found = driver_connection(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
-    return {row[0]: SupersessionEnd(*row) for row in found}
+    """Return subject and acceptance time of these memories, by id; deleted memories are omitted."""
+    rows = driver_connection(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {row[0]: SupersessionEnd(*row) for row in rows}
 
 
 _ENDS: Final = """

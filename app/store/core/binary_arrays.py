@@ -39,8 +39,8 @@ class Uuids(Packed):
 
     def __init__(self, ids: Sequence[UUID] | bytes) -> None:
         """Pack ids in the given order, as UUIDs or as a concatenation of 16-byte values."""
-        held = ids if isinstance(ids, bytes) else b"".join(each.bytes for each in ids)
-        super().__init__(2950, 16, np.frombuffer(held, "V16"))
+        packed = ids if isinstance(ids, bytes) else b"".join(memory_id.bytes for memory_id in ids)
+        super().__init__(2950, 16, np.frombuffer(packed, "V16"))
 
 
 class Doubles(Packed):
@@ -80,10 +80,10 @@ class Timestamps(Packed):
 
     def __init__(self, seconds: npt.ArrayLike) -> None:
         """Pack seconds since 1970, including infinities, shape (n,)."""
-        given = np.asarray(seconds, np.float64)
-        finite = np.isfinite(given)
-        microseconds = np.rint((np.where(finite, given, 0) - _POSTGRES_EPOCH_SECONDS) * 1e6).astype(np.int64)
-        microseconds = np.where(finite, microseconds, np.where(given > 0, _FAR, -_FAR - 1))
+        times = np.asarray(seconds, np.float64)
+        finite = np.isfinite(times)
+        microseconds = np.rint((np.where(finite, times, 0) - _POSTGRES_EPOCH_SECONDS) * 1e6).astype(np.int64)
+        microseconds = np.where(finite, microseconds, np.where(times > 0, _FAR, -_FAR - 1))
         super().__init__(1184, 8, microseconds.astype(">i8"))
 
 
@@ -95,7 +95,7 @@ class Halfvecs(Packed):
         count, dimensions = vectors.shape
         rows = np.zeros(count, [("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)])
         rows["dimensions"], rows["values"] = dimensions, vectors
-        # element type 0: the server's cast determines it
+        # Element type 0: the statement's cast determines the type.
         super().__init__(0, 4 + 2 * dimensions, rows)
 
 
@@ -114,7 +114,7 @@ def driver_connection(tx: Connection) -> psycopg.Connection[Any]:
     """Return the driver's connection of a transaction.
 
     Raises:
-        TypeError: It isn't a psycopg connection.
+        TypeError: The driver isn't psycopg.
     """
     connection = tx.connection.driver_connection
     if not isinstance(connection, psycopg.Connection):
@@ -125,13 +125,13 @@ def driver_connection(tx: Connection) -> psycopg.Connection[Any]:
 def fetch_column(
     tx: Connection, statement: str | bytes, values: dict[str, Any] | None = None, *, binary: bool = False
 ) -> list[Any]:
-    """Return the first column of the rows that a statement in the driver's syntax returns."""
+    """Execute a statement in the driver's parameter syntax, and return the first column of its rows."""
     query = statement if isinstance(statement, bytes) else statement.encode()
     return [row[0] for row in driver_connection(tx).execute(query, values, binary=binary).fetchall()]
 
 
 def fetch_value(tx: Connection, statement: str, values: dict[str, Any] | None = None) -> Any:
-    """Return the first column of the first row, or None if there is no row."""
+    """Execute a statement in the driver's parameter syntax, and return the first value of its first row, or None."""
     return next(iter(fetch_column(tx, statement, values)), None)
 
 
@@ -143,17 +143,16 @@ def decode_moments(sent: bytes | None) -> npt.NDArray[np.float64]:
 
 
 def round_to_microseconds(seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Round finite times to whole microseconds as PostgreSQL does: the doubles that `decode_moments` returns."""
+    """Round finite times to microseconds like PostgreSQL, to exactly the doubles that `decode_moments` returns."""
     microseconds = np.rint((np.asarray(seconds, np.float64) - _POSTGRES_EPOCH_SECONDS) * 1e6)
-    found: npt.NDArray[np.float64] = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS
-    return found
+    rounded: npt.NDArray[np.float64] = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS
+    return rounded
 
 
 def decode_numbers(sent: bytes | None, form: str) -> npt.NDArray[np.float64]:
     """Decode concatenated `…send` values as doubles.
 
     Args:
-        sent: The bytes received.
         form: NumPy's name of the big-endian type, such as `>f4`.
     """
     return np.frombuffer(sent or b"", form).astype(np.float64)
@@ -170,5 +169,5 @@ def decode_vectors(sent: bytes | None) -> npt.NDArray[np.float32]:
 
 def decode_uuids(sent: bytes | None) -> list[UUID]:
     """Decode concatenated `uuid_send` values."""
-    held = sent or b""
-    return [UUID(bytes=held[start : start + 16]) for start in range(0, len(held), 16)]
+    data = sent or b""
+    return [UUID(bytes=data[start : start + 16]) for start in range(0, len(data), 16)]

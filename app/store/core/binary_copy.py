@@ -86,12 +86,12 @@ def pack(
 ) -> Iterator[tuple[bytes, bytes, int]]:
     """Yield chunks of the `memories` and `memory_state` COPY streams, each with the size of its texts in bytes.
 
-    Chunks let PostgreSQL process one while the next is encoded. The caller sends `HEADER` before the first chunk and
-    `TRAILER` after the last.
+    PostgreSQL can process one chunk while the next chunk is encoded. The caller sends `HEADER` before the first chunk
+    and `TRAILER` after the last chunk.
 
     Args:
-        now_ms: The database's current time in milliseconds since 1970. It caps `created_at`, whatever Redis's clock
-            says.
+        now_ms: The database's current time in milliseconds since 1970. It caps `created_at`, because Redis's clock may
+            be ahead.
     """
     memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
     state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
@@ -106,11 +106,11 @@ def pack(
         created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
         times = created * 3 + version
         state_end = unscored + times
-        for place, memory in enumerate(arrival.memories):
-            memory_id = stem + _PLACES[place]
+        for index, memory in enumerate(arrival.memories):
+            memory_id = stem + _PLACES[index]
             text = memory.text.encode()
             text_bytes += len(text)
-            add_row(_pack_row(memory, memories_start, memory_id, _LENGTH_AND_LONG.pack(8, seq + place), text, created))
+            add_row(_pack_row(memory, memories_start, memory_id, _LENGTH_AND_LONG.pack(8, seq + index), text, created))
             if terms.from_occurred and memory.occurred_at is not None:
                 occurred = min(_moment(memory.occurred_at), created, key=_LENGTH_AND_LONG.unpack)
                 add_state(state_start + memory_id + _encode_scores(memory) + occurred * 3 + version)
@@ -158,7 +158,7 @@ _PACKED: Final[dict[ValueType, str]] = {
     "json": "_NULL if memory.{0} is None else _json(memory.{0})",
     "moment": "_NULL if memory.{0} is None else _moment(memory.{0})",
 }
-"""The bytes of a field, by the type of its values."""
+"""Python expression that encodes a field, by the type of its values."""
 _FIELDS: Final = ", ".join(f"({_PACKED[field.value_type].format(field.name)})" for field in _COPIED)
 # One expression for all columns: a loop over them would take 80 % longer (ops/decisions/0044).
 _pack_row: Callable[[MemoryIn, bytes, bytes, bytes, bytes, bytes], bytes] = eval(  # noqa: S307 - constants only

@@ -1,4 +1,4 @@
-"""Open connections and transactions: one engine per role, each transaction bound to one tenant.
+"""Open connections and transactions: one engine per role, and transactions that see only one tenant's rows.
 
 Pools are opened on first use and dropped in forked children, so processes never share a socket.
 """
@@ -36,7 +36,7 @@ _SIMULATED = "ebbing_simulated_now"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
 
-# SQLSTATE prefixes of transient errors: connection, resources, operator intervention, system, serialisation, lock.
+# SQLSTATE prefixes of transient errors: connection, resources, operator, system, read-only server, rollback, lock.
 _PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
 
 
@@ -50,9 +50,9 @@ def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
     with pools.begin_transaction(engine("ebbing_app")) as tx:
         tx.exec_driver_sql(_BIND, {"tenant": str(tenant_id)})
-        held = _simulated.get()
-        if held is not None and held[0] == tenant_id:
-            tx.execution_options(**{_SIMULATED: held[1]})
+        simulated = _simulated.get()
+        if simulated is not None and simulated[0] == tenant_id:
+            tx.execution_options(**{_SIMULATED: simulated[1]})
         yield tx
 
 
@@ -66,11 +66,11 @@ def at(tenant_id: UUID, moment: datetime) -> Iterator[None]:
     with shared() as tx:
         if not tx.execute(_IS_SIMULATED, {"tenant": tenant_id}).scalar():
             raise ValueError(f"the tenant {tenant_id} isn't simulated: its time is the database's")
-    before = _simulated.set((tenant_id, moment))
+    token = _simulated.set((tenant_id, moment))
     try:
         yield
     finally:
-        _simulated.reset(before)
+        _simulated.reset(token)
 
 
 _IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
@@ -91,7 +91,7 @@ def drain() -> Iterator[Connection]:
 
 
 def in_tenant(function: Callable[Concatenate[Connection, UUID, P], R]) -> Callable[Concatenate[UUID, P], R]:
-    """Return a function of the store that opens the tenant's transaction itself."""
+    """Wrap a store function so that it opens the tenant's transaction itself."""
 
     def run(tenant_id: UUID, /, *args: P.args, **options: P.kwargs) -> R:
         with tenant(tenant_id) as tx:
@@ -101,7 +101,7 @@ def in_tenant(function: Callable[Concatenate[Connection, UUID, P], R]) -> Callab
 
 
 def in_shared(function: Callable[Concatenate[Connection, P], R]) -> Callable[P, R]:
-    """Return a function of the store that opens the transaction of `shared` itself."""
+    """Wrap a store function so that it opens a transaction of `shared` itself."""
 
     def run(*args: P.args, **options: P.kwargs) -> R:
         with shared() as tx:
@@ -206,13 +206,13 @@ def close() -> None:
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
-    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh, except
-    # for statements that choose otherwise (`kept_plans`).
+    # A plan cached while a table was empty becomes extremely slow as the table grows, so every execution is planned
+    # again, except for the statements of `kept_plans`.
     options = (
         f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
     )
-    made = create_engine(
+    created = create_engine(
         driver_url(database_url()),
         pool_size=config.database_pool_size,
         max_overflow=pools.OVERFLOW,
@@ -226,9 +226,9 @@ def _open(role: Role) -> Engine:
             "connect_timeout": 5,
         },
     )
-    event.listen(made, "connect", _count_opening)
-    pools.watch_engine(made)
-    return made
+    event.listen(created, "connect", _count_opening)
+    pools.watch_engine(created)
+    return created
 
 
 def _forget_after_fork() -> None:

@@ -1,9 +1,9 @@
-"""Execute large SQL statements with plans that PostgreSQL keeps, for a few statements per connection.
+"""Execute a few large, frequent SQL statements per connection with cached plans.
 
-Connections plan every execution afresh (`database`), which suits statements over tables that grow. For a large
-statement that is executed often, planning costs a fifth of the time. Its plan may be kept if the statement contains all
-values that the plan depends on as literals. PostgreSQL replaces a kept plan after `ANALYZE`, and after an index was
-created or dropped.
+By default, PostgreSQL plans every execution again (see `database`), because a cached plan becomes unsuitable as tables
+grow. For a large, frequent statement, planning takes a fifth of the time. Its plan can be cached if the statement
+contains every value on which the plan depends as a literal. PostgreSQL replaces a cached plan after `ANALYZE`, and
+after an index was created or dropped.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sqlalchemy import Connection
 from app.store.core.binary_arrays import driver_connection
 
 KEPT_MAX: Final = 4
-"""Maximum number of statements per connection whose plans are kept; a plan can take 0.7 MB of the server's memory."""
+"""Maximum number of cached plans per connection; a plan can take 0.7 MB of the server's memory."""
 USES_BEFORE: Final = 3
-"""Number of executions after which a connection keeps a statement's plan."""
+"""A connection caches a statement's plan from this execution on."""
 SETTING: Final = ", set_config('plan_cache_mode', 'force_generic_plan', true)"
-"""Part of a SELECT that keeps the plans of the following statements until the transaction ends."""
+"""Part of a SELECT that makes the following statements of the transaction use their cached plans."""
 _COUNTED_MAX: Final = 64
 _USES: Final = "ebbing_statement_uses"
 _PARAMETER: Final = re.compile(r"%\((\w+)\)s")
@@ -57,36 +57,36 @@ def fetch_all(
 
     Args:
         statement: May contain parameters such as `%(name)s`, but no other percent sign.
-        values: The values of its parameters; others are ignored.
-        keeps_plan: Keep the plan; the transaction has executed `SETTING`.
+        values: The values of its parameters; further values are ignored.
+        keeps_plan: Cache the plan; requires that the transaction has executed `SETTING`.
     """
     text, names = _number_parameters(statement)
     cursor = psycopg.RawCursor(driver_connection(tx))
-    given = [values[name] for name in names]
+    parameters = [values[name] for name in names]
     prepare = _keeps_plan(tx, text) if keeps_plan else None
-    return cursor.execute(text, given, prepare=prepare, binary=True).fetchall()
+    return cursor.execute(text, parameters, prepare=prepare, binary=True).fetchall()
 
 
 @lru_cache(maxsize=64)
 def _number_parameters(statement: str) -> tuple[bytes, Sequence[str]]:
-    """Replace named parameters by PostgreSQL's numbered ones, which the driver needn't parse; return their names."""
+    """Replace named by numbered parameters, which the driver needn't parse. Return the statement and the names."""
     numbers: dict[str, int] = {}
-    text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", statement)
+    text = _PARAMETER.sub(lambda match: f"${numbers.setdefault(match[1], len(numbers) + 1)}", statement)
     return text.encode(), list(numbers)
 
 
 def _keeps_plan(tx: Connection, text: bytes) -> bool:
-    """Return True if the connection has kept this statement's plan, or keeps it from now on."""
+    """Return True if the connection has cached this statement's plan, or caches the plan with this execution."""
     uses: dict[int, int] = tx.connection.info.setdefault(_USES, {})
     statement = hash(text)  # the texts themselves would take half a MB per connection
     count = uses.get(statement, 0)
     if count >= USES_BEFORE:
         return True
-    kept = {known: number for known, number in uses.items() if number >= USES_BEFORE}
-    if count + 1 >= USES_BEFORE and len(kept) >= KEPT_MAX:
+    cached = {cached_hash: number for cached_hash, number in uses.items() if number >= USES_BEFORE}
+    if count + 1 >= USES_BEFORE and len(cached) >= KEPT_MAX:
         return False
     if count == 0 and len(uses) >= _COUNTED_MAX:
         uses.clear()
-        uses.update(kept)
+        uses.update(cached)
     uses[statement] = count + 1
     return count + 1 >= USES_BEFORE

@@ -16,9 +16,9 @@ from app.store.core.database import driver_url
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 
-# Key of the advisory lock, which is per database: concurrent migrations of one database would conflict on the version
-# row. Databases of one server also share the roles: the second migration waits for PostgreSQL's lock on a role, at most
-# for the lock timeout, and then finds the role and its grants.
+# Key of an advisory lock, because concurrent migrations of one database would conflict on the version row. The lock is
+# per database, but the databases of a server share the roles: if two of them are migrated at once, the second migration
+# waits for PostgreSQL's lock on a role, at most for the lock timeout, and then finds the role and its grants.
 _LOCK = 0x6562_6269
 
 
@@ -51,7 +51,11 @@ def downgrade(owner_url: str, revision: str) -> None:
 
 
 def newest_revision() -> str:
-    """Return the newest revision that this version of the code includes."""
+    """Return the newest schema revision that this version of the code includes.
+
+    Raises:
+        Misconfigured: The installation contains no migrations.
+    """
     revision = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     if revision is None:
         message = f"no migrations were found in {MIGRATIONS}: the installation isn't complete"

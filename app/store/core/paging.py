@@ -1,4 +1,4 @@
-"""Read lists page by page, each page starting after the last row of the one before (keyset paging)."""
+"""Read lists page by page, each page starting after the last row of the previous page (keyset paging)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Page(list[T]):
     """
 
     def __init__(self, rows: Iterable[T] = (), following: Any = None) -> None:
-        """Hold rows and the key of the next page."""
+        """Create a page from its rows and the key of its last row, if there is a next page."""
         super().__init__(rows)
         self.following = following
 
@@ -35,7 +35,7 @@ def build_one(build: Callable[..., T], rows: Result[Any]) -> T | None:
 
 
 def page_of(rows: Sequence[T], limit: int, key: Callable[[T], object]) -> Page[T]:
-    """Return rows as a page. A page of `limit` rows has a next one, which may turn out to be empty."""
+    """Return rows as a page. If it has `limit` rows, a next page is assumed, which may turn out to be empty."""
     return Page(rows, key(rows[-1]) if len(rows) == limit else None)
 
 
@@ -60,14 +60,14 @@ class Latest:
     def read(
         self, tx: Connection, build: Callable[[Any], T], older_than: Place | None, limit: int, **values: object
     ) -> Page[T]:
-        """Return the page after a place, or the first page.
+        """Return the page after `older_than`, or the first page.
 
         Args:
             build: Function that converts a row.
             values: The query's parameters.
         """
         at, row_id = older_than or (None, None)
-        place = {"page_at": at, "page_id": row_id, "page_limit": limit}
-        rows = tx.execute(self._statement, values | place).all()
+        position = {"page_at": at, "page_id": row_id, "page_limit": limit}
+        rows = tx.execute(self._statement, values | position).all()
         page = page_of(rows, limit, lambda row: tuple(getattr(row, name) for name in self._key))
         return Page(map(build, rows), page.following)

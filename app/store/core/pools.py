@@ -1,4 +1,4 @@
-"""Measure this process's use of PostgreSQL connections: open, in use, and waited for."""
+"""Count this process's PostgreSQL connections (open and in use) and the threads waiting for a connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import QueuePool
 
 OVERFLOW: Final = 2
-"""Connections that may be opened temporarily beyond the pool's size."""
+"""Number of connections that may be opened temporarily beyond the pool's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,20 @@ def begin_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def read_usage(engines: Iterable[Engine]) -> PoolUsage:
-    """Return the usage of these engines' pools and reset its peaks."""
-    limit = there = 0
+    """Return the usage of these engines' pools, and reset the peaks."""
+    limit = open_connections = 0
     for engine in engines:
         if isinstance(engine.pool, QueuePool):
             limit += _limit(engine.pool)
-            there += engine.pool.checkedin() + engine.pool.checkedout()
+            open_connections += engine.pool.checkedin() + engine.pool.checkedout()
     with _use.lock:
-        found = PoolUsage(limit, there, _use.in_use_most, _use.waiting_most)
+        usage = PoolUsage(limit, open_connections, _use.in_use_most, _use.waiting_most)
         _use.in_use_most, _use.waiting_most = _use.in_use, _use.waiting
-    return found
+    return usage
 
 
 def forget() -> None:
-    """Reset the counts in a forked child, which inherited its parent's."""
+    """Reset the counts in a forked child, which has inherited the parent's counts."""
     global _use  # noqa: PLW0603 - process-wide state
     _use = _Use()
 

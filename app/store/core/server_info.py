@@ -33,8 +33,8 @@ SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension W
 def read_revision(url: str) -> str | None:
     """Return the schema's revision, or None if the database was never migrated."""
     with psycopg.connect(url, connect_timeout=10) as connection:
-        known = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
-        if known is None or not known[0]:
+        is_migrated = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
+        if is_migrated is None or not is_migrated[0]:
             return None
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         return None if row is None else str(row[0])

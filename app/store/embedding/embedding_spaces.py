@@ -1,8 +1,8 @@
-"""Manage embedding spaces: which vectors are comparable, which space a tenant is searched in, and moves between them.
+"""Store embedding spaces (sets of comparable vectors), each tenant's search space, and moves between spaces.
 
 `tenant_spaces` has no content and no row-level security. Writers of vectors lock the tenant's row in share mode (`FOR
-SHARE`) until their commit, and a change of the row waits for them, so no vector is written to a space that the tenant
-has left.
+SHARE`) until their commit. A change of the row waits for these locks, so no vector is written to a space that the
+tenant has left.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Space:
     """An embedding space.
 
     Attributes:
-        model: The model's name, with every other property that makes its vectors incomparable to others.
-        dimensions: Length of a vector.
+        model: The model's name and every other property on which the comparability of its vectors depends.
+        dimensions: Number of components of a vector.
         embedder: The kind of embedder, a value of the setting `EMBEDDER`.
     """
 
@@ -39,9 +39,9 @@ class TenantSpaces:
     """A tenant's spaces.
 
     Attributes:
-        searched: The space used for its searches.
-        target: The space that it is being moved to, if any.
-        graph_space_id: The space for which it has dedicated indexes, if any.
+        searched: The space used for the tenant's searches.
+        target: The space that the tenant is being moved to, if any.
+        graph_space_id: The space for which the tenant has dedicated indexes, if any.
     """
 
     searched: Space
@@ -50,7 +50,7 @@ class TenantSpaces:
 
 
 def find_space(tx: Connection, model: str, dimensions: int) -> Space | None:
-    """Return a model's space, or None if nothing was embedded in it yet."""
+    """Return a model's space, or None if it isn't registered yet."""
     return build_one(Space, tx.execute(_FIND, {"model": model, "dimensions": dimensions}))
 
 
@@ -71,7 +71,7 @@ _NAMED = text("SELECT space_id, model, dimensions, embedder FROM embedding_space
 
 
 def ensure_space(tx: Connection, model: str, dimensions: int, embedder: str) -> Space:
-    """Return a model's space, creating it if necessary; its vectors have length 1 (or 0)."""
+    """Return a model's space, registering it if necessary. Its vectors are normalised: each has norm 1 (or 0)."""
     space = find_space(tx, model, dimensions)
     if space is not None:
         return space
@@ -93,7 +93,7 @@ ON CONFLICT (model, dimensions) DO NOTHING
 
 
 def read_tenant_spaces(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
-    """Return a tenant's current spaces, or None if none of its memories has been embedded."""
+    """Return a tenant's current spaces, or None if no space is assigned to it yet."""
     return _spaces(tx, OF_TENANT, tenant_id)
 
 
@@ -108,7 +108,7 @@ def lock(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
 
 
 def parse_spaces(row: Sequence[Any]) -> TenantSpaces | None:
-    """Build a tenant's spaces from a row of `OF_TENANT`; a row of NULLs yields None."""
+    """Build a tenant's spaces from a row of `OF_TENANT`; return None for a row of NULLs."""
     if row[0] is None:
         return None
     return TenantSpaces(Space(*row[:4]), None if row[4] is None else Space(*row[4:8]), row[8])
@@ -140,7 +140,7 @@ _ADOPT = text("INSERT INTO tenant_spaces (tenant_id, space_id) VALUES (:tenant, 
 
 
 def start_move(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Start a tenant's move to this space; if it is there already, end any move."""
+    """Start a tenant's move to this space. If this is its search space already, cancel any move."""
     tx.execute(_AIM, {"tenant": tenant_id, "space": space_id})
 
 
@@ -148,7 +148,7 @@ _AIM = text("UPDATE tenant_spaces SET target_space_id = nullif(:space, space_id)
 
 
 def complete_move(tx: Connection, tenant_id: UUID, space_id: int) -> bool:
-    """Complete a tenant's move: search it in this space. Return False if it wasn't being moved there."""
+    """Complete a tenant's move by making this space its search space. Return False if no such move was under way."""
     return tx.execute(_SWITCH, {"tenant": tenant_id, "space": space_id}).rowcount == 1
 
 
@@ -179,9 +179,9 @@ WHERE (model, dimensions) <> (:model, :dimensions) ORDER BY tenant_id
 """)
 
 
-# A memory is lacking in a space if its current text has a vector in another space and none in this one. A memory that
-# was never embedded still awaits the embedder or was set aside. Space ids are given explicitly, because the index
-# starts with them.
+# A memory is missing from a space if its current text has a vector in another space and none in this one. A memory that
+# was never embedded isn't missing: it is pending, or was skipped after a failure. The query lists the space ids,
+# because they are the index's first column.
 _LACKING = """
 memory.tenant_id = :tenant AND memory.deleted_at IS NULL AND EXISTS (
   SELECT FROM embeddings AS known
@@ -201,7 +201,7 @@ def list_lacking(
     """Return memories whose current text has a vector in another space but none in this one, in id order.
 
     Args:
-        space_id: The space without their vectors.
+        space_id: The space that lacks their vectors.
         after: Only ids above this one.
         limit: Maximum number of ids.
         but: Ids to exclude.
@@ -244,18 +244,18 @@ WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:memor
 
 
 def clear_unused(tx: Connection, tenant_id: UUID, limit: int) -> int:
-    """Delete a tenant's vectors in spaces that it is neither searched in nor moving to.
+    """Delete a tenant's vectors that belong neither to its search space nor to its target space.
 
-    The vector of a memory that isn't in the searched space yet is retained: it may be the only one.
+    A vector is retained while its memory has none in the search space, because it may be the memory's only vector.
 
     Returns:
-        The number deleted, at most `limit`; repeat until 0.
+        The number of deleted vectors, at most `limit`; call again until it is 0.
     """
-    there = lock_tenant_spaces(tx, tenant_id)
-    if there is None:
+    spaces = lock_tenant_spaces(tx, tenant_id)
+    if spaces is None:
         return 0
-    kept = [there.searched.space_id, *([there.target.space_id] if there.target else [])]
-    values = {"tenant": tenant_id, "space": there.searched.space_id, "kept": kept, "limit": limit}
+    retained_ids = [spaces.searched.space_id, *([spaces.target.space_id] if spaces.target else [])]
+    values = {"tenant": tenant_id, "space": spaces.searched.space_id, "kept": retained_ids, "limit": limit}
     return tx.execute(_CLEAR, values).rowcount
 
 

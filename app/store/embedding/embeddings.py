@@ -21,8 +21,8 @@ from app.store.embedding.windows import Windows
 from app.store.memories.turns import neighbours_sql, span_sql
 
 # One pass over the turns from just before each thread's first requested memory to just after its last. The requested
-# ones are read by id, and membership is tested by `= ANY` instead of a join: without statistics the planner would read
-# all of the tenant's rows or loop over all pairs.
+# memories are read by id, and membership is tested by `= ANY` instead of a join: without statistics the planner would
+# read all of the tenant's rows or loop over all pairs.
 _READ = text(f"""
 WITH
   wanted AS MATERIALIZED (
@@ -51,7 +51,7 @@ SELECT memory_id, thread, 0, true, text_version, text, speaker, occurred_at FROM
 ORDER BY thread, place, memory_id
 """)  # noqa: S608 - built from constants
 
-# Memories with followers added after the texts were read: embedding the followers writes these vectors again.
+# Memories to which following turns were added after the texts were read. Embedding these turns rewrites their vectors.
 _FOLLOWED = text("""
 SELECT memory_id FROM unnest(CAST(:ids AS uuid[]), CAST(:counts AS integer[])) AS read (memory_id, known)
 WHERE known < (
@@ -121,8 +121,10 @@ class EmbeddingTexts:
     """Memories to embed: `memories[i]` is the text of `ids[i]` at `versions[i]`.
 
     Attributes:
-        context: `context[i]` maps the turns in its context to the text versions read; may be empty.
-        after: `after[i]` are those of these turns that follow it, nearest first; may be empty.
+        context: `context[i]` maps the turns in the context of `ids[i]` to the text versions read. Empty if no context
+            was read.
+        after: `after[i]` are the turns of `context[i]` that follow `ids[i]`, nearest first. Empty if no following turns
+            were read.
     """
 
     ids: list[UUID]
@@ -135,45 +137,50 @@ class EmbeddingTexts:
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> EmbeddingTexts:
     """Return the texts of these memories, each with the turns before it; deleted memories are omitted.
 
-    Speakers that only name a role are omitted.
+    Speaker names that are only a role are omitted.
 
     Args:
-        ids: The memories.
-        ahead: Also read the turns after each memory; embedding one of those then requires embedding this memory again.
+        ahead: Also read the turns after each memory; when such a turn is embedded, the memory must be embedded again.
     """
     values = {"tenant": tenant_id, "ids": Uuids(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
     rows = tx.execute(_READ, values).all()
     texts = EmbeddingTexts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
-        run = list(turns)
-        names = [speaker_name(turn[6]) for turn in run]
-        lines = [] if thread is None else list(map(format_line, map(itemgetter(5), run), names))
-        for n, (memory_id, _, place, is_wanted, version, said, _, occurred_at) in enumerate(run):
+        run_turns = list(turns)
+        names = [speaker_name(turn[6]) for turn in run_turns]
+        lines = [] if thread is None else list(map(format_line, map(itemgetter(5), run_turns), names))
+        for n, (memory_id, _, place, is_wanted, version, content, _, occurred_at) in enumerate(run_turns):
             if not is_wanted:
                 continue
-            # Separate runs of turns are adjacent in the result; only `place` shows the gap.
-            before = [near for near in _context_places(n, -1, len(lines)) if run[near][2] >= place - CONTEXT_TURNS]
+            # Runs of turns that aren't adjacent in the thread follow each other here; only `place` shows the gap.
+            before = [
+                neighbour
+                for neighbour in _context_places(n, -1, len(lines))
+                if run_turns[neighbour][2] >= place - CONTEXT_TURNS
+            ]
             after = [
-                near for near in _context_places(n, 1, len(lines)) if ahead and run[near][2] <= place + CONTEXT_TURNS
+                neighbour
+                for neighbour in _context_places(n, 1, len(lines))
+                if ahead and run_turns[neighbour][2] <= place + CONTEXT_TURNS
             ]
             texts.ids.append(memory_id)
             texts.versions.append(version)
-            said_before, said_after = (tuple([lines[near] for near in side]) for side in (before, after))
-            texts.memories.append(MemoryText(said, names[n], occurred_at, said_before, said_after))
-            texts.context.append({run[near][0]: run[near][4] for near in (*before, *after)})
+            said_before, said_after = (tuple([lines[neighbour] for neighbour in side]) for side in (before, after))
+            texts.memories.append(MemoryText(content, names[n], occurred_at, said_before, said_after))
+            texts.context.append({run_turns[neighbour][0]: run_turns[neighbour][4] for neighbour in (*before, *after)})
             if ahead:
-                texts.after.append(tuple([run[near][0] for near in after]))
+                texts.after.append(tuple([run_turns[neighbour][0] for neighbour in after]))
     return texts
 
 
 def _context_places(place: int, step: int, size: int) -> range:
-    """Return the places of up to `CONTEXT_TURNS` turns on one side of a place in a run, the nearest first."""
+    """Return the indices of up to `CONTEXT_TURNS` turns on one side of an index in a run, the nearest first."""
     end = place + step * (CONTEXT_TURNS + 1)
     return range(place + step, min(end, size) if step > 0 else max(end, -1), step) if size else range(0)
 
 
 def find_preceding(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
-    """Return up to `CONTEXT_TURNS` turns before each of these memories: their vectors include what follows them."""
+    """Return up to `CONTEXT_TURNS` turns before each of these memories; the turns' vectors include these memories."""
     values = {"tenant": tenant_id, "ids": Uuids(ids), "turns": CONTEXT_TURNS}
     return list(tx.execute(_PRECEDING, values).scalars())
 
@@ -189,19 +196,20 @@ def write(
     by_caller: bool = False,
     fill: bool = False,
 ) -> int:
-    """Write the vectors of memories whose texts, and those in their contexts, are unchanged since they were read.
+    """Write the vectors of memories whose own texts and context texts are unchanged since they were read.
 
-    Memories that were edited or deleted since are skipped, because that change has queued them again; so are memories
-    that left the active tier. The caller must hold the tenant's spaces in share mode, so that no `remove` runs
-    concurrently. A caller's own vector remains until its memory's text changes or the caller supplies another.
+    Memories that have changed are skipped, because the change has queued them again. Memories that left the active tier
+    are skipped as well. The transaction must hold the tenant's spaces in share mode, so that no `remove` runs
+    concurrently. A vector supplied by the API caller remains until its memory's text changes or the API caller supplies
+    another vector.
 
     Args:
         space_id: The vectors' embedding space.
         texts: The texts that were read.
-        vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
-        long: Windows of the long memories among them; memories not included lose their windows.
-        by_caller: The caller supplied the vectors.
-        fill: Only write vectors for texts that have none; an existing one may have been computed with newer context.
+        vectors: Shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
+        long: Windows of the long memories; memories without windows in it lose their stored windows.
+        by_caller: The API caller supplied the vectors.
+        fill: Only write vectors for texts that have none; existing vectors may have been computed with newer context.
 
     Returns:
         The number of vectors written.
@@ -224,7 +232,7 @@ def write(
 
 
 def _unchanged_places(tx: Connection, tenant_id: UUID, texts: EmbeddingTexts) -> list[int]:
-    """Return the indexes of memories whose texts and contexts are unchanged since they were read."""
+    """Return the indices of memories whose texts and contexts are unchanged since they were read."""
     read = dict(zip(texts.ids, texts.versions, strict=True))
     for turns in texts.context:
         read |= turns
@@ -232,8 +240,8 @@ def _unchanged_places(tx: Connection, tenant_id: UUID, texts: EmbeddingTexts) ->
     overtaken = set(tx.execute(_OVERTAKEN, values).scalars())
     if texts.after:
         counts = Integers([len(turns) for turns in texts.after])
-        known = {"ids": Uuids(texts.ids), "counts": counts, "turns": CONTEXT_TURNS}
-        followed = set(tx.execute(_FOLLOWED, {"tenant": tenant_id, **known}).scalars())
+        parameters = {"ids": Uuids(texts.ids), "counts": counts, "turns": CONTEXT_TURNS}
+        followed = set(tx.execute(_FOLLOWED, {"tenant": tenant_id, **parameters}).scalars())
     else:
         followed = set()
     contexts = texts.context or [{}] * len(texts.ids)
@@ -245,11 +253,11 @@ def _unchanged_places(tx: Connection, tenant_id: UUID, texts: EmbeddingTexts) ->
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
-    """Delete the vectors of these memories, and of turns with them in their context, in every space and sample.
+    """Delete the vectors of these memories, and of turns whose context includes them, in every space and sample.
 
-    A caller's own vector of such a turn remains, because it contains no context. The tenant's spaces are locked
-    exclusively, so that no vector is written concurrently. Call it before memories move to another thread, and once
-    more afterwards.
+    A vector that the API caller supplied for such a turn remains, because it contains no context. The tenant's spaces
+    are locked exclusively, so that no vector is written concurrently. Call this function before memories move to
+    another thread, and again afterwards.
 
     Returns:
         The turns that must be embedded again.
@@ -258,8 +266,8 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
         return set()
     embedding_spaces.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": list(ids)}
-    around = set(tx.execute(_AROUND, values | {"turns": CONTEXT_TURNS}).scalars())
-    values["around"] = list(around)
+    surrounding = set(tx.execute(_AROUND, values | {"turns": CONTEXT_TURNS}).scalars())
+    values["around"] = list(surrounding)
     tx.execute(_REMOVE, values)
     tx.execute(_REMOVE_SAMPLES, values)
-    return around
+    return surrounding

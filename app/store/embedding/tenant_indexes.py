@@ -1,8 +1,8 @@
 """Create and drop a large tenant's dedicated vector indexes, and add its vectors to their graphs.
 
-`tenant_spaces.graph_space_id` names the space for which a tenant has them, and `embeddings.grafted` marks the vectors
-in the graph. A rewritten vector leaves the graph, so that writing costs no more than without one. Windows of long
-memories have a graph of their own, marked by `memory_windows.grafted`.
+`tenant_spaces.graph_space_id` is the space for which a tenant has dedicated indexes, and `embeddings.grafted` marks the
+vectors that are in the graph. Rewriting a vector removes it from the graph, so that writes cost no more than without a
+graph. The windows of long memories have their own graph, marked by `memory_windows.grafted`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 DIMENSIONS_MAX = 4000
-"""Maximum dimensions of half-precision vectors in a graph."""
+"""Maximum number of dimensions of half-precision vectors in a graph."""
 
-# Searches and writers queue behind a transaction that waits for a table lock, so this wait is kept short.
+# Searches and writers queue behind a transaction that waits for a table lock, so the lock timeout is short.
 _PATIENCE = text("SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '10min', true)")
 
 
 def create_indexes(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Create the tenant's indexes, initially empty graphs, for a space in which none of its vectors is grafted yet.
+    """Create the tenant's dedicated indexes for a space, as empty graphs: none of its vectors may be marked yet.
 
-    Reads both tables once; writers to them wait that long.
+    Building the indexes reads both tables once and blocks writes to them in the meantime.
 
     Raises:
-        sqlalchemy.exc.OperationalError: Others held a table for more than a second; nothing was changed.
+        sqlalchemy.exc.OperationalError: Another transaction locked a table for over a second; nothing was changed.
     """
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT make_graph(CAST(:space AS smallint))"), {"space": space_id})
@@ -33,7 +33,7 @@ def create_indexes(tx: Connection, tenant_id: UUID, space_id: int) -> None:
 
 
 def drop_indexes(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Drop the tenant's indexes for a space, without unmarking vectors; raises like `create_indexes`."""
+    """Drop the tenant's indexes for a space; its vectors remain marked. Raises the same error as `create_indexes`."""
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT drop_graph(CAST(:space AS smallint))"), {"space": space_id})
     tx.execute(text("SELECT drop_window_graph(CAST(:space AS smallint))"), {"space": space_id})
@@ -44,13 +44,13 @@ _NOTE = text("UPDATE tenant_spaces SET graph_space_id = CAST(:space AS smallint)
 
 
 def add_to_graphs(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Add up to `limit` vectors and windows each to their graphs. Return the number added; repeat until 0."""
+    """Add up to `limit` vectors and up to `limit` windows to their graphs. Return their number; repeat until 0."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return sum(tx.execute(statement, values).rowcount for statement in _GRAFT)
 
 
 def unmark_dropped(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Unmark up to `limit` vectors and windows each of dropped graphs. Return the number; repeat until 0."""
+    """Unmark up to `limit` vectors and up to `limit` windows of dropped graphs. Return their number; repeat until 0."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return sum(tx.execute(statement, values).rowcount for statement in _UNGRAFT)
 
@@ -69,7 +69,7 @@ _UNGRAFT = [text(_MARK.format(table=table, which="grafted")) for table in _TABLE
 
 
 def count_tail(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
-    """Count the vectors or windows of a space that aren't in a graph, whichever are more, up to `most`."""
+    """Count a space's vectors and windows that aren't in a graph, each up to `most`. Return the higher count."""
     values = {"tenant": tenant_id, "space": space_id, "most": most}
     return int(tx.execute(_COUNT_TAIL, values).scalar_one())
 

@@ -1,7 +1,7 @@
 """Store the vectors of the windows of long memories, and compare them with a query.
 
-A window's row refers to the row of its memory's vector and is deleted with it: by an edit, a move to another tier or
-space, or a removal.
+A window's row references the row of its memory's vector, and is deleted with that row: when the memory is edited,
+deleted, or moved to another tier or space.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Windows:
     """Windows of memories in one space; row i of every array is a window of `ids[i]`.
 
     Attributes:
-        spans: Index within the memory, first character, and the character after the last, shape (n, 3).
-        vectors: Shape (n, dimensions), of length 1 or 0.
-        current: Memories whose existing windows remain.
+        spans: Index of the window within the memory, first character, and end character (exclusive), shape (n, 3).
+        vectors: Vectors of norm 1 or 0, shape (n, dimensions).
+        current: Memories whose stored windows are up to date and remain.
     """
 
     ids: list[UUID]
@@ -56,8 +56,7 @@ def replace_windows(
 
     Args:
         space_id: The vectors' embedding space.
-        memory_ids: The memories.
-        windows: Their windows; windows of other memories are ignored. None if they have none.
+        windows: The memories' windows; windows of other memories are ignored. None if no memory has windows.
     """
     current = windows.current if windows else frozenset[UUID]()
     stale = [memory_id for memory_id in memory_ids if memory_id not in current]
@@ -67,12 +66,12 @@ def replace_windows(
     written = set(memory_ids)
     rows = np.flatnonzero([memory_id in written for memory_id in windows.ids])
     ids = [windows.ids[row] for row in rows]
-    places, starts, ends = windows.spans[rows].T
+    indices, starts, ends = windows.spans[rows].T
     values = {
         "tenant": tenant_id,
         "space": space_id,
         "ids": Uuids(ids),
-        "places": Integers(places),
+        "places": Integers(indices),
         "starts": Integers(starts),
         "ends": Integers(ends),
         "vectors": Halfvecs(windows.vectors[rows]),
@@ -94,14 +93,14 @@ _REMOVE: Final = (
 
 
 ANY: Final = "(SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s))"
-"""SQL that yields whether the tenant has any window; evaluated once per statement."""
+"""SQL condition that the tenant has at least one window; PostgreSQL evaluates it once per statement."""
 
 _WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 
 
 def lift_sql(vectors: str) -> str:
-    """Return SQL in which each scored memory gets the score of its best window if that is higher than its own.
+    """Return SQL that raises each memory's score to the score of its best window, if this is higher.
 
     Args:
         vectors: A SELECT of `memory_id` and `score`, the cosine of a memory's own vector.
@@ -113,22 +112,24 @@ def lift_sql(vectors: str) -> str:
 
 
 def lift_one_sql(score: str, memory_id: str) -> str:
-    """Return SQL for a single memory's lifted score, looked up by id: for a few memories among very many.
+    """Return an SQL expression for one memory's raised score, which looks up its windows by id.
+
+    Suited to a few memories out of very many.
 
     Args:
-        score: The cosine of its own vector.
-        memory_id: Its id.
+        score: SQL for the cosine of the memory's own vector.
+        memory_id: SQL for the memory's id.
     """
     best = f"SELECT max({_WORTH}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}"
     return f"greatest({score}, ({best}))"
 
 
 def nearest_sql(size: int, shown: str, tail_shown: str) -> str:
-    """Return SQL for the memories with the nearest windows, from the tenant's graph and from windows not in it yet.
+    """Return SQL for the memories with the nearest windows, inside the tenant's graph and not yet in the graph.
 
     Args:
         size: Number of dimensions.
-        shown: The condition that a memory may be returned, on `memory_windows.memory_id`.
+        shown: SQL condition on `memory_windows.memory_id` for memories that may be returned.
         tail_shown: The same condition on `tail.memory_id`.
     """
     distance = f"CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))"

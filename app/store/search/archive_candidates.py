@@ -1,4 +1,4 @@
-"""Build the part of a search statement that finds archived memories by comparing each in the reduced space."""
+"""Build the part of a search statement that compares every archived memory, by words and reduced vector."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.store.search.query_parts import (
 NOBODY: Final = """found AS MATERIALIZED (
     SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS words, CAST(NULL AS float8) AS relevance WHERE false
   )"""
+"""The clause `found` without rows, for searches that compare no active memories."""
 
 
 def archive_clauses(active: str, probe: SearchProbe, request: SearchRequest, values: dict[str, Any]) -> str:
@@ -64,11 +65,11 @@ def archive_clauses(active: str, probe: SearchProbe, request: SearchRequest, val
 def _relevance(probe: SearchProbe, values: dict[str, Any]) -> str:
     """Return SQL for the inner product with the probe reduced by the same basis as the vector (`<#>` negates it)."""
     cases = []
-    for n, other in enumerate(probe.archived):
+    for n, reduced in enumerate(probe.archived):
         values |= {
-            f"space_{n}": other.space_id,
-            f"basis_{n}": other.basis_id,
-            f"vector_{n}": vector_literal(other.vector),
+            f"space_{n}": reduced.space_id,
+            f"basis_{n}": reduced.basis_id,
+            f"vector_{n}": vector_literal(reduced.vector),
         }
         cases.append(
             f"WHEN space_id = %(space_{n})s AND basis_id IS NOT DISTINCT FROM CAST(%(basis_{n})s AS bigint) "

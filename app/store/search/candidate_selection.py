@@ -1,7 +1,7 @@
 """Find a search's candidates by words and meaning, in one statement.
 
-For a tenant with a moderate number of memories all of them are compared: row-level security prevents PostgreSQL from
-using a GIN index for `@@`, and no index finds everything that a comparison finds. For larger tenants
+For a tenant with a moderate number of memories, all memories are compared: row-level security prevents PostgreSQL from
+using a GIN index for `@@`, and no index finds everything that a comparison finds. For larger tenants,
 `indexed_candidates` selects the memories worth comparing.
 """
 
@@ -41,25 +41,30 @@ from app.store.strength.states import StoredStates
 __all__ = ["CANDIDATES", "FoundCandidates", "SearchProbe", "allowed_sql", "find_candidates"]
 
 CANDIDATES: Final = 200
+"""Maximum number of candidates by default."""
 CANDIDATES_OF_MANY: Final = 150
+"""Maximum number of candidates for large tenants and short result lists."""
 _CANDIDATE: Final = Candidate.__struct_fields__
 _COLUMNS: Final = len(_CANDIDATE)
 _SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
 
-# Nested loops, which the planner prefers without statistics of a new tenant, took seconds. Sequential scans are
+# Nested loops, which the planner prefers for a new tenant without statistics, took seconds. Sequential scans are
 # disabled so that a search's duration doesn't depend on other tenants' data.
 _PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
 
 _PLANNED_BY: Final = ("tenant", "space", "limit", "by_words", "by_vector", "elsewhere")
-"""Parameters of the usual search that its plan depends on: a tenant's own indexes apply only to literals."""
+"""Parameters that the usual search contains as literals, because its plan depends on their values.
+
+For example, PostgreSQL uses a tenant's dedicated indexes only if the tenant's id is a literal.
+"""
 
 
 class FoundCandidates(NamedTuple):
-    """The result of the statement.
+    """A search's candidates, as returned by the statement.
 
     Attributes:
         candidates: Best first.
-        held: Their states, from which strengths are computed, in the same order.
+        held: States of the candidates, in the same order, from which strengths are computed.
         now: The database's time in seconds since 1970, after the rows were written; 0 without candidates.
         mark: The tenant's version stamp when the rows were read, as in `search_context.MARK`; empty without candidates.
         has_corrections: The tenant has a memory that corrects another.
@@ -83,9 +88,9 @@ def find_candidates(
     """Return the memories that pass the request's filters, best first.
 
     They are ranked by `scoring.selection`: words·W + relevance·R. Their number is limited by `limit`, or by
-    `CANDIDATES`; for large tenants and short result lists by `CANDIDATES_OF_MANY`. A memory without a vector is found
-    by its words, one without indexed words by its vector, deleted ones never. Both scores are divided by the best
-    memory's score, so they range from 0 to 1.
+    `CANDIDATES`; for large tenants and short result lists by `CANDIDATES_OF_MANY`. A memory without a vector can
+    be found by its words, and a memory without indexed words by its vector. Deleted memories are never returned. Both
+    scores are divided by the best memory's score, so they range from 0 to 1.
     """
     if not probe.lexemes and not probe.has_vector and not probe.archived:
         return FoundCandidates([], states.decode_states(b""))
@@ -97,19 +102,19 @@ def find_candidates(
         "relevance_weight": relevance_weight,
     }
     is_usual = request.tiers == ("active",) and not filter_conditions(request, values)
-    found, every = _active(tx, probe, request, ranking, values, keeps_plan=is_usual), "found"
+    found, last_clause = _active(tx, probe, request, ranking, values, keeps_plan=is_usual), "found"
     if "archived" in request.tiers:
-        found, every = archive_candidates.archive_clauses(found, probe, request, values), "every"
-    statement = _statement(found, every, _related(request, values), _previous_turn_sql(ranking))
+        found, last_clause = archive_candidates.archive_clauses(found, probe, request, values), "every"
+    statement = _statement(found, last_clause, _related(request, values), _previous_turn_sql(ranking))
     if is_usual:
         statement = kept_plans.inline_values(statement, values, _PLANNED_BY)
     rows = kept_plans.fetch_all(tx, statement, values, keeps_plan=is_usual)
     if not rows:
         return FoundCandidates([], states.decode_states(b""))
     best = [Candidate(*row[:_COLUMNS]) for row in rows]
-    held = states.decode_states(b"".join([row[_COLUMNS] for row in rows]), [found.memory_id for found in best])
+    stored = states.decode_states(b"".join([row[_COLUMNS] for row in rows]), [found.memory_id for found in best])
     clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
-    return FoundCandidates(best, held, search_context.reference_time(tx, clock), mark, has_corrections)
+    return FoundCandidates(best, stored, search_context.reference_time(tx, clock), mark, has_corrections)
 
 
 def _candidates_max(probe: SearchProbe, request: SearchRequest) -> int:
@@ -127,17 +132,17 @@ def _active(
     keeps_plan: bool,
 ) -> str:
     """Return WITH clauses that score the active memories, and set the matching planner options."""
-    and_keep = kept_plans.SETTING if keeps_plan else ""
+    keep_plan = kept_plans.SETTING if keeps_plan else ""
     if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
-        driver_connection(tx).execute(_PLAN + and_keep)
+        driver_connection(tx).execute(_PLAN + keep_plan)
         return archive_candidates.NOBODY
-    prunes = indexed_candidates.uses_indexes(probe, request)
-    ids = indexed_candidates.list_few(tx, request, values) if prunes else None
-    if prunes and ids is None:
+    uses_indexes = indexed_candidates.uses_indexes(probe, request)
+    ids = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
+    if uses_indexes and ids is None:
         breadth = indexed_candidates.plan_parameters(probe, request)
-        driver_connection(tx).execute(indexed_candidates.PLAN + and_keep, breadth)
+        driver_connection(tx).execute(indexed_candidates.PLAN + keep_plan, breadth)
         return indexed_candidates.candidate_clauses(probe, request, ranking, values)
-    driver_connection(tx).execute(_PLAN + and_keep)
+    driver_connection(tx).execute(_PLAN + keep_plan)
     return _compared(probe, request, ranking, values, ids)
 
 
@@ -168,6 +173,7 @@ def _compared(
 def _words(
     probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
 ) -> str:
+    """Return SQL for the word scores of memories that contain any of the query's lexemes."""
     values["any_lexeme"] = " | ".join(map(quote_lexeme, probe.lexemes))
     score = word_score_sql(probe.lexemes, ranking.context, values)
     matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"
@@ -189,7 +195,7 @@ def _vectors(probe: SearchProbe, request: SearchRequest, values: dict[str, Any],
 
 
 def _which_sql(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
-    """Return a condition on `memory_id` that selects the memories, and whether their ids are given."""
+    """Return a condition on `memory_id` that selects the memories, and whether `ids` selects them."""
     if ids is None:
         return f"memory_id {allowed_sql(request, values)}", False
     values["ids"] = list(ids)
@@ -198,14 +204,14 @@ def _which_sql(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUI
 
 def _score_sql(table: str, columns: str, score: str, condition: str, which: tuple[str, bool]) -> str:
     """Return SQL for a score of each row of a table; given ids are looked up one by one."""
-    whose, are_named = which
-    if not are_named:
-        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {whose}"  # noqa: S608 - as above
+    selection, has_ids = which
+    if not has_ids:
+        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {selection}"  # noqa: S608 - as above
     return f"""
     SELECT named.memory_id, {score} FROM unnest(CAST(%(ids)s AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
       SELECT {columns} FROM {table} WHERE tenant_id = %(tenant)s AND {table}.memory_id = named.memory_id
         AND {condition} OFFSET 0
-    ) AS known WHERE {whose}"""  # noqa: S608 - as above
+    ) AS known WHERE {selection}"""  # noqa: S608 - as above
 
 
 def _related(request: SearchRequest, values: dict[str, Any]) -> dict[str, str]:
@@ -215,11 +221,11 @@ def _related(request: SearchRequest, values: dict[str, Any]) -> dict[str, str]:
     """
     older = superseded_sql(request, values)
     newer = older.replace("superseded_id", "memory_id", 1)
-    some = f"CASE WHEN (SELECT EXISTS ({older})) THEN"
-    by_others = f"{some} ARRAY({newer} AND superseded_id = top.memory_id) END" if request.superseded else "NULL"
+    if_any = f"CASE WHEN (SELECT EXISTS ({older})) THEN"
+    superseded_by = f"{if_any} ARRAY({newer} AND superseded_id = top.memory_id) END" if request.superseded else "NULL"
     return {
-        "supersedes": f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END",
-        "superseded_by": by_others,
+        "supersedes": f"{if_any} ARRAY({older} AND supersessions.memory_id = top.memory_id) END",
+        "superseded_by": superseded_by,
     }
 
 

@@ -28,19 +28,22 @@ from app.store.search.query_parts import (
 FEW: Final = 5000
 """Number of memories passing the filters up to which they are compared one by one."""
 BY_WORDS: Final = 250
+"""Maximum number of candidates by words."""
 BY_VECTOR: Final = 120
+"""Maximum number of candidates by vector in the usual case."""
 BY_VECTOR_ALONE: Final = 200
-"""The limit by vector if the query has no words or requests more than `SHORT_LIST` results."""
+"""Maximum number of candidates by vector if the query has no words or requests more than `SHORT_LIST` results."""
 SHORT_LIST: Final = 50
 BREADTH_ALONE: Final = 1000
 """The graph's `ef_search` if the query has no words."""
 ELSEWHERE: Final = 500
-"""Maximum number of excluded memories for reading them in advance instead of checking each candidate.
+"""Maximum number of excluded memories that are read in advance; if there are more, each candidate is checked.
 
-Excluded memories are outside the active tier, superseded, or left out by their role.
+Excluded memories are outside the active tier, superseded, or excluded by their role.
 """
 
-# As for all searches, plus no sorting of vectors: the graph returns them in order, and a sort would read all of them.
+# Settings as for all searches. In addition, sorts are disabled: the graph returns vectors in order, whereas a sort
+# would read all of them.
 PLAN: Final = (
     "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
     "set_config('enable_sort', 'off', true), "
@@ -63,8 +66,8 @@ def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> 
     if not conditions:
         return None
     rows = driver_connection(tx).execute(_few_sql(conditions), values | {"few": FEW + 1}, binary=True)
-    found = [memory_id for (memory_id,) in rows]
-    return found if len(found) <= FEW else None
+    ids = [memory_id for (memory_id,) in rows]
+    return ids if len(ids) <= FEW else None
 
 
 def _few_sql(conditions: list[str]) -> str:
@@ -86,9 +89,10 @@ def _by_vector_most(probe: SearchProbe, request: SearchRequest) -> int:
 def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
     """Return WITH clauses that select the best memories by words and by vector, with both scores.
 
-    The last clause is `found (memory_id, words, relevance)`. Queries of any length have the same text, so the driver
-    parses it once. Words that aren't worth reading don't contribute to a score unless the memory also has one that is.
-    A long memory gets the score of its best window if that is higher.
+    The last clause is `found (memory_id, words, relevance)`. The clauses' text doesn't depend on the query's length, so
+    the driver parses it once. A memory is scored by all of the query's words if it contains a word or pair that is
+    worth looking up (`prefilter.worthwhile_words`), otherwise by none. A long memory gets the score of its best window
+    if that is higher.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
     values["elsewhere"] = ELSEWHERE + 1
@@ -116,7 +120,7 @@ NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) A
 
 
 def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any]) -> str:
-    """Return the SELECT of all memories with query words worth reading, best first."""
+    """Return the SELECT of all memories with a query word worth looking up, best first."""
     if not probe.lexemes:
         return NOTHING
     worth = prefilter.worthwhile_words(probe.lexemes, probe.among or 0)
@@ -131,13 +135,14 @@ def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any]) -> s
 
 
 def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the SELECT of the memories nearest by vector, or by their best window, best first."""
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)
     by_window = ""
     if probe.has_windows:
-        shown = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
-        by_window = f"UNION ALL {windows.nearest_sql(size, *shown)}"
+        visible = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
+        by_window = f"UNION ALL {windows.nearest_sql(size, *visible)}"
     values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
     return f"""
     SELECT memory_id, max(score) AS score FROM (
@@ -155,13 +160,13 @@ def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any
 
 
 def _visible_sql(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the condition that a memory may be found; if few memories are excluded, they are read in advance."""
-    one = allowed_one_sql(memory_id, request, values)
+    """Return the condition that a memory may be a candidate; if few memories are excluded, they are read in advance."""
+    allowed_by_id = allowed_one_sql(memory_id, request, values)
     if request.tiers != ("active",) or filter_conditions(request, values):
-        return one
+        return allowed_by_id
     return (
         f"CASE WHEN (SELECT count(*) FROM elsewhere) <= {ELSEWHERE} "  # noqa: S608 - as above
-        f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {one} END"
+        f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {allowed_by_id} END"
     )
 
 

@@ -16,7 +16,7 @@ from app.store.search import indexed_candidates
 from app.store.search.query_parts import SearchProbe, allowed_one_sql, allowed_sql
 
 BREADTH: Final = 100
-"""The graph's `ef_search` when finding the few nearest of each memory."""
+"""HNSW's `ef_search` when searching for the few nearest neighbours of each memory."""
 
 
 def find_neighbours(
@@ -27,13 +27,14 @@ def find_neighbours(
     probe: SearchProbe,
     request: SearchRequest,
 ) -> list[Neighbour]:
-    """Return the nearest neighbours of these memories by each way, restricted by the request's filters.
+    """Return the nearest neighbours of these memories of each kind, restricted by the request's filters.
 
-    Neighbours by entity are ranked by the entities shared, rarer ones weighing more; neighbours by link by weight.
-    Neighbours by vector come from comparing all vectors or from the tenant's own graph, as in the search itself.
+    Neighbours by entity are ranked by the number of shared entities, weighted by rarity; neighbours by link are ranked
+    by the link's weight. Neighbours by vector are found by comparing all vectors or, if the search uses the tenant's
+    dedicated indexes, in its HNSW graph.
 
     Args:
-        memory_ids: A small number.
+        memory_ids: The memories, a small number.
         ways: The kinds of neighbours to find.
         probe: The search's probe; without a space there are no neighbours by vector.
         request: Supplies the filters.
@@ -49,13 +50,13 @@ def find_neighbours(
     parts, texts = {"allowed": allowed_sql(request, values)}, _LEGS
     if probe.vector is not None and indexed_candidates.uses_indexes(probe, request):
         driver_connection(tx).execute(indexed_candidates.PLAN, {"breadth": BREADTH})
-        one = allowed_one_sql("embeddings.memory_id", request, values)
-        parts, texts = parts | {"allowed_one": one, "size": str(len(probe.vector))}, _LEGS | {"vector": _BY_GRAPH}
+        by_id = allowed_one_sql("embeddings.memory_id", request, values)
+        parts, texts = parts | {"allowed_one": by_id, "size": str(len(probe.vector))}, _LEGS | {"vector": _BY_GRAPH}
     legs = [texts[way].format(**parts) for way in ways if way != "vector" or probe.space_id is not None]
     if not memory_ids or not legs:
         return []
-    found = driver_connection(tx).execute(" UNION ALL ".join(legs), values, binary=True)
-    return [Neighbour(*row) for row in found]
+    rows = driver_connection(tx).execute(" UNION ALL ".join(legs), values, binary=True)
+    return [Neighbour(*row) for row in rows]
 
 
 # All vectors are read once instead of once per parent, which takes a quarter of the time.
@@ -149,9 +150,9 @@ _LEGS: Final[dict[Way, str]] = {"vector": _BY_VECTOR, "entity": _BY_ENTITY, "lin
 
 
 def describe_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """Return the fields that a result shows of these memories, by id and field name; deleted ones are omitted."""
-    found = tx.execute(_DESCRIBED, {"tenant": tenant_id, "ids": list(memory_ids)}).mappings()
-    return {row["id"]: dict(row) for row in found}
+    """Return the fields of these memories that a search result shows, by id and name; deleted memories are omitted."""
+    rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "ids": list(memory_ids)}).mappings()
+    return {row["id"]: dict(row) for row in rows}
 
 
 _DESCRIBED = text(f"""

@@ -16,7 +16,7 @@ from app.store.memories.roles import ASIDE, NO_ROLE
 
 @dataclass(frozen=True, slots=True)
 class ReducedVector:
-    """The query vector for archived vectors of a space reduced by a basis; `basis_id` is None for full vectors."""
+    """The query vector, reduced by a basis to compare it with archived vectors; full if `basis_id` is None."""
 
     space_id: int
     basis_id: int | None
@@ -30,11 +30,11 @@ class SearchProbe:
     Attributes:
         lexemes: The query's lexemes with their rarity; may be empty.
         space_id: The embedding space of `vector`.
-        vector: shape (dimensions,), of length 1; None to search only by words.
+        vector: The query vector with norm 1, shape (dimensions,); None to search only by words.
         among: The tenant's number of memories if its dedicated indexes should select candidates; None to compare all
             memories.
         archived: The vector in the forms needed for archived vectors.
-        has_windows: Memories may have windows, which are compared too.
+        has_windows: Memories may have windows; their vectors are compared too.
     """
 
     lexemes: Mapping[str, float]
@@ -88,28 +88,28 @@ def quote_lexeme(lexeme: str) -> str:
 def allowed_sql(request: SearchRequest, values: dict[str, Any]) -> str:
     """Return a condition on memory_id that applies the request's filters, and add its parameters to `values`."""
     conditions = filter_conditions(request, values)
-    elsewhere = (
+    excluded = (
         f"SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND {_other_tiers_sql(request, values)}"  # noqa: S608 - constants
     )
     if not request.superseded:
-        elsewhere += f" UNION ALL {superseded_sql(request, values)}"
+        excluded += f" UNION ALL {superseded_sql(request, values)}"
     if others := aside_sql(request):
-        elsewhere += f" UNION ALL {others}"
-    if not conditions:  # nearly all are allowed, so the few others are looked up
+        excluded += f" UNION ALL {others}"
+    if not conditions:  # nearly all memories are allowed: look up the few excluded ones
         return (
             "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NOT NULL "  # noqa: S608 - constants
-            f"UNION ALL {elsewhere})"
+            f"UNION ALL {excluded})"
         )
     return (
         "IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
-        f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({elsewhere}))"
+        f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({excluded}))"
     )
 
 
 def allowed_one_sql(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the condition of `allowed_sql` for one memory looked up by id: for a few memories among very many.
+    """Return the condition of `allowed_sql` for one memory looked up by id; use it for a few memories among very many.
 
-    Scalar subqueries, because the planner would turn anything else into a join that reads every row.
+    It consists of scalar subqueries, because the planner would turn other forms into a join that reads every row.
     """
     state = (
         "(SELECT NOT (tier <> ALL (CAST(%(tiers)s AS text[]))) FROM memory_state WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
@@ -130,7 +130,7 @@ def allowed_one_sql(memory_id: str, request: SearchRequest, values: dict[str, An
 
 def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[str]:
     """Return the request's filters as conditions on `memories`, and add their parameters to `values`."""
-    given = {
+    filters = {
         "subject": ("subject = %(subject)s", request.subject),
         "thread": ("thread = %(thread)s", request.thread),
         "exclude_thread": ("thread IS DISTINCT FROM %(exclude_thread)s", request.exclude_thread),
@@ -140,8 +140,8 @@ def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[st
         "before": ("coalesce(occurred_at, created_at) < %(before)s", request.before),
         "as_of": ("created_at <= %(as_of)s", request.as_of),
     }
-    values |= {name: value for name, (_, value) in given.items() if value} | {"tiers": list(request.tiers)}
-    conditions = [condition for condition, value in given.values() if value]
+    values |= {name: value for name, (_, value) in filters.items() if value} | {"tiers": list(request.tiers)}
+    conditions = [condition for condition, value in filters.values() if value]
     return conditions if _has_usual(request) else [*conditions, _roles_sql(request, values)]
 
 
@@ -160,15 +160,15 @@ def aside_sql(request: SearchRequest) -> str | None:
 
 
 def _has_usual(request: SearchRequest) -> bool:
-    """Return True if the request includes all usual roles, so that the role excludes only a few memories."""
+    """Return True if the request includes all usual roles; roles then exclude only a few memories."""
     return set(USUAL) <= set(request.roles)
 
 
 def _roles_sql(request: SearchRequest, values: dict[str, Any]) -> str:
     """Return the condition that a memory has one of the request's roles."""
     values["roles"] = [role for role in request.roles if role]
-    given = "coalesce(role, speaker) = ANY (CAST(%(roles)s AS text[]))"
-    return f"({given} OR {NO_ROLE})" if None in request.roles else given
+    has_role = "coalesce(role, speaker) = ANY (CAST(%(roles)s AS text[]))"
+    return f"({has_role} OR {NO_ROLE})" if None in request.roles else has_role
 
 
 def superseded_sql(request: SearchRequest, values: dict[str, Any]) -> str:
@@ -179,7 +179,7 @@ def superseded_sql(request: SearchRequest, values: dict[str, Any]) -> str:
 
 
 def _other_tiers_sql(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the condition that a memory is in none of the tiers; a constant for the usual case, to match an index."""
+    """Return the condition that a memory is in none of the tiers; usually a constant, which matches a partial index."""
     if request.tiers == ("active",):
         return "tier <> 'active'"
     values["tiers"] = list(request.tiers)

@@ -14,7 +14,7 @@ from app.domain.recall.relevance import StoredEvidence
 from app.store.search.query_parts import SearchProbe
 
 SAMPLE: Final = 100
-"""Number of oldest and of newest memories whose cosines form the background distribution."""
+"""Number of the oldest and of the newest memories; their cosines to the query form the background distribution."""
 
 # One lookup per row: for a tenant without statistics a join reads all of its rows.
 _HELD = text("""
@@ -60,10 +60,9 @@ def read_evidence(
     """Return the stored facts about these memories, in their order.
 
     Args:
-        ids: The memories.
         lexemes: Words to look for in the memories.
         cues: Cue stems to look for.
-        probe: The probe that found them; its vector is compared.
+        probe: The search's query; cosines are relative to its vector.
     """
     values = {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes), "cues": list(cues), "sample": SAMPLE}
     values |= {"space": None, "vector": None}
@@ -76,11 +75,13 @@ def read_evidence(
     numbers = {cue: number for number, cue in enumerate(cues)}
     cued = np.zeros((len(ids), len(cues)), np.bool_)
     cosine, personal, flags = np.full(len(ids), math.nan), np.zeros(len(ids)), np.zeros(len(ids), np.int64)
-    for row, (own_words, near_words, found, of_person, reminders, held) in enumerate(tx.execute(_HELD, values)):
-        personal[row], flags[row] = of_person, reminders
-        cued[row, [numbers[cue] for cue in held]] = True
+    for row, (own_words, near_words, row_cosine, row_personal, row_flags, row_cues) in enumerate(
+        tx.execute(_HELD, values)
+    ):
+        personal[row], flags[row] = row_personal, row_flags
+        cued[row, [numbers[cue] for cue in row_cues]] = True
         own[row, [places[word] for word in own_words or ()]] = True
         near[row, [places[word] for word in near_words or ()]] = True
-        if found is not None:
-            cosine[row] = found
+        if row_cosine is not None:
+            cosine[row] = row_cosine
     return StoredEvidence(lexemes, own, near, cosine, np.array(background), personal, flags, cued)

@@ -1,4 +1,4 @@
-"""Store recorded searches: one row per search, with ids and numbers.
+"""Store recorded searches: one row of ids and numbers per search.
 
 A transaction that removes memories takes `lock` before it deletes records. A transaction that adds a record takes the
 shared lock and checks that all candidates still exist. A record can therefore never name a removed memory.
@@ -22,7 +22,7 @@ from app.store.core.binary_arrays import Longs, Timestamps, Uuids, driver_connec
 from app.store.search.query_parts import vector_literal
 
 RECORDS_MAX: Final = 10_000
-"""Number of newest records retained per tenant; removing memories scans them."""
+"""Number of newest records retained per tenant; limited because each removal of memories scans all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RecordedSearch:
     """A recorded search.
 
     Attributes:
-        session: Digest as made by `uses.session_digest`.
+        session: Digest as made by `domain.ingest.uses.session_digest`.
         subject: The subject filter.
         thread: The thread filter.
         request: The request's other fields, as from `search_record.request_fields`.
@@ -65,7 +65,7 @@ def try_share(tx: Connection, tenant_id: UUID) -> bool:
 def lock(tx: Connection, tenant_id: UUID) -> None:
     """Take the record lock exclusively until the transaction ends, so that no record is added.
 
-    Lock order: after the memories' rows and the words' lock, or before everything.
+    Lock order: after the memories' rows and the word index's lock, or before every other lock.
     """
     driver_connection(tx).execute(_LOCK, {"name": _name(tenant_id)})
 
@@ -110,7 +110,7 @@ def add(tx: Connection, tenant_id: UUID, search: RecordedSearch) -> bool:
     return driver_connection(tx).execute(_ADD, values).rowcount > 0
 
 
-# The current time instead of the transaction's start, so that a policy set in between already applies.
+# `clock_timestamp()` isn't the transaction's start, so a policy set since then already applies.
 _ADD: Final = """
 INSERT INTO recorded_searches (tenant_id, search_id, searched_at, session, subject, thread, request,
   space_id, vector, term_ids, memory_ids, layout, parts, bases, results, corrections)
@@ -157,14 +157,14 @@ def attach_uses(
 ) -> int:
     """Record each use in one earlier search.
 
-    That is the latest search whose results contained the memory or, without one, the latest search of the same named
-    session with the memory among its candidates.
+    A use is attributed to the latest search whose results contained the memory. If there is none, it is attributed to
+    the latest search of the same named session with the memory among its candidates.
 
     Args:
         memory_ids: The used memories.
         sessions: Session digest of each use.
         at: Time of each use in seconds since 1970.
-        sessionless: The digest of uses and searches without a session: it matches the results of every search.
+        sessionless: Digest of uses and searches without a session, whose uses and results match those of any session.
         within: Maximum time between a search and a use attributed to it.
 
     Returns:
@@ -181,7 +181,7 @@ def attach_uses(
     return driver_connection(tx).execute(_ATTACH, values).rowcount
 
 
-# Records are locked by id, as everywhere.
+# Records are locked in id order, as in `DELETE_WITH`, so that transactions don't deadlock.
 _ATTACH: Final = """
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest(%(ids)s, %(sessions)s, %(at)s) WITH ORDINALITY AS use (memory_id, session, at, number)
@@ -212,7 +212,7 @@ WHERE known.tenant_id = %(tenant)s AND known.search_id = grouped.search_id AND N
 
 
 def list_newest(tx: Connection, tenant_id: UUID, most: int) -> tuple[list[RecordedSearch], dict[str, int]]:
-    """Return the newest records, oldest first, with the terms that still resolve, and how many were omitted.
+    """Return the newest records, oldest first, with those of their terms that still exist.
 
     Records with a deleted or hidden candidate, or with a different layout version, are omitted.
 
@@ -223,17 +223,17 @@ def list_newest(tx: Connection, tenant_id: UUID, most: int) -> tuple[list[Record
     rows = driver_connection(tx).execute(_NEWEST, values, binary=True).fetchall()
     readable = [row for row in rows if row[_LAYOUT_AT] == LAYOUT]
     ids = {memory_id for row in readable for memory_id in row[_IDS_AT]}
-    there = driver_connection(tx).execute(_THERE, values | {"ids": Uuids(list(ids))}, binary=True).fetchall()
-    alive = {memory_id for (memory_id,) in there}
-    seen = [row for row in readable if alive.issuperset(row[_IDS_AT])]
-    numbers = {number for row in seen for number in row[_TERMS_AT]}
-    named = (
+    existing = driver_connection(tx).execute(_THERE, values | {"ids": Uuids(list(ids))}, binary=True).fetchall()
+    alive = {memory_id for (memory_id,) in existing}
+    complete = [row for row in readable if alive.issuperset(row[_IDS_AT])]
+    term_ids = {number for row in complete for number in row[_TERMS_AT]}
+    words = (
         driver_connection(tx)
-        .execute(_WORDS, values | {"numbers": Longs(np.array(sorted(numbers), np.int64))})
+        .execute(_WORDS, values | {"numbers": Longs(np.array(sorted(term_ids), np.int64))})
         .fetchall()
     )
-    left_out = {"other_layout": len(rows) - len(readable), "hidden_memories": len(readable) - len(seen)}
-    return [_search(row, dict(named)) for row in reversed(seen)], left_out
+    left_out = {"other_layout": len(rows) - len(readable), "hidden_memories": len(readable) - len(complete)}
+    return [_search(row, dict(words)) for row in reversed(complete)], left_out
 
 
 _LAYOUT_AT, _IDS_AT, _TERMS_AT = 0, 1, 2
@@ -284,7 +284,7 @@ _DELETE_ALL: Final = "DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s
 
 
 HOLDS: Final = "EXISTS (SELECT FROM unnest(memory_ids) AS id WHERE id = ANY (%(ids)s))"
-"""SQL condition for records with any of these memories; faster than `&&`, which compares all pairs, for many ids."""
+"""SQL condition for records with any of these memories; for many ids faster than `&&`, which compares all pairs."""
 DELETE_WITH: Final = f"""
 DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s AND search_id = ANY (ARRAY(
   SELECT search_id FROM recorded_searches WHERE tenant_id = %(tenant)s AND {HOLDS} ORDER BY search_id FOR UPDATE))"""  # noqa: S608

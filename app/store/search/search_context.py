@@ -19,8 +19,8 @@ class SearchContext(NamedTuple):
 
     Attributes:
         now: The database's time in seconds since 1970.
-        policies: All policy versions, as from `policies.list_versions`.
-        spaces: As from `embedding_spaces.read_tenant_spaces`.
+        policies: All policy versions, as returned by `policies.list_versions`.
+        spaces: The tenant's spaces, as returned by `embedding_spaces.read_tenant_spaces`.
         mark: A version stamp that changes with any of the other values except `now`.
         has_windows: The tenant has a memory long enough to have windows.
     """

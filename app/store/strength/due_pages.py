@@ -1,4 +1,4 @@
-"""Read pages of `memory_state` rows without locking them: due, under an older policy, falling, ending, or of a tier."""
+"""Read pages of selected `memory_state` rows without locking them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Wanted = Literal[
 ]
 """The selection of rows.
 
-`due` and `older` match `lock_due` and `lock_older`. `falling` restricts them to active rows, and includes rows whose
-wanted tier differs from their tier. `ending` includes rows that are to be deleted. `archived` and `cold` select a tier.
-`unsettled` selects every row that may move.
+`due` and `older` select the rows of `states.lock_due` and `states.lock_older`. `falling` selects active rows that are
+due or have another wanted tier. `ending` selects due or older rows, and rows whose wanted tier is `deleted`. `archived`
+and `cold` select a tier. `unsettled` selects every row that may move.
 """
 
 

@@ -15,7 +15,7 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.strength.importance import Importance, importance_sql
 
 MODELS_MOST: Final = 8
-"""Number of successive forgetting models that are distinguished; rows from before the oldest decay by the oldest."""
+"""Maximum number of successive forgetting models in the SQL; rows anchored under an earlier one decay by the oldest."""
 
 _COLUMNS: Final = sql_columns("s")
 
@@ -49,9 +49,9 @@ def strength_relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> st
     column that the query doesn't use. Use it as `FROM (…) AS state`; it includes the rows of deleted memories.
 
     Rows anchored under an earlier policy are converted within the expression, as in `Timeline.advance_to`, with two
-    exceptions until they are rebased. If the former model counts ticks, strength at the policy change is that of the
-    row's anchor, as always in SQL. If a model doesn't support conversion (`protocol.Bridging`), strength stays at its
-    value at the change.
+    exceptions until they are rebased. If the former model counts ticks, strength at the policy change is that at the
+    row's anchor, as in all SQL of such models. If a model doesn't support conversion (`protocol.Bridging`), strength
+    remains at its value at the change.
 
     Args:
         times: The tenant's policies.
@@ -59,11 +59,11 @@ def strength_relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> st
         moment: The same time in SQL; a query parameter must be cast to `timestamptz`.
     """
     eras = times.until(now)
-    chapters: list[_ModelPeriod] = []
+    periods: list[_ModelPeriod] = []
     for era in eras:
-        if not chapters or era.dynamics != chapters[-1].dynamics:
-            chapters.append(_ModelPeriod(era.version, era.since, era.dynamics))
-    return _compiled(tuple(chapters[-MODELS_MOST:]), eras[-1].policy.importance, moment)
+        if not periods or era.dynamics != periods[-1].dynamics:
+            periods.append(_ModelPeriod(era.version, era.since, era.dynamics))
+    return _compiled(tuple(periods[-MODELS_MOST:]), eras[-1].policy.importance, moment)
 
 
 @lru_cache(maxsize=1024)
@@ -73,7 +73,7 @@ def _compiled(chapters: Sequence[_ModelPeriod], weights: Importance, moment: Ter
 
 
 def _strength(chapters: Sequence[_ModelPeriod], moment: Term) -> str:
-    """Return strength under the last model, converting each row's level from model to model."""
+    """Return SQL for strength under the last model, converting each row's level from model to model."""
     row, frozen = _COLUMNS, ""
     for former, latter in pairwise(chapters):
         row, frozen = _convert_row(row, frozen, former, latter)
@@ -89,8 +89,8 @@ def _convert_row(row: Row[Term], frozen: str, former: _ModelPeriod, latter: _Mod
     source, is_former = former.dynamics, f"s.policy_version < {latter.version}"
     score = source.score_sql(row, since) if isinstance(source, Bridging) else source.strength_sql(row, since)
     if not isinstance(latter.dynamics, Bridging):
-        kept = _or(frozen, score)
-        return _COLUMNS, f"WHEN {is_former} THEN least({kept}, {literal(1)}) "
+        strength_at_change = _or(frozen, score)
+        return _COLUMNS, f"WHEN {is_former} THEN least({strength_at_change}, {literal(1)}) "
     level = latter.dynamics.level_sql(_COLUMNS, since, Term(_or(frozen, score)))
     return replace(row, level=Term(f"CASE WHEN {is_former} THEN {level} ELSE s.level END")), ""
 

@@ -14,7 +14,7 @@ from app.store.core.binary_arrays import Longs, Timestamps, Uuids, decode_moment
 
 
 def read_aliases(tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return alias → stored id for those of these ids that are aliases."""
+    """Return the stored id of each of these ids that is an alias, by alias."""
     values = {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}
     return dict(driver_connection(tx).execute(_ALIASES, values).fetchall())
 
@@ -32,13 +32,16 @@ def list_recent(
     at: npt.NDArray[np.float64],
     near_seconds: float,
 ) -> tuple[list[UUID], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return recorded uses by the same session close in time to the given ones: memories, sessions and times.
+    """Return recorded uses of the same memory and session within `near_seconds` of a given use.
 
     Args:
         memory_ids: The used memories, one per use.
         sessions: Session digests, shape (n,).
         at: Times of the uses in seconds since 1970, shape (n,).
-        near_seconds: Maximum distance, before or after.
+        near_seconds: Maximum time before or after a given use.
+
+    Returns:
+        The memories, session digests and times (in seconds since 1970) of the recorded uses; shape (n,) each.
     """
     values = {
         "tenant": tenant_id,
@@ -47,8 +50,8 @@ def list_recent(
         "since": Timestamps(at - near_seconds),
         "until": Timestamps(at + near_seconds),
     }
-    ids, found, when = driver_connection(tx).execute(_RECENT, values, binary=True).fetchone() or (None, None, None)
-    return decode_uuids(ids), np.frombuffer(found or b"", ">i8").astype(np.int64), decode_moments(when)
+    ids, digests, times = driver_connection(tx).execute(_RECENT, values, binary=True).fetchone() or (None, None, None)
+    return decode_uuids(ids), np.frombuffer(digests or b"", ">i8").astype(np.int64), decode_moments(times)
 
 
 # One lookup per use by the primary key. The row comparison is deliberate: without statistics the planner assumes that a
@@ -70,7 +73,7 @@ FROM (
 
 
 def read_tags(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
-    """Return the tags of those memories that have any."""
+    """Return the tags by memory; memories without tags are omitted."""
     return dict(driver_connection(tx).execute(_TAGS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall())
 
 

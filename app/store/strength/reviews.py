@@ -109,9 +109,10 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, inter
 def flag_memories(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime, first_interval_days: float
 ) -> None:
-    """Flag memories for review without counting a review, due by `as_of` at the latest; their states are locked.
+    """Flag memories for review, due by `as_of` at the latest; the caller has locked their states.
 
-    A memory without a schedule starts with 0 reviews and its acceptance date as the date of the last.
+    Flagging doesn't count as a review: a memory without a schedule gets one with 0 reviews, and its acceptance date as
+    the date of the last review.
     """
     values = {"tenant": tenant_id, "ids": list(memory_ids), "as_of": as_of, "first": first_interval_days}
     tx.execute(_FLAG, values)
@@ -179,7 +180,7 @@ class FlaggedMemory(NamedTuple):
 
     Attributes:
         due_at: Due date of its review.
-        failed: Kinds of self-tests that it failed, as far as their runs are retained.
+        failed: Kinds of self-tests that the memory failed in the runs that are still retained.
     """
 
     memory_id: UUID

@@ -58,12 +58,12 @@ class StoredStates:
     """Memories and their stored state; every array has shape (n,) in the order of `ids`.
 
     Attributes:
-        ids: In the order read; ascending for `read` and similar functions.
+        ids: In the order read: ascending, except for records passed to `decode_states`.
         state: The inputs of strength; a missing salience counts as 0.
         is_scored: The memory has a salience from any source.
         versions: The policy version under which each row is anchored.
         wanted_tiers: The target tier according to the last evaluation, as an index in `DECAY_TIERS`.
-        next_due_at: Seconds since 1970; minus infinity if not computed yet.
+        next_due_at: Seconds since 1970; minus infinity if the next sweep must compute it.
     """
 
     ids: list[UUID]
@@ -104,26 +104,26 @@ class StateColumns(NamedTuple):
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> StoredStates:
-    """Read these memories; deleted and unknown ones are omitted."""
+    """Return the states of these memories; deleted and unknown memories are omitted."""
     return fetch_states(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> StateColumns:
-    """Read memories like `read`, given and returned as 16-byte ids."""
+    """Return the states of memories like `read`; ids are passed and returned as 16 bytes each."""
     rows = _records(_sent(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
     return StateColumns(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> StoredStates:
-    """Read these memories like `read` and lock their rows in id order until the transaction ends."""
+    """Return the states of memories like `read`, and lock their rows in id order until the transaction ends."""
     return fetch_states(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> StoredStates:
-    """Lock and return memories whose `next_due_at` has passed, longest overdue first.
+    """Lock and return the `limit` longest overdue memories: those whose `next_due_at` has passed, in id order.
 
-    Rows locked by another transaction are skipped. Rows that were used, or brought under a later policy, after `as_of`
-    are skipped too: what happened isn't undone.
+    Rows locked by another transaction are skipped. Rows that were used after `as_of`, or are anchored under a later
+    policy version, are skipped too, so that a later state isn't overwritten.
 
     Args:
         as_of: Seconds since 1970.
@@ -151,8 +151,8 @@ def list_page(
 ) -> StoredStates:
     """Return a page of a tenant's memories by id, optionally of one subject; deleted ones are omitted.
 
-    With `one_in` greater than 1, return a sample of one in so many memories. The sample is stable: it is drawn by a
-    hash of the id.
+    With `one_in` greater than 1 and no subject, return a sample of one in so many memories. The sample is stable: it is
+    drawn by a hash of the id.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
     return fetch_states(
@@ -201,7 +201,7 @@ def _state(rows: npt.NDArray[np.void]) -> State:
     )
 
 
-# An editor locks the row in `memories` first and then waits for the state; skip memories that are being edited.
+# Skip memories that are being edited: an edit locks the row in `memories` first and then waits for the state's row.
 _FREE: Final = """EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
       FOR UPDATE SKIP LOCKED)"""
@@ -210,7 +210,7 @@ ALIVE: Final = "tier <> 'deleted'"
 
 
 def build_select(where: str, sort: str = "") -> str:
-    """Build SQL for the rows that match the conditions, their order and limit; `sort` orders the result."""
+    """Build SQL for the rows that `where` selects (conditions, order, limit, lock); `sort` orders the result."""
     return f"""
 SELECT string_agg({RECORD}, '')
 FROM (
@@ -223,7 +223,7 @@ _READ: Final = build_select(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY mem
 _LOCK: Final = build_select(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
 DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
 NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
-# A sum, for which the planner has no statistics: expecting few rows, it would read the whole table for each page.
+# The planner has no statistics for a sum. With statistics it would expect few rows and read the whole table per page.
 OLDER: Final = "policy_version + 0 < %(version)s"
 _PAGE: Final = build_select(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
 _PAGE_OF_SOME: Final = build_select(
@@ -289,7 +289,7 @@ def write_anchors(
 
 
 _LEVEL_MAX: Final = 1e9
-"""The table's limit. Only rates of thousands a day reach it, after years, when strength is practically 0 anyway."""
+"""The table's limit. Only decay rates of thousands a day reach it, after years, when strength is practically 0."""
 
 
 def _anchors(tenant_id: UUID, held: StoredStates, version: int) -> dict[str, Any]:
@@ -327,14 +327,14 @@ def write_uses(
 ) -> None:
     """Write locked rows after uses: counts, times and multipliers in addition to the anchors.
 
-    A use normally postpones the next event, so the stored `next_due_at` remains a lower bound. Writing it would touch
-    its index on every use.
+    A use normally postpones the next event, so `next_due_at` isn't written: the stored time remains a lower bound, and
+    its index isn't updated on every use.
 
     Args:
         held: The rows with their new states.
         version: The policy version under which they are anchored.
-        look_again: Rows that the next sweep must evaluate regardless.
-        elsewhere: Number of uses in another domain; None means 0.
+        look_again: True for rows to make due for the next sweep; shape (n,).
+        elsewhere: Number of cross-domain uses per row, shape (n,); None means 0.
     """
     if not held.ids:
         return
@@ -363,7 +363,7 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 
 
 def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: EvaluationResults) -> None:
-    """Write a sweep's results for locked rows whose anchors don't change."""
+    """Write the results of evaluating locked rows whose anchors don't change."""
     if not memory_ids:
         return
     values = {

@@ -1,7 +1,7 @@
 """Record model usage and cost: one row per tenant, UTC day, purpose, host and model. Numbers only, no content.
 
-The table has no row-level security, because the limit on all tenants together needs a sum over them. Apart from the
-statements that sum over all tenants, each names its tenant.
+The table has no row-level security, because the limit on all tenants together needs a sum over them. Every statement
+restricts the tenant, except those that sum over all tenants.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ ORDER BY day, purpose, host, model
 
 
 def list_totals_between(tx: Connection, first: date, last: date) -> list[UsageRow]:
-    """Return rows summed over all tenants, by day, purpose, host and model; single tenants can't be identified."""
+    """Return usage summed over all tenants, by day, purpose, host and model, without tenant ids."""
     return [UsageRow(*row) for row in tx.execute(_OF_ALL_BETWEEN, {"first": first, "last": last})]
 
 

@@ -45,7 +45,7 @@ WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIM
 
 
 def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
-    """Return True if, at the last rebase, no memory remained under an older version."""
+    """Return True if a completed rebase left no memory under a version older than this."""
     return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
 
 

@@ -26,10 +26,10 @@ class Numbers:
         budget_cost: The tenant's own daily cost limit; None for none.
         spent: Today's spending on models.
         enriching: Stored memories that await an enrichment stage.
-        enriching_seconds: Age of the oldest such memory's wait; None if the backlog is empty.
+        enriching_seconds: Waiting time of the oldest of these memories; None if there are none.
         night: Status of the last nightly run, or None if there was none.
         night_date: Date of the last nightly run.
-        night_failed: Number of its failed steps.
+        night_failed: Number of failed steps of that run.
         night_late_seconds: Seconds that the next run is overdue; None if it isn't overdue or the schedule is paused.
     """
 
@@ -59,13 +59,13 @@ def numbers(tx: Connection, tenant_ids: Sequence[UUID], task: str) -> list[Numbe
 
     Args:
         tx: Any transaction of the service's role.
-        tenant_ids: A few dozen ids.
+        tenant_ids: At most a few dozen.
         task: The schedule whose last run is reported.
     """
     if not tenant_ids:
         return []
-    found = tx.execute(_NUMBERS, {"ids": list(tenant_ids), "task": task})
-    return [_read(row) for row in found]
+    rows = tx.execute(_NUMBERS, {"ids": list(tenant_ids), "task": task})
+    return [_read(row) for row in rows]
 
 
 def _read(row: Any) -> Numbers:
@@ -120,7 +120,10 @@ SELECT tenant_id FROM tenant_work GROUP BY tenant_id ORDER BY min(created_at), t
 
 
 def search_by_name(tx: Connection, words: str, limit: int, *, but: Sequence[UUID] = ()) -> list[UUID]:
-    """Return tenants whose name contains these words, ignoring case, by name, without simulated ones and `but`."""
+    """Return the ids of tenants whose name contains `words`, in any case, sorted by name.
+
+    Simulated tenants and those in `but` are omitted.
+    """
     values = {"words": words, "limit": limit, "but": list(but)}
     return list(tx.execute(_CALLED, values).scalars())
 

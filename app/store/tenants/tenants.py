@@ -40,7 +40,7 @@ def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) 
     """Add a tenant. Return None if the name is taken.
 
     Args:
-        simulated: The tenant's clock is simulated: it has no nightly runs, isn't listed, and incurs no costs.
+        simulated: The tenant's clock is simulated; it has no nightly runs, isn't listed, and incurs no costs.
     """
     values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
     return build_one(Tenant, tx.execute(_ADD, values))
@@ -61,7 +61,7 @@ _GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :
 
 
 def find_behind(tx: Connection, defaults: int) -> list[UUID]:
-    """Return the tenants whose policies were written under older defaults than these, in id order."""
+    """Return the ids of tenants whose policies were written under an older version of the defaults, in order."""
     return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())
 
 
@@ -77,7 +77,7 @@ _WRITTEN_UNDER = text("SELECT defaults FROM tenants WHERE tenant_id = :tenant_id
 
 
 def mark_written_under(tx: Connection, tenant_id: UUID, defaults: int) -> None:
-    """Record that a tenant's policies follow these defaults."""
+    """Record that a tenant's policies follow this version of the defaults."""
     tx.execute(_MARK_WRITTEN_UNDER, {"tenant_id": tenant_id, "defaults": defaults})
 
 

@@ -45,7 +45,7 @@ class ArchivedVectors:
 
 
 def filter_archived(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories that are archived, in ascending order."""
+    """Return the archived memories among these, in ascending order."""
     return fetch_column(tx, _AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
 
 
@@ -58,7 +58,7 @@ ORDER BY memory_id
 
 
 def filter_unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories whose current text version isn't in the full-text index yet."""
+    """Return the memories among these whose current text version isn't in the full-text index yet."""
     return fetch_column(tx, _UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
 
 
@@ -162,11 +162,11 @@ _REMOVE: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND
 
 
 def restore_rows(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Remove memories from the archive; full vectors of the current text version return to the index of their space.
+    """Remove memories from the archive, and insert their full vectors of the current text version as active vectors.
 
     Args:
         tx: The tenant's transaction, which holds its spaces in share mode.
-        space_id: The space that the tenant is searched in.
+        space_id: The space that the tenant's searches use; vectors of other spaces aren't inserted.
 
     Returns:
         The memories to embed again, including long ones, because their window vectors aren't archived.
@@ -195,7 +195,7 @@ SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT I
 
 
 class ArchivedGroup(NamedTuple):
-    """A group of archived vectors: space, reducing basis (None for full vectors), and number."""
+    """A group of archived vectors: space, basis that reduced them (None for full vectors), and number."""
 
     space_id: int
     basis_id: int | None
@@ -203,7 +203,7 @@ class ArchivedGroup(NamedTuple):
 
 
 def list_groups(tx: Connection, tenant_id: UUID) -> list[ArchivedGroup]:
-    """Return the spaces and bases of a tenant's archived vectors."""
+    """Return a tenant's archived vectors, counted by space and basis."""
     return [ArchivedGroup(*row) for row in driver_connection(tx).execute(_KEPT, {"tenant": tenant_id}).fetchall()]
 
 
@@ -235,7 +235,7 @@ WHERE lexeme = ANY (%(lexemes)s::text[]) GROUP BY lexeme
 
 
 def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> ArchivedVectors:
-    """Lock and return full vectors of a space that a basis could reduce, skipping rows locked by others."""
+    """Lock and return full vectors of a space, except those supplied by callers; rows locked by others are skipped."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return _vectors(driver_connection(tx).execute(_LOCK_WHOLE, values, binary=True).fetchone())
 
@@ -277,7 +277,7 @@ SELECT {_SENT.format(vector="vector")} FROM (
 
 
 def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete archived vectors; their memories are found only by their words."""
+    """Delete archived vectors; afterwards their memories can be found only by their words."""
     driver_connection(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

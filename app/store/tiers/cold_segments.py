@@ -1,7 +1,7 @@
-"""Manage cold storage: the manifest of segments, each memory's location, and truncating or refilling its row.
+"""Manage cold storage: the manifest of segments, the locations of memories, and their truncated rows in PostgreSQL.
 
-PostgreSQL creates a record's content as JSON and receives it back unchanged: the fields declared as
-cold, and the outgoing links.
+PostgreSQL creates a record's content as JSON and receives it back unchanged: the fields declared as cold, and the
+outgoing links.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column,
 
 
 class ColdContent(NamedTuple):
-    """The part of a memory that goes into its record.
+    """The part of a memory that its record in cold storage contains.
 
     Attributes:
         subject: The subject whose key wraps the record's key; None for the tenant's key.
@@ -63,7 +63,11 @@ class SegmentListing(NamedTuple):
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, wait: bool) -> list[UUID]:
-    """Lock the rows of memories in id order, without deleted ones; with `wait=False`, skip rows locked by others."""
+    """Lock the rows of memories in id order and return their ids, without deleted memories.
+
+    Args:
+        wait: Wait for rows that another transaction has locked, instead of skipping them.
+    """
     statement = f"{_LOCK} {'' if wait else 'SKIP LOCKED'}"
     return fetch_column(tx, statement, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
@@ -77,7 +81,7 @@ ORDER BY memory_id FOR UPDATE
 def read_contents(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, ColdContent]:
     """Return the content that records of these memories would have now; deleted memories are omitted."""
     rows = driver_connection(tx).execute(_CONTENTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return {memory_id: ColdContent(*rest) for memory_id, *rest in rows}
+    return {memory_id: ColdContent(*content) for memory_id, *content in rows}
 
 
 _COLD: Final = [field.name for field in COLD]
@@ -94,19 +98,19 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 
 
 def truncate_rows(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
-    """Truncate memories whose rows are locked to these texts and the columns that locate them."""
+    """Truncate locked rows to these texts, reset the other cold columns, and delete outgoing links and vectors."""
     values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
     for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
         driver_connection(tx).execute(statement, values)
 
 
-# The ids appear twice: for a tenant without statistics the planner would scan all of its memories for each.
+# The ids are compared twice: otherwise, for a tenant without statistics, the planner would scan all memories per id.
 _CUT_DOWN: Final = f"""
 UPDATE memories AS memory SET text = given.text, {", ".join(f"{name} = DEFAULT" for name in _COLD if name != "text")}
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """.encode()  # noqa: S608 - constants only
-# A link from a detected correction is detected again on return, if both texts are unchanged.
+# Links of detected corrections aren't in the record: a restore detects them again if both texts are unchanged.
 _CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
@@ -129,7 +133,7 @@ def refill_rows(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> Non
     driver_connection(tx).execute(_FILL_LINKS, values)
 
 
-# Columns that a record doesn't have keep their values.
+# Columns that a record lacks retain their values.
 _FILL: Final = f"""
 UPDATE memories AS memory SET ({", ".join(_COLD)}) = (
   SELECT {", ".join(_COLD)} FROM jsonb_populate_record(memory, body))

@@ -1,4 +1,4 @@
-"""Find memories that the privacy policy expires: already marked or possibly expiring; and store expiry notices."""
+"""Find memories that expire or may expire under the privacy policy, and store the tenant's expiry notice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _IS_NOTICED: Final = "SELECT true FROM expiry_notices WHERE tenant_id = %(tenant
 
 
 def list_expiring_ids(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Return a page of memories that may expire, by id: with findings, with categories, or no longer active."""
+    """Return a page of memories that may expire, by id: archived, cold, or with findings or categories."""
     return fetch_column(tx, _PERSONAL_IDS, {"tenant": tenant_id, "after": after, "limit": limit})
 
 

@@ -76,13 +76,13 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         "names": list(privacy.names),
     }
     row = driver_connection(tx).execute(_READ, values, binary=True).fetchone()
-    tiers, kinds, accepted, restored, held, marked, given, found, pii, talks = row or (None,) * 10
+    tiers, kinds, accepted, restored, held, marked, from_caller, from_findings, pii, is_talk = row or (None,) * 10
     accepted_at = decode_moments(accepted)
     personal = PersonalData(
-        decode_numbers(given, ">i8").astype(np.int64),
-        decode_numbers(found, ">i8").astype(np.int64),
+        decode_numbers(from_caller, ">i8").astype(np.int64),
+        decode_numbers(from_findings, ">i8").astype(np.int64),
         decode_numbers(pii, ">f4"),
-        decode_numbers(talks, ">i2") > 0,
+        decode_numbers(is_talk, ">i2") > 0,
     )
     return TierFacts(
         tiers=decode_numbers(tiers, ">i2").astype(np.int8),

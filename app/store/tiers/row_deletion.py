@@ -40,7 +40,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "recorded_searches": recorded_searches.DELETE_WITH,
-    # Rows that also concern other memories remain for those.
+    # Rows that also refer to other memories are retained.
     "dead_letters": """
 WITH gone AS (
   DELETE FROM dead_letters
@@ -48,7 +48,7 @@ WITH gone AS (
 )
 UPDATE dead_letters SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
 WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT (memory_ids <@ %(ids)s AND payload IS NULL)""",
-    # Sources of a removed summary stay in their tiers.
+    # The sources of a removed summary remain in their tiers.
     "merges": """
 UPDATE merges SET status = 'gone', summary_id = NULL, key_points = '{}'
 WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)""",
@@ -61,10 +61,10 @@ WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(id
 }
 """Statements, by table, that remove memory ids from rows shared with other memories."""
 BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions", "hidden_supersessions")
-"""Tables that other modules clean up, because more than the memory's own rows changes.
+"""Tables that other modules clean up, because other rows change as well.
 
-Examples are context in neighbours' rows, gaps in segments, keys of records, and supersession chains that must be closed
-over the removed memory.
+Examples are context in neighbours' rows, record counts of segments, keys of records, and supersession chains that must
+be closed over the removed memory.
 """
 KEPT: Final = {
     "ebbing_keys.erasure_ledger": "lists what a restored backup must not bring back; ids identify nobody",
@@ -77,7 +77,7 @@ KEPT: Final = {
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove memories with all their data, including their context in neighbouring turns of a thread.
 
-    Followers whose vectors contained the removed text are queued for embedding again.
+    Later turns whose vectors contained the removed text are queued for embedding again.
 
     Args:
         tx: The tenant's transaction, which has locked the memories' rows and has verified that no hold covers them.
@@ -89,7 +89,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     if len(memory_ids) > MOST:
         raise ValueError(len(memory_ids))
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work_queue.STAGES)}
-    later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
+    later_turns = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     word_index.remove(tx, tenant_id, memory_ids)
     wrapped_keys.remove_records(
         tx, tenant_id, cold_segments.delete_locations(tx, tenant_id, memory_ids)
@@ -99,7 +99,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     recorded_searches.lock(tx, tenant_id)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver_connection(tx).execute(statement.encode(), values)
-    work_queue.add(tx, [work_queue.EMBED], tenant_id, hidden_memories.active_among(tx, tenant_id, sorted(later)))
+    work_queue.add(tx, [work_queue.EMBED], tenant_id, hidden_memories.active_among(tx, tenant_id, sorted(later_turns)))
 
 
 _REMOVE_OWN: Final = [

@@ -19,7 +19,7 @@ Move = Literal["archived", "cold", "deleted", "hidden", "expired", "merged", "re
 """`merged`: archived as a source of a summary; `hidden`: awaiting erasure; `deleted`: permanently removed."""
 
 Counted = Mapping[tuple[Move, str], int]
-"""Number of memories by move and rule, a fixed word."""
+"""Number of memories by move and rule; the rule is a fixed word."""
 
 
 class DailyMoves(NamedTuple):
@@ -38,11 +38,11 @@ def add(tx: Connection, tenant_id: UUID, counted: Counted) -> None:
 
 
 def ordered(counted: Counted) -> dict[str, list[str] | list[int]]:
-    """Return the parameters of `ADD`, in a fixed row order to avoid deadlocks; none if nothing was moved."""
-    found = sorted((move, rule, memories) for (move, rule), memories in counted.items() if memories)
-    if not found:
+    """Return the parameters of `ADD`, in a fixed row order to avoid deadlocks; empty if nothing was moved."""
+    rows = sorted((move, rule, memories) for (move, rule), memories in counted.items() if memories)
+    if not rows:
         return {}
-    moves, rules, memories = zip(*found, strict=True)
+    moves, rules, memories = zip(*rows, strict=True)
     return {"moves": list(moves), "rules": list(rules), "memories": list(memories)}
 
 

@@ -14,7 +14,7 @@ from app.store.core.binary_arrays import Uuids, driver_connection
 def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:
     """Set the tier of memories whose rows are locked.
 
-    Archived turns of a thread become due for evaluation at once, because they don't stay archived forever.
+    Archived turns of a thread become due for evaluation at once, because the policy may limit how long they are stored.
     """
     driver_connection(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
 

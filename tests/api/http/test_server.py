@@ -292,9 +292,9 @@ def test_two_hundred_slow_clients_are_let_go(hasty: Server) -> None:
             lambda: f"they are let go, {Counter(one.kind for one in slow if not one.ended)}",
         )
     assert time.monotonic() - started >= 0.9 * SECONDS, "connections were closed before the timeout"
-    told = Counter(one.received[9:12] for one in slow if one.kind == "body")
-    assert told.keys() <= {b"408", b""}, "only 408, or nothing if a late byte reset the connection"
-    assert told[b"408"]
+    reported = Counter(one.received[9:12] for one in slow if one.kind == "body")
+    assert reported.keys() <= {b"408", b""}, "only 408, or nothing if a late byte reset the connection"
+    assert reported[b"408"]
     assert not any(one.received for one in slow if one.kind != "body")
 
 

@@ -41,9 +41,9 @@ def test_a_summary_says_what_it_was_made_of_and_so_do_its_sources(api: Api, merg
     }
     search = {"query": "boat in the harbour", "explain": True, "reinforce": False}
     results = api.post("/v1/search", json=search).json()["results"]
-    told = {result["id"]: result["explain"]["made_by"] for result in results}
-    assert told[str(summary_id)] == "consolidation"
-    assert set(told.values()) == {"consolidation", "caller"}
+    reported = {result["id"]: result["explain"]["made_by"] for result in results}
+    assert reported[str(summary_id)] == "consolidation"
+    assert set(reported.values()) == {"consolidation", "caller"}
     [run] = api.get("/v1/consolidation/runs").json()["runs"]
     assert (run["started_by"], run["merged"], run["summaries"]) == ("hand", len(LIKE) - 1, 1)
 

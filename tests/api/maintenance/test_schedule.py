@@ -102,8 +102,8 @@ def test_a_dry_run_of_a_night_lists_what_each_step_would_do(api: Api, tenant: Te
     page = api.post(path, json={"dry_run": True, "as_of": then, "limit": 3}, key=tenant.key).json()
     assert page.keys() == {"as_of", "steps", "changes", "next_cursor"}
     assert page["as_of"] == then
-    told = [(change["step"], change["id"], change["from"], change["to"]) for change in page["changes"]]
-    assert told == [
+    reported = [(change["step"], change["id"], change["from"], change["to"]) for change in page["changes"]]
+    assert reported == [
         ("sweep", ids[0], "active", "deleted"),
         ("sweep", ids[1], "active", "deleted"),
         ("archive", ids[0], "active", "archived"),

@@ -95,8 +95,8 @@ def test_policies_since_the_acceptance_are_part_of_it(api: Api) -> None:
             now + timedelta(days=days),
         )
     enter(api.service, memory_id, 3)
-    told = [(entry["kind"], entry["before"], entry["after"]) for entry in history(api, memory_id)]
-    assert told == [("policy", 2, 4), ("use", 0.2, 0.3), ("policy", 1, 2), ("accepted", None, None)]
+    reported = [(entry["kind"], entry["before"], entry["after"]) for entry in history(api, memory_id)]
+    assert reported == [("policy", 2, 4), ("use", 0.2, 0.3), ("policy", 1, 2), ("accepted", None, None)]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])

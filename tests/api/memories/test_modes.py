@@ -40,16 +40,20 @@ def test_mode_and_weights_of_a_search(api: Api) -> None:
         body = {"query": "red kettle", "explain": True, "reinforce": False, **given}
         [result] = api.post("/v1/search", json=body).raise_for_status().json()["results"]
         assert result["tier"] == "active"
-        return {name: told for name, told in result["explain"].items() if name == "factors" or isinstance(told, float)}
+        return {
+            name: reported
+            for name, reported in result["explain"].items()
+            if name == "factors" or isinstance(reported, float)
+        }
 
     assert explained(mode="lexical").keys() == {"words", "factors"}
     assert explained(mode="dense").keys() == {"relevance", "factors"}
     assert explained(mode="cmm")["factors"].keys() == {"strength", "importance"}
     assert explained(mode="memory_decay").keys() == {"relevance", "words", "factors"}
     weights = {"words": 2, "strength": 0, "recency": 0.5, "importance": 0}
-    told = explained(weights=weights)
-    assert told["words"] == 2
-    assert told["factors"] == {"recency": pytest.approx(1.5, abs=0.001)}
+    reported = explained(weights=weights)
+    assert reported["words"] == 2
+    assert reported["factors"] == {"recency": pytest.approx(1.5, abs=0.001)}
     assert explained(as_of="2126-01-01T00:00:00Z", weights=weights)["factors"] == {"recency": pytest.approx(1)}
 
 

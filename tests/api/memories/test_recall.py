@@ -25,8 +25,8 @@ def test_recalling_reinforces_nothing_observing_does_once(api: Api) -> None:
 
     def strength() -> float:
         drain.drain_streams()
-        told: float = api.get(f"/v1/memories/{memory_id}").json()["strength"]
-        return told
+        reported: float = api.get(f"/v1/memories/{memory_id}").json()["strength"]
+        return reported
 
     faded = strength()
     brought = bring(api)

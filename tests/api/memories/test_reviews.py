@@ -150,20 +150,20 @@ def test_intervals_grow_with_each_success(api: Api, importance: float, intervals
     [memory_id] = remember(api, importance, days=300)
     at = moment(api.get(f"/v1/memories/{memory_id}").json()["next_review_at"])
     for count, interval in enumerate(intervals, 1):
-        told = review(api, memory_id, at=at)
-        assert (told["interval_days"], told["review_count"], told["flagged"]) == (interval, count, False)
-        assert moment(told["reviewed_at"]) == at
-        at = moment(told["next_review_at"])
-        assert at - moment(told["reviewed_at"]) == timedelta(days=interval)
+        reported = review(api, memory_id, at=at)
+        assert (reported["interval_days"], reported["review_count"], reported["flagged"]) == (interval, count, False)
+        assert moment(reported["reviewed_at"]) == at
+        at = moment(reported["next_review_at"])
+        assert at - moment(reported["reviewed_at"]) == timedelta(days=interval)
         shown = api.get(f"/v1/memories/{memory_id}").json()
-        assert (shown["next_review_at"], shown["review"]["interval_days"]) == (told["next_review_at"], interval)
+        assert (shown["next_review_at"], shown["review"]["interval_days"]) == (reported["next_review_at"], interval)
 
 
 def test_a_passed_review_is_a_use(api: Api) -> None:
     [memory_id] = remember(api, 0.5, days=10)
     before = api.get(f"/v1/memories/{memory_id}").json()
-    told = review(api, memory_id)
-    strength = told["strength"]
+    reported = review(api, memory_id)
+    strength = reported["strength"]
     assert strength["before"] == pytest.approx(before["strength"], abs=1e-5)
     assert strength["after"] == pytest.approx(strength["before"] + 0.15 * (1 - strength["before"]))
     after = api.get(f"/v1/memories/{memory_id}").json()
@@ -176,13 +176,13 @@ def test_a_failed_review_starts_again_and_leaves_strength_alone(api: Api) -> Non
     [memory_id] = remember(api, 0.5, days=10)
     start = datetime.now(UTC) - timedelta(days=8)
     assert review(api, memory_id, at=start)["interval_days"] == 6
-    told = review(api, memory_id, "failed")
-    assert (told["interval_days"], told["review_count"], told["flagged"]) == (1, 2, True)
-    assert told["strength"]["before"] == told["strength"]["after"]
+    reported = review(api, memory_id, "failed")
+    assert (reported["interval_days"], reported["review_count"], reported["flagged"]) == (1, 2, True)
+    assert reported["strength"]["before"] == reported["strength"]["after"]
     memory = api.get(f"/v1/memories/{memory_id}").json()
     assert (memory["access_count"], memory["review"]["flagged"]) == (1, True)
-    told = review(api, memory_id)
-    assert (told["interval_days"], told["flagged"]) == (6, False)
+    reported = review(api, memory_id)
+    assert (reported["interval_days"], reported["flagged"]) == (6, False)
 
 
 def test_the_same_result_told_again_changes_nothing(api: Api) -> None:
@@ -201,9 +201,9 @@ def test_of_the_same_result_told_at_once_one_counts(api: Api) -> None:
     api.tenant = api.service.tenant(Policy(importance=SALIENCE_ALONE))
     [memory_id] = remember(api, 0.5, days=10)
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(lambda _: review(api, memory_id), range(8)))
-    assert sorted(outcome["changed"] for outcome in told) == [False] * 7 + [True]
-    assert {outcome["review_count"] for outcome in told} == {1}
+        reported = list(pool.map(lambda _: review(api, memory_id), range(8)))
+    assert sorted(outcome["changed"] for outcome in reported) == [False] * 7 + [True]
+    assert {outcome["review_count"] for outcome in reported} == {1}
     assert api.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1
     assert api.service.one("SELECT count(*) FROM memory_events WHERE kind = 'review_passed'") == 1
 
@@ -236,8 +236,8 @@ def test_every_profile_has_reviews(api: Api, profile: str) -> None:
     api.tenant = api.service.tenant(Policy(forgetting=Forgetting(profile=profile)))
     [memory_id] = remember(api, 0.5, days=20)
     assert ids(session(api)) == [memory_id]
-    told = review(api, memory_id)
-    assert told["strength"]["after"] >= told["strength"]["before"]
+    reported = review(api, memory_id)
+    assert reported["strength"]["after"] >= reported["strength"]["before"]
     assert session(api)["total"] == 0
 
 

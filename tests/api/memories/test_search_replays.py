@@ -52,10 +52,10 @@ def test_a_replay_tells_what_another_policy_changes(api: Api, recorded: list[str
     assert found["changed"].keys() == found["overlap"].keys() == {"top_1", "top_5", "top_10"}
     assert (found["uses"]["searches"], found["uses"]["memories"]) == (1, 1)
     for measure in ("recall_at_10", "reciprocal_rank"):
-        told = found["uses"][measure]
-        assert told.keys() == {"before", "after", "difference"}
-        assert told["difference"].keys() == {"mean", "low", "high"}
-        assert told["difference"]["mean"] == pytest.approx(told["after"] - told["before"])
+        reported = found["uses"][measure]
+        assert reported.keys() == {"before", "after", "difference"}
+        assert reported["difference"].keys() == {"mean", "low", "high"}
+        assert reported["difference"]["mean"] == pytest.approx(reported["after"] - reported["before"])
     assert 1 <= len(found["examples"]) <= 2
     for example in found["examples"]:
         assert example.keys() == {"search_id", "before", "after", "used"}
@@ -130,6 +130,6 @@ def test_a_preference_of_callers_is_proposed_and_can_be_set_as_it_is(
     assert found["policy"]["ranking"]["role"] < 0.75
     assert found["reciprocal_rank"]["difference"]["low"] > 0
     assert api.get("/v1/policy").json()["version"] == before, "a proposal is never applied automatically"
-    told = replay(api, policy=found["policy"])["uses"]["reciprocal_rank"]
-    assert told["after"] > told["before"]
+    reported = replay(api, policy=found["policy"])["uses"]["reciprocal_rank"]
+    assert reported["after"] > reported["before"]
     assert api.put("/v1/policy", json={"policy": found["policy"]}).json()["version"] == before + 1

@@ -27,9 +27,9 @@ def counts(api: Api, *ids: str) -> list[int]:
 def observe(api: Api, *memories: Any, headers: dict[str, str] | None = None, **more: Any) -> str:
     answer = api.post("/v1/observations", json={"memories": memories, **more}, headers=headers)
     assert answer.status_code == 202, answer.text
-    told: str = answer.json()["request_id"]
+    reported: str = answer.json()["request_id"]
     assert answer.json().keys() == {"request_id"}
-    return told
+    return reported
 
 
 # --- Observations ---
@@ -37,8 +37,8 @@ def observe(api: Api, *memories: Any, headers: dict[str, str] | None = None, **m
 
 def test_what_was_observed_is_reinforced(api: Api) -> None:
     ids = api.remember("one", "two", "three")
-    told = observe(api, ids[0], {"id": ids[1], "used_at": "2026-01-01T00:00:00Z"}, str(uuid4()))
-    assert told
+    reported = observe(api, ids[0], {"id": ids[1], "used_at": "2026-01-01T00:00:00Z"}, str(uuid4()))
+    assert reported
     assert counts(api, *ids) == [1, 1, 0]
     assert api.get(f"/v1/memories/{ids[0]}").json()["accessed_at"]
 

@@ -93,10 +93,10 @@ def test_a_held_memory_says_so_to_whoever_would_change_it(api: Api) -> None:
     assert api.get(path).json()["text"] == "x"
     found = api.get(f"{path}/why").json()
     assert (found["rule"], found["why"], found["wanted"]) == ("hold", "under a legal hold", "active")
-    told = {"id": hold["id"], "placed_at": hold["placed_at"]}
-    assert found["holds"] == [told | {"reason": "case 17"}]
+    reported = {"id": hold["id"], "placed_at": hold["placed_at"]}
+    assert found["holds"] == [reported | {"reason": "case 17"}]
     reader = tenants.issue_key(api.tenant.tenant_id, "reader", ["read"])
-    assert api.get(f"{path}/why", key=reader).json()["holds"] == [told]
+    assert api.get(f"{path}/why", key=reader).json()["holds"] == [reported]
     api.post(f"{PATH}/{hold['id']}/release")
     assert api.get(f"{path}/why").json()["holds"] == []
     assert api.request("DELETE", path).status_code == 204

@@ -40,9 +40,9 @@ PREVIEW: dict[str, Any] = {
 def test_runs_and_merges_are_listed(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/runs"] = Reply(200, {"runs": [RUN], "next_cursor": None})
     api.replies[f"GET {PATH}/merges"] = Reply(200, {"merges": [MERGE], "next_cursor": None})
-    told = cli("consolidation", "runs").out
-    assert "night" in told
-    assert "40%" in told
+    printed = cli("consolidation", "runs").out
+    assert "night" in printed
+    assert "40%" in printed
     assert "waiting" in cli("consolidation", "merges", "--status", "waiting").out
     assert api.asked[-1].path == f"{PATH}/merges?limit=50&status=waiting"
     assert json.loads(cli("consolidation", "merges", "--json").out) == {"merges": [MERGE]}
@@ -63,10 +63,10 @@ def test_a_merge_is_shown_with_its_texts_and_decided(cli: Cli, api: Stub) -> Non
 def test_lineage_is_told_of_both_ends(cli: Cli, api: Stub) -> None:
     made = {**MERGE, "id": "m2", "status": "done", "summary_id": "s"}
     api.replies["GET /v1/memories/s/lineage"] = Reply(200, {"id": "s", "made_from": made, "merged_into": [MERGE]})
-    told = cli("consolidation", "lineage", "s").out.splitlines()
-    assert told[0] == "created by merge m2 (duplicates, done, summary s)"
-    assert told[1].split() == ["source", "a"]
-    assert told[2] == "used by merge m1 (duplicates, waiting)"
+    printed = cli("consolidation", "lineage", "s").out.splitlines()
+    assert printed[0] == "created by merge m2 (duplicates, done, summary s)"
+    assert printed[1].split() == ["source", "a"]
+    assert printed[2] == "used by merge m1 (duplicates, waiting)"
     api.replies["GET /v1/memories/b/lineage"] = Reply(200, {"id": "b", "made_from": None, "merged_into": []})
     assert "is not part of any merge" in cli("consolidation", "lineage", "b").out
 
@@ -87,11 +87,11 @@ def test_a_dry_run_lists_groups_and_why(cli: Cli, api: Stub) -> None:
     group["text"] = "a boat\x1b[2J " * 9
     found = {"changes": [group], "counts": {"looked_at": 3, "clusters": 1}, "complete": False, "next_cursor": None}
     api.replies["POST /v1/maintenance/consolidate"] = Reply(200, found)
-    told = cli("maintain", "consolidate", "--dry-run", "--level", "light").out
-    assert "2 memories" in told
-    assert "a boat" in told
-    assert "\x1b" not in told
-    assert "there are more groups" in told
+    printed = cli("maintain", "consolidate", "--dry-run", "--level", "light").out
+    assert "2 memories" in printed
+    assert "a boat" in printed
+    assert "\x1b" not in printed
+    assert "there are more groups" in printed
     assert api.asked[0].json == {"level": "light", "dry_run": True, "limit": 1000}
 
 
@@ -105,5 +105,5 @@ def test_who_has_just_begun_is_told_why_nothing_happens(cli: Cli, api: Stub) -> 
     assert "consolidation.keep_days" in cli("maintain", "consolidate", "--wait").out
     counts = {"looked_at": 34, "merged": 25, "summaries": 5, "linked": 2}
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"done": 34, "counts": counts})
-    told = "34 memories processed; 25 merged into 5 summaries, 2 groups linked"
-    assert told in cli("maintain", "consolidate", "--wait").out
+    printed = "34 memories processed; 25 merged into 5 summaries, 2 groups linked"
+    assert printed in cli("maintain", "consolidate", "--wait").out

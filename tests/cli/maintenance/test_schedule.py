@@ -15,8 +15,8 @@ NIGHT = "/v1/schedule/night"
 
 def run(status: str, **more: Any) -> dict[str, Any]:
     shown = {"id": "r1", "name": "night", "kind": "scheduled", "local_date": "2026-03-08", "status": status}
-    told = {"late_seconds": 4000.2, "seconds": 75, "skipped": None, "error": None, "step": None, "done": 1234}
-    return {**shown, **told, "job_id": "j1", **more}
+    printed = {"late_seconds": 4000.2, "seconds": 75, "skipped": None, "error": None, "step": None, "done": 1234}
+    return {**shown, **printed, "job_id": "j1", **more}
 
 
 def schedule(*, paused: bool = False, last: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def test_its_dry_run_shows_all_pages_as_one_by_step(cli: Cli, api: Stub) -> None
     def pages(asked: Asked) -> Reply:
         def page(part: str, note: str | None, following: str | None, *ids: str) -> Reply:
             counts = {"cold": len(ids)} if ids else {}
-            told = {"from": "archived", "to": "cold", "rule": "decay", "why": "weak"}
-            changes = [{"step": part, "id": each, **told} for each in ids]
+            printed = {"from": "archived", "to": "cold", "rule": "decay", "why": "weak"}
+            changes = [{"step": part, "id": each, **printed} for each in ids]
             steps = [{"name": part, "counts": counts, "note": note}]
             return Reply(200, {"as_of": "then", "steps": steps, "changes": changes, "next_cursor": following})
 

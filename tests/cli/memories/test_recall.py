@@ -61,9 +61,9 @@ def test_json_is_the_answer_as_it_came(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memories", "told"), [([], "no relevant memories\n"), (BROUGHT["memories"], "no memory fits the budget\n")]
+    ("memories", "shown"), [([], "no relevant memories\n"), (BROUGHT["memories"], "no memory fits the budget\n")]
 )
-def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: object, told: str) -> None:
+def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: object, shown: str) -> None:
     api.replies["POST /v1/recall"] = Reply(200, {**BROUGHT, "memories": memories, "context": "", "ids": []})
     done = cli("recall", "tea")
-    assert (done.code, done.out, done.err) == (0, "", told)
+    assert (done.code, done.out, done.err) == (0, "", shown)

@@ -49,8 +49,8 @@ def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: St
     assert "6 bytes (3 given)" in done.out
     assert api.asked[0].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)
-    told = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--yes", "--json").out)
-    assert (told["id"], told["status"], told["bytes"]) == ("e1", "ready", 6)
+    printed = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--yes", "--json").out)
+    assert (printed["id"], printed["status"], printed["bytes"]) == ("e1", "ready", 6)
 
 
 def test_a_file_that_is_there_isnt_overwritten(cli: Cli, api: Stub, tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_an_export_is_asked_about(cli: Cli, api: Stub, tmp_path: Path) -> None:
 
 def test_a_dry_run_says_how_much_is_held(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/subjects/a%2Fb"] = Reply(200, HELD)
-    told = cli("export", "a/b", "--dry-run").out
-    assert told == "Would export memories about a/b: 3 active, 1 archived, 0 cold (2 hidden; 1 open erasures).\n"
+    printed = cli("export", "a/b", "--dry-run").out
+    assert printed == "Would export memories about a/b: 3 active, 1 archived, 0 cold (2 hidden; 1 open erasures).\n"
     assert json.loads(cli("export", "a/b", "--dry-run", "--json").out) == HELD
     done = cli("export", "ann")
     assert (done.code, "--output" in done.err) == (2, True)

@@ -96,7 +96,7 @@ def test_why_keeps_names_and_numbers_apart(cli: Cli, api: Stub) -> None:
     numbers = {"strength": 0.25, "expires_after_days": 730}
     found = {"tier": "archived", "wanted": "archived", "rule": "decay", "why": "weak", "numbers": numbers}
     api.replies["GET /v1/memories/m1/why"] = Reply(200, found | {"next_change": None, "holds": []})
-    told = cli("why", "m1").out.splitlines()
-    assert "expires after days   730" in told
-    assert "strength             0.25" in told
-    assert "tier                 archived" in told
+    printed = cli("why", "m1").out.splitlines()
+    assert "expires after days   730" in printed
+    assert "strength             0.25" in printed
+    assert "tier                 archived" in printed

@@ -103,7 +103,7 @@ def answer(*items: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("reported", "reason"),
     [
         ("Sure!", "not JSON"),
         (answer({"id": 1}), "out of shape"),
@@ -113,9 +113,9 @@ def answer(*items: dict[str, object]) -> str:
         ("x" * 9_999, "too long"),
     ],
 )
-def test_an_answer_that_isnt_about_these_texts_is_none(told: str, reason: str) -> None:
+def test_an_answer_that_isnt_about_these_texts_is_none(reported: str, reason: str) -> None:
     with pytest.raises(Unusable, match=reason):
-        question_generation.read(told, 2)
+        question_generation.read(reported, 2)
 
 
 def test_questions_are_told_by_their_ids() -> None:

@@ -189,6 +189,6 @@ def test_each_feature_makes_a_memory_worth_more() -> None:
 
 
 def test_a_bridge_makes_what_a_user_told_of_themselves_worth_it() -> None:
-    [told] = worth.compute_worth(features(user=1, personal=0.5, bridge=0.8))
+    [reported] = worth.compute_worth(features(user=1, personal=0.5, bridge=0.8))
     [by_assistant] = worth.compute_worth(features(user=0, personal=0.5, bridge=0.4))
-    assert told > 0.1 > by_assistant
+    assert reported > 0.1 > by_assistant

@@ -114,9 +114,9 @@ def test_the_named_speaker_gets_a_bonus() -> None:
 
 
 def test_a_time_asked_for_and_told_gets_a_bonus() -> None:
-    told = msgspec.structs.replace(candidate(1, 0.9, 0), text="It starts next Friday")
-    assert ranked("When does it start?", candidate(2, 1, 0), told) == [1, 2]
-    assert ranked("Does it start?", candidate(2, 1, 0), told) == [2, 1]
+    reported = msgspec.structs.replace(candidate(1, 0.9, 0), text="It starts next Friday")
+    assert ranked("When does it start?", candidate(2, 1, 0), reported) == [1, 2]
+    assert ranked("Does it start?", candidate(2, 1, 0), reported) == [2, 1]
 
 
 def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:

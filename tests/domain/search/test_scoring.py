@@ -203,5 +203,5 @@ def test_how_a_mode_spreads() -> None:
 def test_what_a_search_has_spread_to_is_a_use_without_words_or_margin() -> None:
     found = [candidate(1, 1, 0.8)]
     results = ranked(found, vitals([1.0]))
-    told = list_uses([*results, structs.replace(results[0], id=D)], found)
-    assert [(use.id, use.place, use.lexical, use.margin) for use in told] == [(A, 0, True, 0.8), (D, 1, False, 0)]
+    reported = list_uses([*results, structs.replace(results[0], id=D)], found)
+    assert [(use.id, use.place, use.lexical, use.margin) for use in reported] == [(A, 0, True, 0.8), (D, 1, False, 0)]

@@ -60,15 +60,15 @@ def test_without_a_weight_a_part_is_nothing() -> None:
 
 
 def test_who_tells_of_themselves() -> None:
-    told = [memory("I moved", "Ann"), memory("Ann moved", "Bob"), memory("It rains", "Ann")]
-    assert seen("first_person", "Where did Ann move?", *told) == [1, 0, 0]
+    reported = [memory("I moved", "Ann"), memory("Ann moved", "Bob"), memory("It rains", "Ann")]
+    assert seen("first_person", "Where did Ann move?", *reported) == [1, 0, 0]
 
 
 def test_the_users_words_count_unless_the_assistants_are_asked_for() -> None:
     said: list[Role | None] = ["user", "assistant", None, "tool"]
-    told = [replace(memory("x"), role=role) for role in said]
-    assert seen("role", "Which tea do I drink?", *told) == [1, 0, 1, 0]
-    assert seen("role", "Which tea did you suggest?", *told) == [0, 1, 1, 0]
+    reported = [replace(memory("x"), role=role) for role in said]
+    assert seen("role", "Which tea do I drink?", *reported) == [1, 0, 1, 0]
+    assert seen("role", "Which tea did you suggest?", *reported) == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_what_asks_for_the_assistants_words(query: str, expected: bool) -> None:
 
 
 def test_the_latest_counts_when_the_present_is_asked_for() -> None:
-    told = [
+    reported = [
         replace(memory("x"), memory_id=UUID(int=n), occurred_at=NOON + timedelta(days=day))
         for n, day in enumerate((2, 0, 1))
     ]
-    assert seen("now", "Where do I live now?", *told) == [1, 0, 0.5]
-    assert seen("now", "Where did I live?", *told) == [0, 0, 0]
-    assert seen("now", "Where do I live now?", told[0]) == [0]
+    assert seen("now", "Where do I live now?", *reported) == [1, 0, 0.5]
+    assert seen("now", "Where did I live?", *reported) == [0, 0, 0]
+    assert seen("now", "Where do I live now?", reported[0]) == [0]
 
 
 def test_the_better_of_the_turns_beside_it_counts() -> None:
@@ -136,10 +136,10 @@ def test_a_question(text: str, expected: bool) -> None:
 
 def test_a_time_that_is_named_counts_less_by_the_day_around_it() -> None:
     days = (0, 1, NEAR_DAYS, 20)
-    told = [replace(memory("x"), occurred_at=NOON + timedelta(days=after)) for after in days]
-    assert seen("moment", "on 7 March 2026", *told) == [1, pytest.approx(1 - 0.5 / NEAR_DAYS, abs=1e-3), 0.071, 0]
-    assert seen("moment", "in March 2026", *told) == [1, 1, 1, 1]
-    assert seen("moment", "what now?", *told) == [0, 0, 0, 0]
+    reported = [replace(memory("x"), occurred_at=NOON + timedelta(days=after)) for after in days]
+    assert seen("moment", "on 7 March 2026", *reported) == [1, pytest.approx(1 - 0.5 / NEAR_DAYS, abs=1e-3), 0.071, 0]
+    assert seen("moment", "in March 2026", *reported) == [1, 1, 1, 1]
+    assert seen("moment", "what now?", *reported) == [0, 0, 0, 0]
 
 
 def test_a_memory_without_its_own_time_happened_when_it_came() -> None:
@@ -148,12 +148,12 @@ def test_a_memory_without_its_own_time_happened_when_it_came() -> None:
 
 
 def test_a_thread_counts_by_its_best_other_memory() -> None:
-    told = [
+    reported = [
         memory("a", thread="long", fit=1.0),
         memory("b", thread="long", fit=0.5),
         memory("c", thread="long", fit=0.1),
     ]
-    assert seen("thread", "x", *told) == [0.5, 1, 1]
+    assert seen("thread", "x", *reported) == [0.5, 1, 1]
 
 
 def test_without_a_thread_or_with_its_rest_forgotten_a_memory_is_as_good_as_its_own() -> None:

@@ -72,12 +72,12 @@ def test_uses_of_what_stands_above_propose_nothing() -> None:
 
 def test_few_uses_propose_nothing_however_clear() -> None:
     clear = searches(400, {"actor": 1.0})
-    told = [each for each in clear if len(each.pairs())]
-    few = propose_weights(told[: weight_fitting.USES_MIN - 1], Ranking())
+    reported = [each for each in clear if len(each.pairs())]
+    few = propose_weights(reported[: weight_fitting.USES_MIN - 1], Ranking())
     assert (few.weights, few.difference) == ({}, None)
     assert few.reason is not None
     assert str(weight_fitting.USES_MIN) in few.reason
-    assert propose_weights(told[: weight_fitting.USES_MIN], Ranking()).difference is not None
+    assert propose_weights(reported[: weight_fitting.USES_MIN], Ranking()).difference is not None
     assert propose_weights([], Ranking()).weights == {}
 
 

@@ -22,9 +22,9 @@ REFRACTORY = 60.0
 TOLD = st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 400).map(lambda n: n * 20.0), st.booleans())
 
 
-def uses_of(told: list[tuple[int, int, float, bool]]) -> OrderedUses:
-    rows, sessions, ages, boost = ([one[n] for one in told] for n in range(4))
-    numbers = np.arange(len(told), dtype=np.float64)
+def uses_of(reported: list[tuple[int, int, float, bool]]) -> OrderedUses:
+    rows, sessions, ages, boost = ([one[n] for one in reported] for n in range(4))
+    numbers = np.arange(len(reported), dtype=np.float64)
     return OrderedUses(
         rows=np.array(rows, np.intp),
         sessions=np.array(sessions, np.int64),
@@ -56,12 +56,12 @@ def nothing() -> UseTimes:
 @pytest.mark.parametrize("name", PROFILES)
 @given(st.lists(TOLD, min_size=1, max_size=12), st.sets(st.integers(1, 11)))
 def test_any_split_into_batches_gives_the_same(
-    name: str, told: list[tuple[int, int, float, bool]], cuts: set[int]
+    name: str, reported: list[tuple[int, int, float, bool]], cuts: set[int]
 ) -> None:
-    uses = uses_of(told)
+    uses = uses_of(reported)
     whole, known = apply(name, shelf(), uses, nothing())
     state, so_far = shelf(), nothing()
-    edges = [0, *sorted(cut for cut in cuts if cut < len(told)), len(told)]
+    edges = [0, *sorted(cut for cut in cuts if cut < len(reported)), len(reported)]
     for start, end in itertools.pairwise(edges):
         state, so_far = apply(name, state, uses.only(np.arange(start, end)), so_far)
     for one in fields(Row):
@@ -89,14 +89,14 @@ def test_without_uses_nothing_changes() -> None:
 
 
 def test_who_was_told_first_counts_and_the_others_nearby_do_not() -> None:
-    told = [
+    reported = [
         (0, 0, 1000.0, False),
         (0, 0, 941.0, False),
         (0, 0, 940.0, False),
         (0, 1, 1000.0, False),
         (1, 0, 1000.0, False),
     ]
-    uses = uses_of([*told, (0, 0, 1059.0, False), (0, 0, 1060.0, False)])
+    uses = uses_of([*reported, (0, 0, 1059.0, False), (0, 0, 1060.0, False)])
     assert effective_uses(uses, nothing(), REFRACTORY).tolist() == [0, 2, 3, 4, 6]
     known = UseTimes(np.array([0]), np.array([0]), np.array([NOW - 970.0]))
     assert effective_uses(uses, known, REFRACTORY).tolist() == [3, 4, 5]

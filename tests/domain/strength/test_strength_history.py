@@ -108,8 +108,8 @@ class Life:
 
     def _enter(self, kind: str, before: float, *, at: float | None = None, after: float | None = None) -> None:
         strength = float(self.dynamics.strength(self.state, self.now)[0])
-        told = strength if after is None else after
-        self.entries.append(HistoryEntry(at or self.now, 2**32 + len(self.entries), kind, before, told, strength))
+        reported = strength if after is None else after
+        self.entries.append(HistoryEntry(at or self.now, 2**32 + len(self.entries), kind, before, reported, strength))
 
     def drawn(self, days: float = 90) -> StrengthHistory:
         known = KnownHistory(self.state, self.version, START, self.entries)

@@ -41,9 +41,9 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     }
     assert not any(recount.recount_tenant(alike.tenant_id))
     alike.check()
-    told = metrics.read_counters()
-    assert (told["summaries_made"], told["merged_memories"]) == (1, len(ids) - 1)
-    assert 0 < told["summary_characters"] < told["merged_characters"]
+    reported = metrics.read_counters()
+    assert (reported["summaries_made"], reported["merged_memories"]) == (1, len(ids) - 1)
+    assert 0 < reported["summary_characters"] < reported["merged_characters"]
 
 
 def test_twice_is_once(alike: Alike) -> None:
@@ -89,11 +89,11 @@ def test_a_dry_run_tells_what_the_run_does(alike: Alike) -> None:
     alike.remember("a cat sleeps", "a cat sleeps well")
     with database.tenant(alike.tenant_id) as tx:
         now = database.now(tx)
-    told = consolidation_run.preview_run(alike.tenant_id, now, None, 100)
-    assert told.is_complete
+    reported = consolidation_run.preview_run(alike.tenant_id, now, None, 100)
+    assert reported.is_complete
     assert not alike.summaries()
     alike.run(now)
-    planned = sorted((plan.verdict.action, len(plan.taken_places)) for plan in told.plans)
+    planned = sorted((plan.verdict.action, len(plan.taken_places)) for plan in reported.plans)
     assert planned == [(action, sources) for action, _, sources in sorted(alike.merges())]
 
 

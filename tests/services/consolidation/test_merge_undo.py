@@ -185,10 +185,10 @@ def test_what_waits_is_shown_and_merged_by_a_yes(service: Service) -> None:
     counted = metrics.read_counters()
     assert (counted["merges_put_off"], counted["summaries_made"]) == (1, 0)
     assert alike.tiers(ids) == ["active"] * len(ids)
-    told = merge_log.preview_merge(alike.tenant_id, alike.merge_id())
-    assert told.summary is not None
-    assert "harbour" in told.summary.text
-    assert len(told.texts) == len(ids)
+    reported = merge_log.preview_merge(alike.tenant_id, alike.merge_id())
+    assert reported.summary is not None
+    assert "harbour" in reported.summary.text
+    assert len(reported.texts) == len(ids)
     assert approve(alike.tenant_id, alike.merge_id()).finished
     alike.settle()
     merge = merge_log.get(alike.tenant_id, alike.merge_id()).merge

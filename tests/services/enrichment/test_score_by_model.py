@@ -193,10 +193,10 @@ def test_the_same_text_is_asked_about_once(rated: Rated) -> None:
     [again] = rated.send(DOCTOR)
     assert score_by_model.rate_memories() == 1
     assert rated.fake.calls == 1
-    told = [rated.stored(memory_id) for memory_id in (first, same, again)]
-    assert {each.salience_source for each in told} == {"llm"}
-    assert told[0].criteria == told[1].criteria == told[2].criteria
-    assert told[0].inferred == told[1].inferred == told[2].inferred
+    reported = [rated.stored(memory_id) for memory_id in (first, same, again)]
+    assert {each.salience_source for each in reported} == {"llm"}
+    assert reported[0].criteria == reported[1].criteria == reported[2].criteria
+    assert reported[0].inferred == reported[1].inferred == reported[2].inferred
     assert rated.stored(ours).salience_source == rated.stored(by_ann).salience_source == "llm"
     assert metrics.read_counters()["rating_cache_hits"] == 2
 

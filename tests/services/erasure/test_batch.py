@@ -39,8 +39,8 @@ class Deleted:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.tenant_id = service.tenant().tenant_id
-        told = [{"text": text, "thread": "t", "subject": f"s{place}"} for place, text in enumerate(TEXTS)]
-        self.ids = service.send(self.tenant_id, *told)
+        result = [{"text": text, "thread": "t", "subject": f"s{place}"} for place, text in enumerate(TEXTS)]
+        self.ids = service.send(self.tenant_id, *result)
         service.work()
         self.erasures: list[UUID] = []
 

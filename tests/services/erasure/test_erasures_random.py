@@ -86,11 +86,11 @@ class Harbour(Alike):
             requests.cancel(self.tenant_id, self.chance.choice(waiting).erasure_id, "key")
 
     def tell(self) -> None:
-        told: dict[str, Any] = {"text": f"{self.chance.choice(BOATS)} again", "subject": self.chance.choice(PEOPLE)}
-        told |= {"thread": self.chance.choice(THREADS), "supersedes": list(map(str, self.some()))}
+        reported: dict[str, Any] = {"text": f"{self.chance.choice(BOATS)} again", "subject": self.chance.choice(PEOPLE)}
+        reported |= {"thread": self.chance.choice(THREADS), "supersedes": list(map(str, self.some()))}
         if self.chance.random() < 0.4:
-            told |= {"external_id": self.chance.choice(("one", "two"))}
-        self.service.send(self.tenant_id, told)
+            reported |= {"external_id": self.chance.choice(("one", "two"))}
+        self.service.send(self.tenant_id, reported)
         self.service.work()
 
     def edit(self) -> None:

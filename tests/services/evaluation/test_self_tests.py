@@ -230,17 +230,17 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
     [cello] = mind.remember(CELLO)
     state = self_tests.run_slice(mind.tenant_id, None, {}, 0).state
     assert self_tests.run_slice(mind.tenant_id, None, {}, 0).state == state, "another worker resumes the same run"
-    told: list[Any] = []
+    reported: list[Any] = []
     enter = self_tests._record_outcomes
 
     def noted(*given: Any) -> Any:
-        told.append(given)
+        reported.append(given)
         return enter(*given)
 
     monkeypatch.setattr(self_tests, "_record_outcomes", noted)
     self_tests.run_slice(mind.tenant_id, None, state, 0)
     once = mind.row(cello)
-    assert enter(*told[0]) == []
+    assert enter(*reported[0]) == []
     assert self_tests.run_slice(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS).finished
     assert (mind.row(cello), len(mind.events(cello))) == (once, 1)
     assert self_tests.run_slice(mind.tenant_id, None, state, 0).finished

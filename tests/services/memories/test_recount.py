@@ -150,8 +150,8 @@ def test_a_quota_is_told_and_nothing_is_refused(service: Service, quota_bytes: i
     room = quota.warn_near_quota(tenant_id)
     assert (room.text_bytes, room.vector_bytes, room.state) == (350, 0, state)
     assert stats.tenant_stats(tenant_id).room == room
-    told = {name: metrics.read_counters()[name] for name in ("quota_near", "quota_over")}
-    assert told == {"quota_near": int(state == "near"), "quota_over": int(state == "over")}
+    reported = {name: metrics.read_counters()[name] for name in ("quota_near", "quota_over")}
+    assert reported == {"quota_near": int(state == "near"), "quota_over": int(state == "over")}
     service.send(tenant_id, "another")
     service.work()
     assert stored_counts(tenant_id).active == 2

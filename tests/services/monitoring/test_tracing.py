@@ -86,8 +86,8 @@ def test_without_a_callers_context_a_trace_begins_here(api: Api, collected: Coll
     api.post("/v1/memories", json={"text": "x"})
     asked = collected.one("ingest")
     assert asked.parent is None
-    [told] = in_stream(api)
-    assert told.split("-")[1:3] == list(ids(asked))
+    [reported] = in_stream(api)
+    assert reported.split("-")[1:3] == list(ids(asked))
 
 
 def test_a_caller_who_isnt_sampled_isnt_followed(api: Api, collected: Collected) -> None:
@@ -136,10 +136,10 @@ def test_a_failure_is_told_by_its_type(api: Api, collected: Collected, monkeypat
 
 def test_no_span_holds_text_a_tenant_or_an_id(api: Api, collected: Collected) -> None:
     [memory_id] = api.remember({"text": "canary-4711", "subject": "canary-4711", "external_id": "canary-4711"})
-    told = collected.text()
-    assert '"ingest"' in told
+    reported = collected.text()
+    assert '"ingest"' in reported
     for secret in ("canary-4711", memory_id, str(api.tenant.tenant_id), api.tenant.key, api.tenant.key_id):
-        assert secret not in told
+        assert secret not in reported
 
 
 @pytest.mark.slow

@@ -142,9 +142,9 @@ def test_a_step_that_fails_is_named_and_the_others_are_done(
     job = queue.get(tenant.tenant_id, job_id)
     assert (job.status, job.error) == ("failed", "b: ValueError")
     assert "memory" not in str(job.log)
-    told = stats.tenant_stats(tenant.tenant_id).last_night
-    assert told is not None
-    assert (told.status, told.failed_steps) == ("failed", ["b"])
+    reported = stats.tenant_stats(tenant.tenant_id).last_night
+    assert reported is not None
+    assert (reported.status, reported.failed_steps) == ("failed", ["b"])
     assert stats.nights().failed == {"b": 1}
     assert service.redis.hget("ebbing:{s0}:counters", "runs_failed") == b"1"
 

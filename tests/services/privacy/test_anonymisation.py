@@ -60,8 +60,10 @@ def test_the_report_tells_how_many_are_kept_and_on_what_ground(service: Service)
     asked = requests.request(tenant_id, ErasureOptions(Scope(subject="w0ann"), "gdpr", 0), "key")
     worked(service)
     report = requests.get(tenant_id, asked.erasure_id).report or {}
-    told = {each["ground"].partition(" (")[0]: each["count"] for each in report["kept"] if "anonymous" in each["what"]}
-    assert told == {"tax records": 2, "none was given": 1}
+    reported = {
+        each["ground"].partition(" (")[0]: each["count"] for each in report["kept"] if "anonymous" in each["what"]
+    }
+    assert reported == {"tax records": 2, "none was given": 1}
     assert len(service.texts(tenant_id)) == 3
     assert "w0" not in str(service.rows("SELECT to_json(anonymised)::text, to_json(memories)::text "
                                         "FROM anonymised FULL JOIN memories USING (tenant_id)"))  # fmt: skip

@@ -148,8 +148,8 @@ def test_a_request_with_less_than_a_week_left_is_told_of_each_night(service: Ser
     entered(service, tenant_id, nature="objection", law="user")
     with capture_logs() as logs:
         steps.STEPS["figures"](tenant_id, now, {}, 0)
-    [told] = [line for line in logs if line["event"] == "requests_due"]
-    assert (told["requests"], told["days_left"], told["log_level"]) == (1, 5.0, "warning")
+    [result] = [line for line in logs if line["event"] == "requests_due"]
+    assert (result["requests"], result["days_left"], result["log_level"]) == (1, 5.0, "warning")
 
 
 def test_one_that_is_answered_or_far_off_is_not_told_of(service: Service) -> None:

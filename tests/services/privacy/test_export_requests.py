@@ -103,14 +103,14 @@ def test_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault
         assert word in everything, word
     assert "w1" not in everything
     lines = {line["memory"]["memory_id"]: line for line in vault.lines(export, "memories.jsonl")}
-    told = lines[str(first)]
-    assert told["held"]
-    assert told["memory"]["metadata"] == ANN["metadata"]
-    assert (told["retention"]["rule"], told["tier"]) == ("hold", "active")
-    assert 0 < told["strength"] <= 1
-    assert told["state"]["salience"] == pytest.approx(0.7)
-    assert told["others"]["reviews"][0]["interval_days"] == 17
-    assert told["others"]["lineage"][0]["part"] == "source"
+    reported = lines[str(first)]
+    assert reported["held"]
+    assert reported["memory"]["metadata"] == ANN["metadata"]
+    assert (reported["retention"]["rule"], reported["tier"]) == ("hold", "active")
+    assert 0 < reported["strength"] <= 1
+    assert reported["state"]["salience"] == pytest.approx(0.7)
+    assert reported["others"]["reviews"][0]["interval_days"] == 17
+    assert reported["others"]["lineage"][0]["part"] == "source"
     hidden = lines[str(second)]
     assert (hidden["hidden"], hidden["strength"], hidden["tier"]) == (True, None, "active")
     assert [line["before"] for line in vault.lines(export, "history.jsonl") if line["kind"] == "salience"] == [0.25]

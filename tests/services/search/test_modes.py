@@ -46,7 +46,11 @@ def link(service: Service, tenant: Tenant, first: UUID, second: UUID, weight: fl
 
 def spread_to(results: list[SearchResult]) -> dict[UUID, tuple[str, str]]:
     explained = {result.id: result.explain or {} for result in results}
-    return {key: (told["spread_from"], told["spread_by"]) for key, told in explained.items() if "spread" in told}
+    return {
+        key: (reported["spread_from"], reported["spread_by"])
+        for key, reported in explained.items()
+        if "spread" in reported
+    }
 
 
 def test_of_two_equally_relevant_memories_the_used_one_comes_first(service: Service) -> None:

@@ -118,9 +118,9 @@ def test_the_past_is_what_the_service_said_then(lived: Life) -> None:
 
 def test_each_event_leaves_the_strength_that_its_history_tells(lived: Life) -> None:
     found = lived.drawn()
-    told = [(entry, strength) for entry, strength in found.marks if entry.kind in ("use", "restored", "salience")]
-    assert len(told) == 5
-    for entry, strength in told:
+    reported = [(entry, strength) for entry, strength in found.marks if entry.kind in ("use", "restored", "salience")]
+    assert len(reported) == 5
+    for entry, strength in reported:
         before, after, is_drawn = around(found, entry.at)
         assert is_drawn
         assert strength == entry.strength == pytest.approx(after, abs=1e-5)

@@ -179,8 +179,8 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
     runner.run_slice(job_id)
     done = queue.get(chilled.tenant_id, job_id)
     assert (done.status, done.counts) == ("done", {"restored": 4, "failed": 6})
-    told = dict(line["message"].split(": ", 1) for line in done.log or [])
-    assert told == {
+    reported = dict(line["message"].split(": ", 1) for line in done.log or [])
+    assert reported == {
         **{str(each): "its object is missing" for each in missing},
         str(truncated[1]): "truncated",
         str(flipped[1]): "checksum",
@@ -250,7 +250,7 @@ def test_a_use_of_a_cold_memory_starts_its_restore(chilled: Chilled) -> None:
         chilled.tenant_id, [EnvelopeTouches(bytes(16), chilled.aged.now.timestamp(), touches(ids[1]))]
     )
     started = chilled.service.rows("SELECT job_id, parameters FROM jobs WHERE kind = 'restore' ORDER BY created_at")
-    assert [told for _, told in started] == [{"ids": [str(ids[0])]}, {"ids": [str(ids[1])]}]
+    assert [reported for _, reported in started] == [{"ids": [str(ids[0])]}, {"ids": [str(ids[1])]}]
     for job_id, _ in started:
         runner.run_slice(job_id)
         chilled.service.rows("UPDATE jobs SET claimed_until = now() WHERE status = 'queued'")

@@ -213,12 +213,12 @@ def run(aged: Aged) -> Step:
 
 def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Aged) -> None:
     faded, young, used, weighty = cold(aged, *(-100, -89, -100, -100), access_count=[0, 0, 2, 0], salience=[0, 0, 0, 1])
-    told = decay_deletion.preview_deletion(aged.tenant_id, None, None, 10)
-    assert [(move.memory_id, move.before, move.after, move.rule) for move in told.moves] == [
+    reported = decay_deletion.preview_deletion(aged.tenant_id, None, None, 10)
+    assert [(move.memory_id, move.before, move.after, move.rule) for move in reported.moves] == [
         (faded, "cold", "deleted", "decay")
     ]
-    assert "over 90" in told.moves[0].why
-    assert (told.counts, told.following) == ({"looked_at": 4, "deleted": 1}, None)
+    assert "more than 90 days" in reported.moves[0].why
+    assert (reported.counts, reported.following) == ({"looked_at": 4, "deleted": 1}, None)
     assert left(aged) == [faded, young, used, weighty], "nothing is written"
     assert run(aged).counts == {"deleted": 1}
     assert aged.service.rows("SELECT action, items, actor FROM audit WHERE action = 'memories_deleted'") == [
@@ -252,18 +252,18 @@ def test_a_hold_that_comes_before_the_night_keeps_it(aged: Aged) -> None:
 
 def test_a_dry_run_of_a_day_to_come_equals_what_that_day_does(aged: Aged) -> None:
     cold(aged, *np.linspace(-95, -80, 7), salience=0.0)
-    told = []
+    reported = []
     page = decay_deletion.preview_deletion(aged.tenant_id, days(4), None, 2)
     while page.following is not None:
-        told += [move.memory_id for move in page.moves]
+        reported += [move.memory_id for move in page.moves]
         page = decay_deletion.preview_deletion(aged.tenant_id, days(4), page.following, 2)
-    told += [move.memory_id for move in page.moves]
+    reported += [move.memory_id for move in page.moves]
     before = left(aged)
     aged.now = days(4)
     nights.swept(aged.tenant_id)
     run(aged)
-    assert told == [memory_id for memory_id in before if memory_id not in left(aged)]
-    assert 0 < len(told) < 7
+    assert reported == [memory_id for memory_id in before if memory_id not in left(aged)]
+    assert 0 < len(reported) < 7
 
 
 def test_a_slice_is_all_or_nothing(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,9 +231,9 @@ def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     assert late.verdict.why == (
         "the retention period of memories of the category pii is 30 days, and this memory is 30.5 days old"
     )
-    told = explanation.explain_tier(aged.tenant_id, risky, days(91))
-    assert (told.verdict.tier, told.verdict.rule) == ("deleted", "expiry")
-    assert told.verdict.why.startswith(
+    reported = explanation.explain_tier(aged.tenant_id, risky, days(91))
+    assert (reported.verdict.tier, reported.verdict.rule) == ("deleted", "expiry")
+    assert reported.verdict.why.startswith(
         "privacy risk 0.8379 is above 0.7: the retention period of memories of the category financial"
     )
 
@@ -246,18 +246,22 @@ def test_a_dry_run_says_what_the_run_does(aged: Aged) -> None:
             labelled(aged, memory_id, ["pii", "financial", "casual"][place % 9 // 3])
         if place % 4 == 0:
             insert_finding(aged, memory_id, "iban", "financial", 0.99, 1.0)
-    told = {
+    reported = {
         move.memory_id: move.rule
         for move in expiry.preview_expiry(aged.tenant_id, days(3), None, 1000).moves
         if move.after == "deleted"
     }
-    assert set(told.values()) == {"expiry"}
+    assert set(reported.values()) == {"expiry"}
     assert len(left(aged)) == 40, "nothing is written"
     aged.now = days(3)
-    assert run(aged)["deleted"] == len(told)
-    assert set(made) - left(aged) == set(told)
+    assert run(aged)["deleted"] == len(reported)
+    assert set(made) - left(aged) == set(reported)
     [(items, details)] = aged.service.rows("SELECT items, details FROM audit WHERE action = 'memories_expired'")
-    assert (items, details["rule"], details["by_category"] + details["by_risk"]) == (len(told), "expiry", len(told))
+    assert (items, details["rule"], details["by_category"] + details["by_risk"]) == (
+        len(reported),
+        "expiry",
+        len(reported),
+    )
 
 
 def test_the_first_night_only_tells_of_it(aged: Aged) -> None:
@@ -286,20 +290,20 @@ def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, pag
         summarised(aged, summary, of)
     legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.service.rows("UPDATE memory_state SET tier = 'archived' WHERE memory_id = %s", faded)
-    told: list[PredictedMove] = []
+    reported: list[PredictedMove] = []
     after = None
     while True:
         found = expiry.preview_expiry(aged.tenant_id, days(31), after, page)
-        told += found.summaries
+        reported += found.summaries
         if (after := found.following) is None:
             break
-    assert {(each.memory_id, each.before, each.after) for each in told} == {
+    assert {(each.memory_id, each.before, each.after) for each in reported} == {
         (whole, "active", "deleted"),
         (partly, "active", "active"),
         (faded, "archived", "deleted"),
     }
-    assert len(told) == 3, "each listed once"
-    assert next(each.why for each in told if each.memory_id == partly).endswith("made again of the 1 that remain")
+    assert len(reported) == 3, "each listed once"
+    assert next(each.why for each in reported if each.memory_id == partly).endswith("made again of the 1 that remain")
     assert len(left(aged)) == 9
 
 
@@ -410,12 +414,12 @@ def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     insert_finding(aged, risky, "secret", "credentials", 0.95, 1.0)
     legal_holds.place_hold(aged.tenant_id, Scope(memory_ids=[held]), "a case", "k")
     aged.decide(Policy(privacy=Privacy(pii_days=20)), 0)
-    told = {each.name: each for each in categories.count_categories(aged.tenant_id).categories}
-    assert (told["pii"].max_days, told["pii"].memories, told["pii"].next_expiry_at) == (20, 2, days(20))
-    assert (told[None].memories, told[None].next_expiry_at) == (1, days(30)), (
+    reported = {each.name: each for each in categories.count_categories(aged.tenant_id).categories}
+    assert (reported["pii"].max_days, reported["pii"].memories, reported["pii"].next_expiry_at) == (20, 2, days(20))
+    assert (reported[None].memories, reported[None].next_expiry_at) == (1, days(30)), (
         "the retention period that follows from its risk"
     )
-    assert told["credentials"].memories == 1
+    assert reported["credentials"].memories == 1
     assert ends_on(aged, given, 20)
     assert ends_on(aged, risky, 30)
     assert left(aged) == {held}

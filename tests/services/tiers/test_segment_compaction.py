@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from app import metrics
 from app.clients.object_store import cold_store
 from app.services.jobs import queue, runner
 from app.services.tiers import cold_restore, cold_storage, segment_compaction
+from app.store.tiers import cold_segments
 from tests.buckets import bucket, s3
 from tests.services.cold_due import Chilled, aged, chilled
 
@@ -93,6 +96,42 @@ def test_a_restore_finds_what_was_rewritten_under_its_hands(chilled: Chilled, mo
 
     monkeypatch.setattr(cold_restore, "fetch_contents", late)
     assert restored(chilled, ids[3:]) == ["d", "e"]
+
+
+def test_a_restore_names_what_is_damaged_even_if_other_records_move(
+    chilled: Chilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [lost] = cooled(chilled, "lost")
+    [path] = chilled.objects()
+    path.unlink()
+    ids = cooled(chilled, *"abcde")
+    cold_restore.restore(chilled.tenant_id, ids[:3])
+    fetched = cold_restore.fetch_contents
+
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(cold_restore, "fetch_contents", fetched)
+        assert segment_compaction.compact_segments(chilled.tenant_id)[0] == 1
+        return fetched(*given)
+
+    monkeypatch.setattr(cold_restore, "fetch_contents", late)
+    outcome = cold_restore.restore(chilled.tenant_id, [lost, *ids[3:]])
+    assert (outcome.restored, outcome.failed) == (ids[3:], {lost: "its object is missing"})
+    assert metrics.read_counters()["cold_damaged"] == 1
+
+
+def test_a_restore_names_a_record_whose_segment_is_rewritten_each_time(
+    chilled: Chilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [memory_id] = cooled(chilled, "one")
+    listed = cold_segments.list_locations
+
+    def moved(*given: Any) -> Any:
+        """Return a path that no other call has returned."""
+        return {key: replace(place, path=f"{place.path}{uuid4()}") for key, place in listed(*given).items()}
+
+    monkeypatch.setattr(cold_segments, "list_locations", moved)
+    outcome = cold_restore.restore(chilled.tenant_id, [memory_id])
+    assert (outcome.restored, outcome.failed) == ([], {memory_id: cold_restore.MOVING})
 
 
 def test_a_writer_held_for_dead_has_changed_nothing(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,8 +62,10 @@ def test_each_memory_gets_the_tier_that_decay_asks_for(aged: Aged, ids: list[UUI
     assert aged.tiers() == TIERS
     assert {tier for (tier,) in aged.service.rows("SELECT tier FROM memory_state")} == {"active"}, "none is moved"
     strengths = aged.strengths()
-    told = [(ids[row], START, place("active"), place(TIERS[row]), pytest.approx(strengths[row])) for row in range(3)]
-    assert aged.events() == told
+    reported = [
+        (ids[row], START, place("active"), place(TIERS[row]), pytest.approx(strengths[row])) for row in range(3)
+    ]
+    assert aged.events() == reported
 
 
 def test_the_same_moment_again_changes_nothing(aged: Aged, ids: list[UUID]) -> None:

@@ -68,10 +68,10 @@ def test_what_fades_comes_back_by_a_use_an_edit_and_by_hand(faded: tuple[UUID, l
     held = tier_report.tier_report(tenant_id)
     assert held.counts[:3] == (3, 1, 0)
     assert {one.day for one in held.moved} == {datetime.now(UTC).date()}
-    told = [
+    reported = [
         (one.memory_id, one.kind, one.before, one.after) for one in tier_report.list_latest_moves(tenant_id, None, 3)
     ]
-    assert told == [(memory_id, "restored", 1, 0) for memory_id in (ids[2], ids[1], ids[0])]
+    assert reported == [(memory_id, "restored", 1, 0) for memory_id in (ids[2], ids[1], ids[0])]
 
 
 def test_the_last_moves_come_in_pages(faded: tuple[UUID, list[UUID]]) -> None:
@@ -134,17 +134,17 @@ def test_a_merge_and_its_undoing_are_counted_and_told_of_each_source(alike: Alik
     alike.run()
     sources = len(LIKE) - 1
     assert counted(alike.tenant_id) == {("merged", "consolidation"): sources}
-    told = tier_report.list_latest_moves(alike.tenant_id, None, 100)
-    assert [one.merge_id for one in told] == [alike.merge_id()] * sources
+    reported = tier_report.list_latest_moves(alike.tenant_id, None, 100)
+    assert [one.merge_id for one in reported] == [alike.merge_id()] * sources
     merge_undo.undo_merge(alike.tenant_id, alike.merge_id(), "me")
     assert counted(alike.tenant_id) == {
         ("merged", "consolidation"): sources,
         ("restored", "undo"): sources,
         ("deleted", "undo"): 1,
     }
-    told = tier_report.list_latest_moves(alike.tenant_id, None, 100)
-    assert [(one.before, one.after) for one in told] == [(1, 0)] * sources + [(0, 1)] * sources
-    assert {one.merge_id for one in told} == {alike.merge_id()}
+    reported = tier_report.list_latest_moves(alike.tenant_id, None, 100)
+    assert [(one.before, one.after) for one in reported] == [(1, 0)] * sources + [(0, 1)] * sources
+    assert {one.merge_id for one in reported} == {alike.merge_id()}
 
 
 def test_an_approved_merge_is_told_as_one_after_it_was_undone(service: Service) -> None:
@@ -152,8 +152,8 @@ def test_an_approved_merge_is_told_as_one_after_it_was_undone(service: Service) 
     alike.remember(*LIKE, subject="ann")
     alike.run()
     merge_id = alike.merge_id()
-    told = approval.job_parameters(alike.tenant_id, merge_id, "me")
-    approval.run_job_slice(Job(uuid4(), alike.tenant_id, approval.KIND, told, {}, None, 0))
+    reported = approval.job_parameters(alike.tenant_id, merge_id, "me")
+    approval.run_job_slice(Job(uuid4(), alike.tenant_id, approval.KIND, reported, {}, None, 0))
     assert list(counted(alike.tenant_id)) == [("merged", "approved")]
     assert {one.merge_id for one in tier_report.list_latest_moves(alike.tenant_id, None, 100)} == {merge_id}
     merge_undo.undo_merge(alike.tenant_id, merge_id, "me")
@@ -263,9 +263,9 @@ def test_each_reason_has_its_words() -> None:
     folder = Path(tier_report.__file__).parents[1]
     written = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     moves = "|".join(KINDS)
-    told = set(re.findall(rf'\("({moves})", "(\w+)"\):', written))
+    reported = set(re.findall(rf'\("({moves})", "(\w+)"\):', written))
     rules = r'(?:reactivation\.restore|reactivate_cold)\(write, .*, "(\w+)"|write\.restored\(\w+, "\w+", "(\w+)"'
-    told |= {("restored", found[1] or found[2]) for found in re.finditer(rules, written)}
-    assert {("restored", "edit"), ("restored", "hand"), ("restored", "use")} <= told
-    assert len(told) > 10
-    assert told <= WHY.keys()
+    reported |= {("restored", found[1] or found[2]) for found in re.finditer(rules, written)}
+    assert {("restored", "edit"), ("restored", "hand"), ("restored", "use")} <= reported
+    assert len(reported) > 10
+    assert reported <= WHY.keys()

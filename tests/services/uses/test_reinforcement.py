@@ -335,7 +335,7 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
 
     with monkeypatch.context() as patched:
         patched.setattr(history, "add", refuse)
-        told = time.time()
+        reported = time.time()
         shop.report_uses(cursed)
         shop.report_uses(other)
         [stored_with_it] = shop.service.send(shop.tenant_id, "stored all the same")
@@ -350,7 +350,7 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
     dead_letter_replay.replay_letter(shop.tenant_id, letter.letter_id)
     drain.drain_streams()
     assert shop.counts(cursed, other) == [1, 1]
-    assert abs(shop.row(cursed).accessed_at - told) < 30
+    assert abs(shop.row(cursed).accessed_at - reported) < 30
     assert shop.service.letters(shop.tenant_id) == []
     assert shop.service.is_idle()
 

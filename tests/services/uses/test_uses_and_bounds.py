@@ -101,8 +101,8 @@ def test_what_is_used_and_linked_to_what_is_used_is_looked_at(
     assert aged.tiers() == ["archived", "archived"]
     links.add(aged.tenant_id, [NewLink(one, other)])
     now = aged.now.timestamp()
-    told = [(b"a" * 16, one), (b"b" * 16, other)]
-    batch = [EnvelopeTouches(base, now, Touches([Use(memory_id)] * 4, 1)) for base, memory_id in told]
+    reported = [(b"a" * 16, one), (b"b" * 16, other)]
+    batch = [EnvelopeTouches(base, now, Touches([Use(memory_id)] * 4, 1)) for base, memory_id in reported]
     reinforcement.reinforce_used(aged.tenant_id, batch)
     assert min(aged.strengths()) > 0.3
     assert aged.due() == [None, None], "the next sweep finds them active"
