@@ -1,4 +1,4 @@
-"""Approve or reject merges that wait for a decision; a job carries out an approved merge after re-checking it."""
+"""Approve or reject merges that await a decision; a job executes an approved merge after planning it again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGED: Final = "its memories have changed, and fewer than two of them may be m
 
 
 def job_parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
-    """Return the parameters of the job that carries out an approved merge.
+    """Return the parameters of the job that executes an approved merge.
 
     Raises:
         NotFound: This tenant has no such merge.
@@ -38,7 +38,7 @@ def job_parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any
 
 
 def run_job_slice(job: Job) -> Step:
-    """Carry out an approved merge."""
+    """Execute an approved merge; repeat the slice if its memories changed while the summary was generated."""
     merge_id, actor = UUID(job.parameters["merge_id"]), str(job.parameters["actor"])
     with database.tenant(job.tenant_id) as tx:
         merge = get_or_404(tx, job.tenant_id, merge_id)
@@ -47,29 +47,29 @@ def run_job_slice(job: Job) -> Step:
         plan = _plan(tx, job.tenant_id, merge)
     if plan is None:
         return Step(0, {}, finished=True, failure=CHANGED)
-    [made] = consolidation_run.attach_summaries(job.tenant_id, [plan])
-    chosen = archive.current_basis(job.tenant_id)
+    [summarised] = consolidation_run.attach_summaries(job.tenant_id, [plan])
+    basis = archive.current_basis(job.tenant_id)
     with memory_write(job.tenant_id, "tier", "merge.before_commit") as write:
         tx = write.tx
         terms, group = _terms(tx, merge), _group(tx, job.tenant_id, merge)
-        era, [now] = merge_plan.plan_groups(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
+        era, [replanned] = merge_plan.plan_groups(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
         merge = get_or_404(tx, job.tenant_id, merge_id, lock=True)
         if merge.status != "waiting":
             return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
-        if now is None or not now.is_as(plan):
+        if replanned is None or not replanned.is_as(plan):
             return Step(0, job.state, finished=False, notes=("its memories have changed: once more",))
-        still = replace(made, plan=now)
-        counts, [summary] = merge_execution.write_groups(write, terms, [still], era, chosen, "approved")
-        record = merge_execution.build_merge(merge_id, merge.run_id, merge.created_at, still, summary)
-        columns = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in _KEPT}
+        current_group = replace(summarised, plan=replanned)
+        counts, [summary] = merge_execution.write_groups(write, terms, [current_group], era, basis, "approved")
+        record = merge_execution.build_merge(merge_id, merge.run_id, merge.created_at, current_group, summary)
+        columns = {field.name: getattr(record, field.name) for field in fields(record) if field.name not in _KEPT}
         merges.update_merge(tx, job.tenant_id, merge_id, columns | {"decided_at": terms.as_of, "decided_by": actor})
-        merges.add_lineage(tx, job.tenant_id, merge_execution.list_parts([merge_id], [still]))
+        merges.add_lineage(tx, job.tenant_id, merge_execution.list_parts([merge_id], [current_group]))
         consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
         details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
-        write.audit("memories_merged", actor, ids=now.taken_ids, details=details)
+        write.audit("memories_merged", actor, ids=replanned.taken_ids, details=details)
     queues.nudge(queues.EMBED_MEMORIES)
     merge_execution.count_outcomes(counts)
-    return Step(len(now.taken_places), {}, finished=True, counts=dict(counts))
+    return Step(len(replanned.taken_places), {}, finished=True, counts=dict(counts))
 
 
 _KEPT: Final = ("merge_id", "run_id", "created_at", "action", "cohesion", "decided_at", "decided_by")
@@ -82,9 +82,9 @@ def preview_approval(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, lis
         ids = _group(tx, tenant_id, merge).ids
     if plan is None:
         return None, ids
-    [made] = consolidation_run.attach_summaries(tenant_id, [plan])
-    taken = set(plan.taken_ids)
-    return made.summary, [memory_id for memory_id in ids if memory_id not in taken]
+    [summarised] = consolidation_run.attach_summaries(tenant_id, [plan])
+    source_ids = set(plan.taken_ids)
+    return summarised.summary, [memory_id for memory_id in ids if memory_id not in source_ids]
 
 
 def reject_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
@@ -97,8 +97,8 @@ def reject_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
     with database.tenant(tenant_id) as tx:
         merge = get_or_404(tx, tenant_id, merge_id, lock=True)
         _waiting(merge)
-        decided: dict[str, Any] = {"status": "rejected", "decided_at": database.now(tx), "decided_by": actor}
-        merges.update_merge(tx, tenant_id, merge_id, decided)
+        decision: dict[str, Any] = {"status": "rejected", "decided_at": database.now(tx), "decided_by": actor}
+        merges.update_merge(tx, tenant_id, merge_id, decision)
         audit.append(tx, tenant_id, "merge_rejected", actor, items=merge.sources, details={"merge": str(merge_id)})
         return get_or_404(tx, tenant_id, merge_id)
 
@@ -130,8 +130,10 @@ def _terms(tx: database.Transaction, merge: Merge) -> RunTerms:
 
 
 def _group(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> Group:
-    """Return the memories to be merged, without those that the merge leaves unmerged."""
-    taken: Sequence[UUID] = [
-        each.memory_id for each in merges.list_ancestors(tx, tenant_id, [merge.merge_id]) if each.part == "source"
+    """Return the merge's source memories; memories that the merge leaves unmerged are omitted."""
+    source_ids: Sequence[UUID] = [
+        ancestor.memory_id
+        for ancestor in merges.list_ancestors(tx, tenant_id, [merge.merge_id])
+        if ancestor.part == "source"
     ]
-    return Group(sorted(taken), merge.cohesion)
+    return Group(sorted(source_ids), merge.cohesion)

@@ -1,7 +1,7 @@
 """Select candidates for consolidation: groups of similar memories that contain at least one new memory.
 
-A memory counts as new once when it passes the age up to which young memories are protected, once when it becomes old,
-and after each edit.
+A memory counts as new when its age exceeds `keep_days` (up to which young memories are protected), again when its age
+exceeds `summarise_after_days`, and again after each edit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BREADTH: Final = 2
 """Oversampling factor: neighbours fetched by cosine per neighbour selected by the more specific grouping distance."""
 _FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids can't encode earlier times
 EDIT_SETTLES: Final = timedelta(hours=1)
-"""Settling time of an edit: by then it is committed and its memory is embedded again."""
+"""Settling time of an edit: after this time, the edit is committed and the memory is embedded again."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,31 +63,32 @@ class CandidateSlice:
 def find_groups(tenant_id: UUID, as_of: datetime, marks: CandidateMarks, rules: Consolidation) -> CandidateSlice:
     """Group up to `SLICE` new memories with their neighbours.
 
-    All are active, embedded in the searched space, created by callers and older than `keep_days`; memories under legal
-    hold are included. A memory is new once when it reaches that age, once when it is older than `summarise_after_days`,
-    and one hour after each edit.
+    All memories of the groups are active, embedded in the tenant's search space, created by callers and older than
+    `keep_days`; memories under legal hold are included. An edited memory counts as new `EDIT_SETTLES` after its edit.
 
     Args:
         as_of: Time of the run.
         marks: Watermarks of the previous slice.
     """
     as_of = max(as_of, _FIRST)
-    young = _id_bound(as_of, rules.keep_days)
-    until = as_of - EDIT_SETTLES
-    if marks.old is None or marks.edited_at is None:  # first run: these are already new as settled memories
-        old = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
-        marks = replace(marks, old=marks.old or old, edited_at=marks.edited_at or until)
+    settled_before = _id_bound(as_of, rules.keep_days)
+    edited_until = as_of - EDIT_SETTLES
+    if marks.old is None or marks.edited_at is None:  # first run: old and edited memories are compared as settled ones
+        old_before = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
+        marks = replace(marks, old=marks.old or old_before, edited_at=marks.edited_at or edited_until)
     with database.tenant(tenant_id) as tx:
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        if there is None:
+        spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        if spaces is None:
             return CandidateSlice([], 0, marks, finished=True)
-        space_id = there.searched.space_id
+        space_id = spaces.searched.space_id
         new, marks, finished = _next_memories(tx, tenant_id, space_id, as_of, marks, rules)
         compared = merge_candidates.read(tx, tenant_id, space_id, new, new)
-        near = _nearest(tx, tenant_id, space_id, compared, young, rules) if compared.ids else np.empty(0, "S16")
-        if near.size:
-            every = np.union1d(near, _packed(compared.ids))
-            compared = merge_candidates.read(tx, tenant_id, space_id, every, compared.ids)
+        neighbours = (
+            _nearest(tx, tenant_id, space_id, compared, settled_before, rules) if compared.ids else np.empty(0, "S16")
+        )
+        if neighbours.size:
+            all_ids = np.union1d(neighbours, _packed(compared.ids))
+            compared = merge_candidates.read(tx, tenant_id, space_id, all_ids, compared.ids)
     return CandidateSlice(_grouped(tenant_id, compared, rules), int(compared.is_new.sum()), marks, finished)
 
 
@@ -99,62 +100,73 @@ def _id_bound(as_of: datetime, days: float) -> UUID:
 def _next_memories(
     tx: Transaction, tenant_id: UUID, space_id: int, as_of: datetime, marks: CandidateMarks, rules: Consolidation
 ) -> tuple[list[UUID], CandidateMarks, bool]:
-    """Return the next new memories without duplicates, the advanced watermarks, and whether no more are left."""
-    young = _id_bound(as_of, rules.keep_days)
-    old = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
-    settled = merge_candidates.list_accepted(tx, tenant_id, space_id, after=marks.settled, before=young, limit=SLICE)
+    """Return the next new memories without duplicates, the advanced watermarks, and True if no more memories are left.
+
+    Settled memories come first, then old ones, then edited ones.
+    """
+    settled_before = _id_bound(as_of, rules.keep_days)
+    old_before = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
+    settled = merge_candidates.list_accepted(
+        tx, tenant_id, space_id, after=marks.settled, before=settled_before, limit=SLICE
+    )
     if len(settled) == SLICE:
         return settled, replace(marks, settled=settled[-1]), False
-    marks, left = replace(marks, settled=max(marks.settled, young)), SLICE - len(settled)
-    aged = merge_candidates.list_accepted(tx, tenant_id, space_id, after=marks.old or old, before=old, limit=left)
-    if len(aged) == left:
+    marks, remaining = replace(marks, settled=max(marks.settled, settled_before)), SLICE - len(settled)
+    aged = merge_candidates.list_accepted(
+        tx, tenant_id, space_id, after=marks.old or old_before, before=old_before, limit=remaining
+    )
+    if len(aged) == remaining:
         return _unique(settled, aged), replace(marks, old=aged[-1]), False
-    marks, left = replace(marks, old=max(marks.old or old, old)), left - len(aged)
-    until = as_of - EDIT_SETTLES
-    edits = merge_candidates.list_edited(tx, tenant_id, space_id, marks, until=until, before=young, limit=left)
+    marks, remaining = replace(marks, old=max(marks.old or old_before, old_before)), remaining - len(aged)
+    edited_until = as_of - EDIT_SETTLES
+    edits = merge_candidates.list_edited(
+        tx, tenant_id, space_id, marks, until=edited_until, before=settled_before, limit=remaining
+    )
     if edits:
         edited_id, edited_at = edits[-1]
         marks = replace(marks, edited_at=edited_at, edited_id=edited_id)
-    return _unique(settled, aged, [memory_id for memory_id, _ in edits]), marks, len(edits) < left
+    return _unique(settled, aged, [memory_id for memory_id, _ in edits]), marks, len(edits) < remaining
 
 
 def _unique(*ids: list[UUID]) -> list[UUID]:
-    return list(dict.fromkeys(memory_id for some in ids for memory_id in some))
+    return list(dict.fromkeys(memory_id for batch in ids for memory_id in batch))
 
 
 def _nearest(
     tx: Transaction, tenant_id: UUID, space_id: int, new: ComparedMemories, before: UUID, rules: Consolidation
 ) -> Ids:
-    """Return the existing memories that are nearest neighbours of a new one and above the cosine threshold."""
+    """Return the ids of existing memories that are among a new memory's nearest and exceed the cosine threshold."""
     rows: dict[str | None, list[int]] = {}
     for row, subject in enumerate(new.subjects):
         rows.setdefault(subject, []).append(row)
     nearest = Nearest(new.vectors, BREADTH * rules.neighbours, clustering.cosine_above(rules))
-    there = merge_candidates.list_neighbour_candidates(tx, tenant_id, list(rows), before=before)
-    own = _packed(new.ids)
-    for piece in _pieces([(subject, ids[~np.isin(ids, own)]) for subject, ids in there]):
-        every = np.concatenate([ids for _, ids in piece])
-        found, vectors = merge_candidates.read_vectors(tx, tenant_id, space_id, every)
+    existing = merge_candidates.list_neighbour_candidates(tx, tenant_id, list(rows), before=before)
+    new_ids = _packed(new.ids)
+    for piece in _pieces([(subject, ids[~np.isin(ids, new_ids)]) for subject, ids in existing]):
+        piece_ids = np.concatenate([ids for _, ids in piece])
+        read_ids, vectors = merge_candidates.read_vectors(tx, tenant_id, space_id, piece_ids)
         for subject, ids in piece:
-            which = np.flatnonzero(np.isin(found, ids)) if len(piece) > 1 else np.arange(len(found))
-            if which.size:
-                nearest.compare(np.array(rows[subject]), found[which], vectors[which] if len(piece) > 1 else vectors)
+            selected = np.flatnonzero(np.isin(read_ids, ids)) if len(piece) > 1 else np.arange(len(read_ids))
+            if selected.size:
+                nearest.compare(
+                    np.array(rows[subject]), read_ids[selected], vectors[selected] if len(piece) > 1 else vectors
+                )
     return nearest.matched_ids()
 
 
 def _pieces(there: Sequence[tuple[str | None, Ids]]) -> Iterator[list[tuple[str | None, Ids]]]:
-    """Split ids into batches of `PIECE`, combining small subjects and dividing large ones."""
+    """Split the ids of each subject into batches of `PIECE` ids in total, combining and dividing subjects."""
     piece: list[tuple[str | None, Ids]] = []
-    room = PIECE
+    free = PIECE
     for subject, ids in there:
         rest = ids
         while rest.size:
-            piece.append((subject, rest[:room]))
+            piece.append((subject, rest[:free]))
             taken = piece[-1][1].size
-            rest, room = rest[taken:], room - taken
-            if not room:
+            rest, free = rest[taken:], free - taken
+            if not free:
                 yield piece
-                piece, room = [], PIECE
+                piece, free = [], PIECE
     if piece:
         yield piece
 

@@ -1,7 +1,7 @@
 """Run consolidation: link or merge groups of similar memories, for the memories that are new since the previous run.
 
-A run processes slices of new memories. Work of an interrupted slice is recognised by its recorded merges, so the slice
-is simply repeated; the watermarks advance only at its end.
+A run first refreshes stale summaries, then processes slices of new memories. The watermarks advance only at the end of
+a slice. An interrupted slice is repeated: groups whose merges are already recorded are skipped.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ def run_slice(
     by_hand: bool = False,
     level: Level | None = None,
 ) -> Step:
-    """Continue a run from its saved state. In a nightly run, nothing is done unless the policy says so.
+    """Start a run, or continue it from its saved state.
 
-    A nightly run ends when the policy pauses consolidation; the next run finds the remaining groups.
+    A nightly run starts only if the policy requires it: every night, above a number of active memories, or near the
+    quota. It ends when the policy pauses consolidation; the next run finds the remaining groups.
 
     Args:
         as_of: Process memories up to this time; None for the time at which the run began.
@@ -74,10 +75,10 @@ def run_slice(
     run_id = UUID(state["run"])
     terms = RunTerms(datetime.fromisoformat(state["as_of"]), state["level"])
     if "rederive" in state:
-        counts, after = summary_refresh.run_slice(tenant_id, run_id, UUID(state["rederive"]), until)
-        left = {name: value for name, value in state.items() if name != "rederive"}
-        left |= {} if after is None else {"rederive": after.hex}
-        return Step(counts["summaries"], left, finished=False, counts=dict(counts))
+        counts, next_id = summary_refresh.run_slice(tenant_id, run_id, UUID(state["rederive"]), until)
+        next_state = {name: value for name, value in state.items() if name != "rederive"}
+        next_state |= {} if next_id is None else {"rederive": next_id.hex}
+        return Step(counts["summaries"], next_state, finished=False, counts=dict(counts))
     if not by_hand and current_policy.read(tenant_id).consolidation.paused:
         with database.tenant(tenant_id) as tx:
             consolidation_runs.finish_run(tx, tenant_id, run_id)
@@ -94,8 +95,8 @@ def _start_run(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, 
             return Step(0, {}, finished=True)
         level = level or rules.level
         run_id = consolidation_runs.start_run(tx, tenant_id, uuid4(), trigger, level, as_of)
-    left_off = {"run": str(run_id), "as_of": as_of.isoformat(), "level": level, "rederive": UUID(int=0).hex}
-    return Step(0, left_off, finished=False)
+    state = {"run": str(run_id), "as_of": as_of.isoformat(), "level": level, "rederive": UUID(int=0).hex}
+    return Step(0, state, finished=False)
 
 
 def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
@@ -111,28 +112,29 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) ->
 
 def _slice(tenant_id: UUID, run_id: UUID, terms: RunTerms, state: dict[str, Any], until: float) -> Step:
     """Process a slice of new memories, or the rest of an interrupted slice."""
-    found = _find_groups(tenant_id, terms)
+    page = _find_groups(tenant_id, terms)
     tried = set(state.get("tried", ()))
-    groups = [group for group in found.groups if group.ids[0].hex not in tried]
-    chosen = archive.current_basis(tenant_id)
+    groups = [group for group in page.groups if group.ids[0].hex not in tried]
+    basis = archive.current_basis(tenant_id)
     counts = Counter[str]()
-    new = max(found.new, state.get("new", 0))  # a repeated slice counts fewer: merged memories aren't candidates
-    for made, among in write_groups(tenant_id, groups, terms):
-        counts += merge_execution.write_merges(tenant_id, run_id, terms, made, chosen) if made else Counter()
-        tried |= {group.ids[0].hex for group in among}
-        if time.monotonic() >= until and len(tried) < len(found.groups):
+    # A repeated slice finds fewer new memories: merged ones are no longer candidates.
+    new = max(page.new, state.get("new", 0))
+    for summarised, considered in write_groups(tenant_id, groups, terms):
+        counts += merge_execution.write_merges(tenant_id, run_id, terms, summarised, basis) if summarised else Counter()
+        tried |= {group.ids[0].hex for group in considered}
+        if time.monotonic() >= until and len(tried) < len(page.groups):
             _nudge(counts)
             return Step(0, {**state, "tried": sorted(tried), "new": new}, finished=False, counts=dict(counts))
     failpoints.trigger("merge.before_marks")
-    seen = Counter(looked_at=new, clusters=len(tried))
+    totals = Counter(looked_at=new, clusters=len(tried))
     with database.tenant(tenant_id) as tx:
-        merge_candidates.write_marks(tx, tenant_id, found.marks)
-        consolidation_runs.count(tx, tenant_id, run_id, seen)
-        if found.finished:
+        merge_candidates.write_marks(tx, tenant_id, page.marks)
+        consolidation_runs.count(tx, tenant_id, run_id, totals)
+        if page.finished:
             consolidation_runs.finish_run(tx, tenant_id, run_id)
     _nudge(counts)
-    left = {name: value for name, value in state.items() if name not in ("tried", "new")}
-    return Step(new, left, finished=found.finished, counts=dict(counts + seen))
+    next_state = {name: value for name, value in state.items() if name not in ("tried", "new")}
+    return Step(new, next_state, finished=page.finished, counts=dict(counts + totals))
 
 
 def _nudge(counts: Counter[str]) -> None:
@@ -151,35 +153,35 @@ def _find_groups(tenant_id: UUID, terms: RunTerms, marked: CandidateMarks | None
 def write_groups(
     tenant_id: UUID, groups: Sequence[Group], terms: RunTerms
 ) -> Iterator[tuple[list[SummarisedGroup], Sequence[Group]]]:
-    """Yield groups with their summaries, one transaction's worth at a time, and the groups considered for each."""
-    for some in _pieces(groups):
+    """Yield the groups to change, with summaries, and all groups considered, for one transaction at a time."""
+    for batch in _pieces(groups):
         with database.tenant(tenant_id) as tx:
-            _, plans = merge_plan.plan_groups(tx, tenant_id, some, terms)
-        yield attach_summaries(tenant_id, [each for each in plans if each is not None]), some
+            _, plans = merge_plan.plan_groups(tx, tenant_id, batch, terms)
+        yield attach_summaries(tenant_id, [plan for plan in plans if plan is not None]), batch
 
 
 def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    some: list[Group] = []
+    batch: list[Group] = []
     for group in groups:
-        some.append(group)
-        if sum(len(each.ids) for each in some) >= SOURCES:
-            yield some
-            some = []
-    if some:
-        yield some
+        batch.append(group)
+        if sum(len(batched.ids) for batched in batch) >= SOURCES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def attach_summaries(tenant_id: UUID, plans: Sequence[GroupPlan]) -> list[SummarisedGroup]:
-    """Attach the required summaries to plans; call it outside of transactions, since models may be slow."""
-    wanted = {
-        place: SummaryRequest(each.sources, each.form, each.verdict.level)
-        for place, each in enumerate(plans)
-        if each.form is not None and not each.verdict.waits
+    """Generate the summaries that the plans require; call this outside of transactions, since models may be slow."""
+    requests = {
+        position: SummaryRequest(plan.sources, plan.form, plan.verdict.level)
+        for position, plan in enumerate(plans)
+        if plan.form is not None and not plan.verdict.waits
     }
-    written = summaries.summarise_all(tenant_id, list(wanted.values()), MODEL_SECONDS) if wanted else []
-    by_place = dict(zip(wanted, written, strict=True))
+    written = summaries.summarise_all(tenant_id, list(requests.values()), MODEL_SECONDS) if requests else []
+    by_position = dict(zip(requests, written, strict=True))
     failpoints.trigger("merge.after_summary")
-    return [SummarisedGroup(each, by_place.get(place)) for place, each in enumerate(plans)]
+    return [SummarisedGroup(plan, by_position.get(position)) for position, plan in enumerate(plans)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,26 +214,28 @@ def preview_run(
     """
     until = time.monotonic() + seconds
     with database.tenant(tenant_id) as tx:
-        moment = as_of or database.now(tx)
-        marked = merge_candidates.read_marks(tx, tenant_id)
-    terms = RunTerms(moment, level or current_policy.read(tenant_id).consolidation.level)
+        as_of_time = as_of or database.now(tx)
+        marks = merge_candidates.read_marks(tx, tenant_id)
+    terms = RunTerms(as_of_time, level or current_policy.read(tenant_id).consolidation.level)
     plans: list[GroupPlan] = []
-    gone, fewer = set[UUID](), Counter[LocalDate]()
+    merged_ids, removed_by_day = set[UUID](), Counter[LocalDate]()
     looked_at = clusters = 0
     while True:
-        found = _find_groups(tenant_id, terms, marked)
-        looked_at, clusters, marked = looked_at + found.new, clusters + len(found.groups), found.marks
-        for some in _pieces([left for group in found.groups if (left := _without_merged(group, gone)) is not None]):
+        page = _find_groups(tenant_id, terms, marks)
+        looked_at, clusters, marks = looked_at + page.new, clusters + len(page.groups), page.marks
+        for batch in _pieces(
+            [reduced for group in page.groups if (reduced := _without_merged(group, merged_ids)) is not None]
+        ):
             with database.tenant(tenant_id) as tx:
-                _, planned = merge_plan.plan_groups(tx, tenant_id, some, terms, fewer=fewer)
-            for each in planned:
-                if each is not None:
-                    plans.append(each)
-                    days = merge_plan.list_affected_days(each)
-                    fewer.update(days)
-                    gone |= set(each.taken_ids) if days else set()
-        if found.finished or len(plans) >= limit or time.monotonic() >= until:
-            return RunPreview(plans[:limit], looked_at, clusters, found.finished and len(plans) <= limit)
+                _, planned = merge_plan.plan_groups(tx, tenant_id, batch, terms, fewer=removed_by_day)
+            for plan in planned:
+                if plan is not None:
+                    plans.append(plan)
+                    days = merge_plan.list_affected_days(plan)
+                    removed_by_day.update(days)
+                    merged_ids |= set(plan.taken_ids) if days else set()
+        if page.finished or len(plans) >= limit or time.monotonic() >= until:
+            return RunPreview(plans[:limit], looked_at, clusters, page.finished and len(plans) <= limit)
 
 
 def _without_merged(group: Group, gone: set[UUID]) -> Group | None:

@@ -1,8 +1,8 @@
 """Ask a model each night which earlier memories the new ones contradict, and record its answers as proposals.
 
-Without a model nothing is proposed. A failing, wrong or too expensive model only costs proposals, never a memory: it
-can name only memories that it was shown with the new one, and each pair takes effect only when a person or the policy
-approves it.
+Without a model nothing is proposed. A failing, wrong or too expensive model can only miss or add proposals and never
+loses a memory: its answer can only name memories from the same question, and each pair takes effect only when a person
+or the policy approves it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from app.store.embedding import embedding_spaces
 from app.store.tiers import protections
 
 SLICE_ROWS: Final = contradiction_prompt.QUESTIONS_MAX
-"""Usually one model call per slice, so that its findings are saved if the next call fails."""
+"""Maximum number of new memories per slice: usually one model call, whose pairs are saved before the next call."""
 BACK: Final = timedelta(days=7)
 """Maximum age of the new memories that a run examines, on the first run and after an interruption."""
 MARGIN: Final = timedelta(minutes=1)
@@ -49,38 +49,38 @@ log = structlog.get_logger(__name__)
 
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Ask about memories accepted by `as_of`; the first slice also resolves names that wait for their memory.
+    """Ask about memories accepted by `as_of`; the first slice also resolves waiting names whose memory is now stored.
 
     Args:
         as_of: The time of the nightly run.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one slice is always done.
     """
-    done = 0 if state else supersession.resolve_statements(tenant_id)
+    processed = 0 if state else supersession.resolve_statements(tenant_id)
     policy = current_policy.read(tenant_id)
-    left = policy.supersession.asked_a_night - state.get("asked", 0)
-    if not settings().has_provider or left <= 0:
-        return Step(done, state, finished=True)
+    remaining = policy.supersession.asked_a_night - state.get("asked", 0)
+    if not settings().has_provider or remaining <= 0:
+        return Step(processed, state, finished=True)
     after = UUID(state["after"]) if state else _first_id(tenant_id, as_of)
-    counts, asked = Counter[str](), state.get("asked", 0)
+    counts, question_count = Counter[str](), state.get("asked", 0)
     while True:
         questions, last = _questions(
-            tenant_id, after, as_of, min(SLICE_ROWS, policy.supersession.asked_a_night - asked)
+            tenant_id, after, as_of, min(SLICE_ROWS, policy.supersession.asked_a_night - question_count)
         )
         try:
             pairs, unanswered = _ask(tenant_id, questions)
         except (OverBudget, ProviderFailed) as failure:
             note = OVER_BUDGET if isinstance(failure, OverBudget) else ILL
             log.warning("contradictions_put_off", tenant=str(tenant_id), reason=str(failure) or "over_budget")
-            return Step(done, _state(after, asked), finished=True, counts=dict(counts), notes=(note,))
+            return Step(processed, _state(after, question_count), finished=True, counts=dict(counts), notes=(note,))
         counts += Counter(
             proposed=_propose(tenant_id, pairs, policy, last[1] if last else as_of), unanswered=unanswered
         )
-        asked, done = asked + len(questions), done + len(questions)
-        finished = last is None or asked >= policy.supersession.asked_a_night
+        question_count, processed = question_count + len(questions), processed + len(questions)
+        finished = last is None or question_count >= policy.supersession.asked_a_night
         after = last[0] if last else after
         if finished or time.monotonic() >= until:
-            return Step(done, _state(after, asked), finished=finished, counts=dict(counts))
+            return Step(processed, _state(after, question_count), finished=finished, counts=dict(counts))
 
 
 def _state(after: UUID, asked: int) -> dict[str, Any]:
@@ -88,28 +88,28 @@ def _state(after: UUID, asked: int) -> dict[str, Any]:
 
 
 def _first_id(tenant_id: UUID, as_of: datetime) -> UUID:
-    """Return an id below those of all memories to be examined."""
+    """Return an id lower than the ids of all memories to be examined."""
     with database.tenant(tenant_id) as tx:
-        known = contradictions.read_watermark(tx, tenant_id)
-    since = as_of - BACK if known is None else max(known - MARGIN, as_of - BACK)
+        watermark = contradictions.read_watermark(tx, tenant_id)
+    since = as_of - BACK if watermark is None else max(watermark - MARGIN, as_of - BACK)
     return UUID(bytes=int(since.timestamp() * 1000).to_bytes(6, "big") + bytes(10))
 
 
 def _questions(
     tenant_id: UUID, after: UUID, as_of: datetime, limit: int
 ) -> tuple[list[ContradictionQuestion], tuple[UUID, datetime] | None]:
-    """Return the questions about the next new memories, and the last of these memories; None if there are none."""
+    """Return the questions about the next new memories, and the last of these memories (None if there are none)."""
     with database.tenant(tenant_id) as tx:
-        found = contradictions.list_new(tx, tenant_id, after, as_of, limit)
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        if not found or there is None:
-            return [], found[-1] if found else None
-        ids = [memory_id for memory_id, _ in found]
-        return contradictions.find_questions(tx, tenant_id, there.searched.space_id, ids), found[-1]
+        new_memories = contradictions.list_new(tx, tenant_id, after, as_of, limit)
+        spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        if not new_memories or spaces is None:
+            return [], new_memories[-1] if new_memories else None
+        ids = [memory_id for memory_id, _ in new_memories]
+        return contradictions.find_questions(tx, tenant_id, spaces.searched.space_id, ids), new_memories[-1]
 
 
 def _ask(tenant_id: UUID, questions: list[ContradictionQuestion]) -> tuple[list[SupersessionPair], int]:
-    """Return the contradicted pairs that a model reports, and the number of questions without a valid answer.
+    """Return the contradicting pairs that a model reports, and the number of questions without a valid answer.
 
     Raises:
         OverBudget: The tenant has reached its daily budget.
@@ -120,8 +120,8 @@ def _ask(tenant_id: UUID, questions: list[ContradictionQuestion]) -> tuple[list[
     for batch in contradiction_prompt.split_batches(questions, settings().score_batch_tokens):
         model = model_clients.contradiction_detector
         try:
-            with budget.book_usage(tenant_id, "contradict", model.model, len(batch)) as spent:
-                pairs += model.ask(contradiction_prompt.prompt(batch), spent)
+            with budget.book_usage(tenant_id, "contradict", model.model, len(batch)) as usage:
+                pairs += model.ask(contradiction_prompt.prompt(batch), usage)
         except ProviderFailed as failure:
             if not failure.treatment.halve:
                 raise
@@ -147,8 +147,8 @@ def _unprotected(
 ) -> list[SupersessionPair]:
     """Return the pairs whose older memory is protected neither by a legal hold nor by its kind or caller's marks."""
     ids = sorted({pair.superseded_id for pair in pairs})
-    standing = protections.read(tx, tenant_id, ids, policy.rules)
+    tier_facts = protections.read(tx, tenant_id, ids, policy.rules)
     kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]
-    protected = standing.is_held | standing.is_marked | np.isin(standing.kinds, kinds)
-    free = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}
-    return [pair for pair in pairs if pair.superseded_id in free]
+    protected = tier_facts.is_held | tier_facts.is_marked | np.isin(tier_facts.kinds, kinds)
+    unprotected_ids = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}
+    return [pair for pair in pairs if pair.superseded_id in unprotected_ids]

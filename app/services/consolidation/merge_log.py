@@ -18,7 +18,7 @@ from app.store.core.paging import Page, Place
 
 @dataclass(frozen=True, slots=True)
 class MergeWithMemories:
-    """A merge with its memories, in id order."""
+    """A merge with its memories in id order."""
 
     merge: Merge
     ancestors: list[Ancestor]
@@ -30,7 +30,7 @@ class MergePreview:
 
     Attributes:
         texts: The memories that aren't deleted.
-        summary: The stored summary, or the one that a waiting merge would get; None if there is none.
+        summary: The stored summary, or the summary that a waiting merge would get; None if there is none.
         kept: Ids of the memories that the merge leaves, or would leave, unmerged.
     """
 
@@ -41,23 +41,26 @@ class MergePreview:
 
 
 list_runs = database.in_tenant(consolidation_runs.list_runs)
-"""List consolidation runs, newest first; see `store.consolidation_runs.list_runs`."""
+"""List consolidation runs, newest first; see `store.consolidation.consolidation_runs.list_runs`."""
 
 
 def list_merges(
     tenant_id: UUID, status: Status | None, older_than: Place | None, limit: int
 ) -> Page[MergeWithMemories]:
-    """List merges, newest first; see `store.merges.list_merges`."""
+    """List merges, newest first; see `store.consolidation.merges.list_merges`."""
     with database.tenant(tenant_id) as tx:
-        found = merges.list_merges(tx, tenant_id, status, older_than, limit)
-        return Page(_with_memories(tx, tenant_id, found), found.following)
+        listed = merges.list_merges(tx, tenant_id, status, older_than, limit)
+        return Page(_with_memories(tx, tenant_id, listed), listed.following)
 
 
 def sample_texts(tenant_id: UUID, shown: Sequence[MergeWithMemories]) -> dict[UUID, str]:
-    """Return the text of one sample memory per merge, by merge id; merges whose sample is deleted are omitted."""
-    first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
+    """Return the text of each merge's first memory, by merge id; merges whose first memory is deleted are omitted."""
+    merge_by_memory = {entry.ancestors[0].memory_id: entry.merge.merge_id for entry in shown if entry.ancestors}
     with database.tenant(tenant_id) as tx:
-        return {first[one.memory_id]: one.text for one in merged_memories.list_present(tx, tenant_id, list(first))}
+        return {
+            merge_by_memory[memory.memory_id]: memory.text
+            for memory in merged_memories.list_present(tx, tenant_id, list(merge_by_memory))
+        }
 
 
 def get(tenant_id: UUID, merge_id: UUID) -> MergeWithMemories:
@@ -71,7 +74,7 @@ def get(tenant_id: UUID, merge_id: UUID) -> MergeWithMemories:
 
 
 def list_lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[MergeWithMemories]]:
-    """Return a memory's stored id, and the merges that created or include it, newest first.
+    """Return a memory's stored id, and the merges that created or include the memory, newest first.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -93,20 +96,22 @@ def preview_merge(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> Me
     shown = get(tenant_id, merge_id)
     merge = shown.merge
     with database.tenant(tenant_id) as tx:
-        texts = merged_memories.list_present(tx, tenant_id, [each.memory_id for each in shown.ancestors])
-        made = merged_memories.list_present(tx, tenant_id, [merge.summary_id]) if merge.summary_id else []
+        texts = merged_memories.list_present(tx, tenant_id, [ancestor.memory_id for ancestor in shown.ancestors])
+        stored = merged_memories.list_present(tx, tenant_id, [merge.summary_id]) if merge.summary_id else []
     if merge.status == "waiting" and making:
-        summary, kept = approval.preview_approval(tenant_id, merge)
-        return MergePreview(merge, texts, summary, kept)
+        summary, unmerged = approval.preview_approval(tenant_id, merge)
+        return MergePreview(merge, texts, summary, unmerged)
     summary = None
-    if made:
+    if stored:
         method: Method = "llm" if merge.method == "llm" else "extractive"
-        summary = Summary(made[0].text, tuple(merge.key_points), method, merge.model)
-    return MergePreview(merge, texts, summary, [each.memory_id for each in shown.ancestors if each.part == "kept"])
+        summary = Summary(stored[0].text, tuple(merge.key_points), method, merge.model)
+    return MergePreview(
+        merge, texts, summary, [ancestor.memory_id for ancestor in shown.ancestors if ancestor.part == "kept"]
+    )
 
 
 def _with_memories(tx: database.Transaction, tenant_id: UUID, found: list[Merge]) -> list[MergeWithMemories]:
-    shown = {merge.merge_id: MergeWithMemories(merge, []) for merge in found}
-    for ancestor in merges.list_ancestors(tx, tenant_id, list(shown)):
-        shown[ancestor.merge_id].ancestors.append(ancestor)
-    return list(shown.values())
+    by_id = {merge.merge_id: MergeWithMemories(merge, []) for merge in found}
+    for ancestor in merges.list_ancestors(tx, tenant_id, list(by_id)):
+        by_id[ancestor.merge_id].ancestors.append(ancestor)
+    return list(by_id.values())

@@ -1,4 +1,4 @@
-"""Plan the outcome for each group; used by previews, summarisation, and again under lock before writing.
+"""Plan the outcome for each group, for previews, for summarisation, and again under lock before writing.
 
 Writers plan again with the rows locked, and skip groups whose plan has changed.
 """
@@ -39,7 +39,7 @@ class RunTerms:
     """Parameters of a run.
 
     Attributes:
-        as_of: The time that the whole run uses as now.
+        as_of: Reference time of the whole run.
         level: Compression level of the summaries.
     """
 
@@ -53,8 +53,8 @@ class GroupPlan:
 
     Attributes:
         group: The group, reduced to its active memories.
-        verdict: The action, and the memories it applies to.
-        facts: The callers' data, in id order.
+        verdict: The action, and the memories to which it applies.
+        facts: The memories' data as sent by callers, in id order.
         held: Strength states converted to the current policy, in id order.
         seen: Strength and importance as of the run's time, in id order.
     """
@@ -68,12 +68,12 @@ class GroupPlan:
     @property
     def taken_places(self) -> list[int]:
         """Positions of the memories to summarise or link."""
-        return [int(place) for place in np.flatnonzero(self.verdict.taken)]
+        return [int(position) for position in np.flatnonzero(self.verdict.taken)]
 
     @property
     def taken_ids(self) -> list[UUID]:
         """Ids of the memories to summarise or link."""
-        return [self.group.ids[place] for place in self.taken_places]
+        return [self.group.ids[position] for position in self.taken_places]
 
     @property
     def form(self) -> Form | None:
@@ -84,15 +84,15 @@ class GroupPlan:
     @property
     def sources(self) -> list[Source]:
         """The summary's sources in the order of their statement times."""
-        made = [
-            Source(fact.memory_id, fact.text, fact.speaker, fact.said_at, float(self.seen.importance[place]))
-            for place in self.taken_places
-            for fact in [self.facts[place]]
+        unsorted = [
+            Source(fact.memory_id, fact.text, fact.speaker, fact.said_at, float(self.seen.importance[position]))
+            for position in self.taken_places
+            for fact in [self.facts[position]]
         ]
-        return sorted(made, key=lambda source: (source.said_at, source.memory_id))
+        return sorted(unsorted, key=lambda source: (source.said_at, source.memory_id))
 
     def is_as(self, other: GroupPlan) -> bool:
-        """Return whether both plans take the same action on the same memories with unchanged texts."""
+        """Return True if both plans take the same action on the same memories with the same text versions."""
         mine, theirs = (
             (plan.verdict.action, plan.verdict.waits, plan.verdict.level, _versions(plan)) for plan in (self, other)
         )
@@ -104,12 +104,12 @@ def _versions(plan: GroupPlan) -> dict[UUID, int]:
 
 
 def merge_rules(policy: Policy) -> tuple[Consolidation, bool]:
-    """Return a policy's consolidation rules, and whether cohesion decides instead of the table."""
+    """Return a policy's consolidation rules, and True if actions depend on cohesion instead of the decision table."""
     rules = policy.consolidation
-    chosen = rules.rule
-    if chosen == "by_profile":
+    rule = rules.rule
+    if rule == "by_profile":
         return rules, policy.forgetting.profile == "mnemex"
-    return rules, chosen == "cohesion"
+    return rules, rule == "cohesion"
 
 
 def plan_groups(
@@ -122,10 +122,10 @@ def plan_groups(
     lock: bool = False,
     agreed: bool = False,
 ) -> tuple[Era, list[GroupPlan | None]]:
-    """Plan the outcome of each group; None for unchanged groups and groups that an earlier merge has handled.
+    """Plan the outcome of each group; None for groups to leave unchanged and groups that an earlier merge has handled.
 
-    Groups are processed in order: since each day keeps at least one memory, the memories that a group takes limit the
-    following groups.
+    Groups are processed in order: each day must retain at least one active memory, so the memories that one group
+    takes limit the following groups.
 
     Args:
         tx: The tenant's transaction; with `lock`, it must share the legal holds' lock.
@@ -140,65 +140,72 @@ def plan_groups(
     ids = sorted({memory_id for group in groups for memory_id in group.ids})
     if lock:
         requests.lock_rows(tx, tenant_id, ids)
-    held = states.lock(tx, tenant_id, ids) if lock else states.read(tx, tenant_id, ids)
+    stored = states.lock(tx, tenant_id, ids) if lock else states.read(tx, tenant_id, ids)
     times = memory_strength.load_timeline(tx, tenant_id)
     now = terms.as_of.timestamp()
     era = times.at(now)
-    facts = merged_memories.read_facts(tx, tenant_id, held.ids, era.policy.time_zone)
-    held = held.only(np.flatnonzero([memory_id in facts for memory_id in held.ids]))
-    ahead = (held.versions > era.version) | (held.state.anchored_at > now)
-    held = memory_strength.advance_to_era(held, times, now)
-    standing = protections.read(tx, tenant_id, held.ids, era.policy.rules)
-    seen = memory_strength.evaluate_strength(era, held.state, now)
-    is_kept = ahead | _is_protected(era.policy.protection, standing, held.state, seen)
-    ages = (now - standing.grace_from) / DAY_SECONDS
+    facts = merged_memories.read_facts(tx, tenant_id, stored.ids, era.policy.time_zone)
+    stored = stored.only(np.flatnonzero([memory_id in facts for memory_id in stored.ids]))
+    ahead = (stored.versions > era.version) | (stored.state.anchored_at > now)
+    stored = memory_strength.advance_to_era(stored, times, now)
+    tier_facts = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
+    current = memory_strength.evaluate_strength(era, stored.state, now)
+    is_kept = ahead | _is_protected(era.policy.protection, tier_facts, stored.state, current)
+    ages = (now - tier_facts.grace_from) / DAY_SECONDS
     on_day = merged_memories.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
-    on_day = {day: many - (fewer or {}).get(day, 0) for day, many in on_day.items()}
-    places = {memory_id: place for place, memory_id in enumerate(held.ids)}
+    on_day = {day: active_count - (fewer or {}).get(day, 0) for day, active_count in on_day.items()}
+    positions = {memory_id: index for index, memory_id in enumerate(stored.ids)}
     present = [_present(group, facts) for group in groups]
-    known = merged_memories.find_merged_groups(
-        tx, tenant_id, [{each: facts[each].text_version for each in group.ids} if group else {} for group in present]
+    earlier_merges = merged_memories.find_merged_groups(
+        tx,
+        tenant_id,
+        [{member_id: facts[member_id].text_version for member_id in group.ids} if group else {} for group in present],
     )
     rules, by_cohesion = merge_rules(era.policy)
     plans: list[GroupPlan | None] = []
-    for place, group in enumerate(present):
+    for index, group in enumerate(present):
         if group is None:
             plans.append(None)
             continue
-        chosen = np.array([places[memory_id] for memory_id in group.ids])
-        said = [facts[memory_id] for memory_id in group.ids]
+        rows = np.array([positions[memory_id] for memory_id in group.ids])
+        group_facts = [facts[memory_id] for memory_id in group.ids]
         members = Members(
-            importance=seen.importance[chosen],
-            age_days=ages[chosen],
-            said_at=np.array([fact.said_at for fact in said]),
-            threads=_numbered([fact.thread for fact in said]),
-            is_kept=is_kept[chosen],
-            days=np.array([fact.day for fact in said]),
-            on_day=np.array([on_day[_day(fact)] for fact in said]),
+            importance=current.importance[rows],
+            age_days=ages[rows],
+            said_at=np.array([fact.said_at for fact in group_facts]),
+            threads=_numbered([fact.thread for fact in group_facts]),
+            is_kept=is_kept[rows],
+            days=np.array([fact.day for fact in group_facts]),
+            on_day=np.array([on_day[_day(fact)] for fact in group_facts]),
         )
         if agreed:
             verdict = group_decision.approve_verdict(rules, members, terms.level)
         else:
             verdict = group_decision.decide_group(rules, members, group.cohesion, terms.level, by_cohesion=by_cohesion)
-        # Any earlier merge of the group makes a link unnecessary; an earlier link doesn't rule out a summary.
-        dealt = known.get(place, set()) if verdict.action == "link" else known.get(place, set()) - {True}
-        if verdict.action is None or (dealt and not agreed):
+        # Any earlier merge or link of the group makes a link unnecessary; an earlier link doesn't rule out a summary.
+        handled = (
+            earlier_merges.get(index, set()) if verdict.action == "link" else earlier_merges.get(index, set()) - {True}
+        )
+        if verdict.action is None or (handled and not agreed):
             plans.append(None)
             continue
-        found = GroupPlan(
-            group, verdict, said, held.only(chosen), CurrentStrength(*(column[chosen] for column in seen))
+        plan = GroupPlan(
+            group, verdict, group_facts, stored.only(rows), CurrentStrength(*(column[rows] for column in current))
         )
-        plans.append(found)
-        if found.form is not None and not verdict.waits:
-            for taken in found.taken_places:
-                on_day[_day(said[taken])] -= 1
+        plans.append(plan)
+        if plan.form is not None and not verdict.waits:
+            for position in plan.taken_places:
+                on_day[_day(group_facts[position])] -= 1
     return era, plans
 
 
 def _is_protected(
     protection: Protection, standing: TierFacts, state: State, seen: CurrentStrength
 ) -> npt.NDArray[np.bool_]:
-    """Return which memories are protected by hold, erasure, mark, use or kind, not by importance or daily minimum."""
+    """Return the mask of memories protected by hold, erasure, mark, use or kind.
+
+    Protection by importance and by the daily minimum depends on the group and is decided in `group_decision`.
+    """
     return np.asarray(
         standing.is_held
         | np.isfinite(standing.erase_at)
@@ -225,7 +232,7 @@ def _numbered(threads: Sequence[str | None]) -> npt.NDArray[np.int64]:
 
 
 def list_affected_days(found: GroupPlan) -> list[LocalDate]:
-    """Return the day of each memory that the plan removes from active memory."""
+    """Return the subject and day of each memory that the plan archives; empty if nothing is archived now."""
     if found.form is None or found.verdict.waits:
         return []
-    return [_day(found.facts[place]) for place in found.taken_places]
+    return [_day(found.facts[position]) for position in found.taken_places]

@@ -30,7 +30,7 @@ _SHOWN: Final = 3
 
 
 def undo_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
-    """Undo a completed merge; sources that were reactivated by use since remain unchanged.
+    """Undo a completed merge; sources that were reactivated by use in the meantime remain unchanged.
 
     Raises:
         NotFound: This tenant has no such merge.
@@ -40,28 +40,28 @@ def undo_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
     with memory_write(tenant_id, "tier", "undo.before_commit") as write:
         tx = write.tx
         merge = approval.get_or_404(tx, tenant_id, merge_id)
-        taken = merges.list_ancestors(tx, tenant_id, [merge_id])
-        sources = [each.memory_id for each in taken if each.part != "kept"]
+        ancestors = merges.list_ancestors(tx, tenant_id, [merge_id])
+        sources = [ancestor.memory_id for ancestor in ancestors if ancestor.part != "kept"]
         involved = sorted({*sources, *([merge.summary_id] if merge.summary_id else [])})
         requests.lock_rows(tx, tenant_id, involved)
         states.lock(tx, tenant_id, involved)
         merge = approval.get_or_404(tx, tenant_id, merge_id, lock=True)
         if merge.status != "done":
             raise Conflict(f"only a merge that is done can be undone: this one is {merge.status}")
-        back: list[UUID] = []
+        reactivated: list[UUID] = []
         if merge.action == "link":
             merged_memories.remove_links(tx, tenant_id, sources)
         else:
-            back = _reactivate_sources(write, merge, sources)
+            reactivated = _reactivate_sources(write, merge, sources)
         undone: dict[str, Any] = {"status": "undone", "is_stale": False}
-        decided = {"decided_at": database.now(tx), "decided_by": actor}
-        merges.update_merge(tx, tenant_id, merge_id, undone | decided)
+        decision = {"decided_at": database.now(tx), "decided_by": actor}
+        merges.update_merge(tx, tenant_id, merge_id, undone | decision)
         write.audit("merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
-        found = approval.get_or_404(tx, tenant_id, merge_id)
+        updated = approval.get_or_404(tx, tenant_id, merge_id)
     metrics.count("merges_undone")
-    if back:
+    if reactivated:
         queues.nudge(queues.EMBED_MEMORIES)
-    return found
+    return updated
 
 
 def _reactivate_sources(write: MemoryWrite, merge: Merge, sources: Sequence[UUID]) -> list[UUID]:
@@ -70,28 +70,30 @@ def _reactivate_sources(write: MemoryWrite, merge: Merge, sources: Sequence[UUID
     if merge.summary_id is None or not present:
         raise Conflict("the merge can't be undone: its summary or all of its source memories no longer exist")
     _check_here(present)
-    back = [each.memory_id for each in present if each.tier == "archived"]
-    write.check_free([merge.summary_id, *back])
-    write.measure([merge.summary_id, *back])
-    write.delete([merge.summary_id], {("restored", "undo"): len(back), ("deleted", "undo"): 1})
-    there = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
-    lacking = archive.restore_rows(tx, tenant_id, there.searched.space_id if there else None, back)
-    tiers.restore(tx, tenant_id, back, None)
-    write.queue([work_queue.EMBED], lacking)
+    archived_ids = [source.memory_id for source in present if source.tier == "archived"]
+    write.check_free([merge.summary_id, *archived_ids])
+    write.measure([merge.summary_id, *archived_ids])
+    write.delete([merge.summary_id], {("restored", "undo"): len(archived_ids), ("deleted", "undo"): 1})
+    spaces = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
+    without_vector = archive.restore_rows(tx, tenant_id, spaces.searched.space_id if spaces else None, archived_ids)
+    tiers.restore(tx, tenant_id, archived_ids, None)
+    write.queue([work_queue.EMBED], without_vector)
     times = memory_strength.load_timeline(tx, tenant_id)
     now = database.now(tx).timestamp()
     era = times.at(now)
-    word_index.index_words(tx, tenant_id, back, era.policy.language, era.policy.time_zone)
-    held = memory_strength.advance_to_era(states.read(tx, tenant_id, back), times, now)
-    strength = memory_strength.evaluate_strength(era, held.state, now).strength
-    change = EventChange(now, DECAY_TIERS.index("archived"), np.zeros(len(held)), strength)
-    history.add(tx, tenant_id, "tier", held.ids, change)
-    return back
+    word_index.index_words(tx, tenant_id, archived_ids, era.policy.language, era.policy.time_zone)
+    stored = memory_strength.advance_to_era(states.read(tx, tenant_id, archived_ids), times, now)
+    strength = memory_strength.evaluate_strength(era, stored.state, now).strength
+    change = EventChange(now, DECAY_TIERS.index("archived"), np.zeros(len(stored)), strength)
+    history.add(tx, tenant_id, "tier", stored.ids, change)
+    return archived_ids
 
 
 def _check_here(present: Sequence[PresentMemory]) -> None:
-    cold = [each.memory_id for each in present if each.tier == "cold"]
-    if cold:
-        named = ", ".join(map(str, cold[:_SHOWN])) + (f" and {len(cold) - _SHOWN} more" if len(cold) > _SHOWN else "")
-        way = "restore them first, by POST /v1/memories/{id}/restore"
-        raise Conflict(f"{len(cold)} of its sources are in cold storage ({named}): {way}")
+    cold_ids = [memory.memory_id for memory in present if memory.tier == "cold"]
+    if cold_ids:
+        listed = ", ".join(map(str, cold_ids[:_SHOWN])) + (
+            f" and {len(cold_ids) - _SHOWN} more" if len(cold_ids) > _SHOWN else ""
+        )
+        remedy = "restore them first, by POST /v1/memories/{id}/restore"
+        raise Conflict(f"{len(cold_ids)} of its sources are in cold storage ({listed}): {remedy}")

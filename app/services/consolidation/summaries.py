@@ -1,7 +1,7 @@
 """Summarise groups of memories with a model if one is available, otherwise by extracting their own sentences.
 
 A model's summary is used only if it passes the faithfulness checks. If the provider fails, refuses or is too expensive,
-the extractive summary is used: only the wording suffers, a summary always exists.
+the extractive summary is used, so every group gets a summary.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SummaryRequest:
 
 
 def summarise_one(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Level) -> Summary:
-    """Summarise the sources; call it outside of transactions, since models may be slow.
+    """Summarise the sources; call this outside of transactions, since models may be slow.
 
     Args:
         tenant_id: The tenant whose budget is charged.
@@ -60,29 +60,30 @@ def summarise_one(tenant_id: UUID, sources: Sequence[Source], form: Form, level:
 def summarise_all(tenant_id: UUID, wanted: Sequence[SummaryRequest], seconds: float) -> list[Summary]:
     """Return a summary for each group, in order, calling a model concurrently for several groups.
 
-    Provider failures raise nothing. Call it outside of transactions.
+    Groups without a model's summary get extractive ones; provider failures raise nothing. Call this outside of
+    transactions, since models may be slow.
 
     Args:
         tenant_id: The tenant whose budget is charged.
-        seconds: Time after which no thread starts another call; each thread's first call is always made. No call starts
-            after the provider failed or the budget was spent either. The remaining groups get extractive summaries.
+        seconds: Time after which no thread starts another call; each thread's first call is always made, unless the
+            provider has failed or the budget is used up.
     """
-    extracts = [extract_summary(each.sources, each.form, each.level) for each in wanted]
+    extracts = [extract_summary(request.sources, request.form, request.level) for request in wanted]
     if not wanted or not settings().has_provider or model_clients.summariser.is_resting:
         return extracts
-    work = _SummaryCalls(tenant_id, time.monotonic() + seconds)
+    calls = _SummaryCalls(tenant_id, time.monotonic() + seconds)
     pool = ThreadPoolExecutor(settings().llm_concurrency, thread_name_prefix="summarise")
     try:
-        summaries = list(pool.map(work.summary, count(), wanted, extracts))
+        summaries = list(pool.map(calls.summary, count(), wanted, extracts))
     finally:
         # All calls have returned by now unless the process is shutting down, which must not wait for a model.
         pool.shutdown(wait=False, cancel_futures=True)
-    work.log_results(summaries)
+    calls.log_results(summaries)
     return summaries
 
 
 class _SummaryCalls:
-    """State of one `summarise_all` call: its deadline, and the reasons for extractive summaries."""
+    """State of one `summarise_all` call: the deadline, and the reasons for falling back to extractive summaries."""
 
     def __init__(self, tenant_id: UUID, until: float) -> None:
         self._tenant_id = tenant_id
@@ -91,7 +92,7 @@ class _SummaryCalls:
         self._reasons: list[str] = []
 
     def summary(self, place: int, wanted: SummaryRequest, extracted: Summary) -> Summary:
-        """Return the model's summary, or the extractive one if the model can't be used."""
+        """Return the model's summary, or the extractive summary if the model can't be used."""
         config = settings()
         if input_tokens(wanted.sources) > config.summary_tokens:
             return self._without("too large", extracted)
@@ -103,7 +104,7 @@ class _SummaryCalls:
             self._is_over.set()
             return self._without("over_budget", extracted)
         except ProviderFailed as failure:
-            if not failure.treatment.halve:  # the provider itself failed: none of the memories can be the cause
+            if not failure.treatment.halve:  # the provider itself failed: further calls would fail too
                 self._is_over.set()
             return self._without(str(failure), extracted)
 
@@ -115,7 +116,7 @@ class _SummaryCalls:
             log.warning("not_summarised", tenant=str(self._tenant_id), groups=groups, reason=reason)
 
     def _ask_model(self, wanted: SummaryRequest, extracted: Summary) -> Summary:
-        """Return the model's summary, with one retry if its first answer fails a check."""
+        """Return the model's summary; if the first answer fails a check, retry once with the fault in the prompt."""
         try:
             return self._once(wanted, extracted)
         except ProviderFailed as failure:
@@ -127,9 +128,9 @@ class _SummaryCalls:
     def _once(self, wanted: SummaryRequest, extracted: Summary, fault: str | None = None) -> Summary:
         model = model_clients.summariser
         memories = 0 if fault else len(wanted.sources)
-        with budget.book_usage(self._tenant_id, "summarise", model.model, memories) as spent:
-            asked = prompt(wanted.sources, wanted.form, wanted.level, extracted, model.model, fault)
-            return model.ask(asked, spent)
+        with budget.book_usage(self._tenant_id, "summarise", model.model, memories) as usage:
+            model_request = prompt(wanted.sources, wanted.form, wanted.level, extracted, model.model, fault)
+            return model.ask(model_request, usage)
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._until

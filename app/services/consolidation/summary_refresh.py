@@ -1,7 +1,7 @@
-"""Rewrite summaries whose sources were changed or deleted; delete them if no source is left.
+"""Rewrite summaries whose sources were changed or deleted; delete summaries without any source left.
 
-A summary edited by hand remains unchanged while all its sources exist; once a source is deleted, its content must be
-removed from the summary, so it is rewritten.
+A summary edited by hand remains unchanged while all its sources exist. Once a source is deleted, the summary is
+rewritten, since the source's content must be removed from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAGE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _StaleSummary:
-    """A stale summary with its sources, as read.
+    """A stale summary with its sources, as read from the database.
 
     Attributes:
         present: Remaining sources with their current texts.
@@ -57,13 +57,13 @@ class _StaleSummary:
 
     @property
     def stays(self) -> bool:
-        """True if the summary stays stale: it was edited by hand, or the erasure that hides it will delete it."""
+        """True if the summary stays stale: edited by hand with all sources left, or to be deleted by its erasure."""
         by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
         return by_hand or (self.tier == "hidden" and not self.present)
 
     @property
     def goes(self) -> bool:
-        """True if the summary must be deleted: it has no source left, or its text isn't in the active indexes."""
+        """True if the summary must be deleted: it has no source left, or it is neither active nor hidden."""
         return not self.present or self.tier not in {"active", "hidden", "aside"}
 
 
@@ -76,7 +76,7 @@ def run_job_slice(job: Job) -> Step:
 
 
 def run_slice(tenant_id: UUID, run_id: UUID | None, after: UUID, until: float) -> tuple[Counter[str], UUID | None]:
-    """Rewrite stale summaries that follow an id; return counts, and the id to continue after (None at the end)."""
+    """Rewrite stale summaries of merges that follow an id; return counts, and the last merge's id (None at the end)."""
     counts: Counter[str] = Counter()
     while True:
         with database.tenant(tenant_id) as tx:
@@ -98,7 +98,11 @@ def _nudge(counts: Counter[str]) -> None:
 
 
 def refresh_summary(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
-    """Rewrite or delete a stale summary; one that is under legal hold or was edited by hand remains unchanged."""
+    """Rewrite or delete a stale summary and return counts, which are empty if nothing was changed.
+
+    A summary remains unchanged if it is under legal hold, was edited by hand with all its sources left, or changed
+    while its new text was generated.
+    """
     with database.tenant(tenant_id) as tx:
         case = _read(tx, tenant_id, merge_id)
     if case is None or case.stays:
@@ -108,16 +112,16 @@ def refresh_summary(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Cou
     failpoints.trigger("rederive.after_summary")
     with memory_write(tenant_id, "content", "rederive.before_commit") as write:
         tx = write.tx
-        found = merges.get(tx, tenant_id, merge_id)
-        if found is None or found.summary_id is None:
+        merge = merges.get(tx, tenant_id, merge_id)
+        if merge is None or merge.summary_id is None:
             return Counter()
-        involved = sorted({found.summary_id, *(each.memory_id for each in case.present)})
+        involved = sorted({merge.summary_id, *(source.memory_id for source in case.present)})
         requests.lock_rows(tx, tenant_id, involved)
-        states.lock(tx, tenant_id, [found.summary_id])
-        now = _read(tx, tenant_id, merge_id)
-        if now != case or holds.list_by_memory(tx, tenant_id, [found.summary_id]):
+        states.lock(tx, tenant_id, [merge.summary_id])
+        current = _read(tx, tenant_id, merge_id)
+        if current != case or holds.list_by_memory(tx, tenant_id, [merge.summary_id]):
             return Counter()
-        counts = _write(write, case, found.summary_id, summary)
+        counts = _write(write, case, merge.summary_id, summary)
         if run_id is not None:
             consolidation_runs.count(tx, tenant_id, run_id, counts)
     metrics.count("summaries_made", counts["summaries"])
@@ -128,26 +132,32 @@ def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _StaleSu
     merge = merges.get(tx, tenant_id, merge_id)
     if merge is None or merge.summary_id is None or not merge.is_stale:
         return None
-    ids = [each.memory_id for each in merges.list_ancestors(tx, tenant_id, [merge_id]) if each.part == "source"]
-    own = merged_memories.list_present(tx, tenant_id, [merge.summary_id])
-    own = own or merged_memories.read_hidden_summary(tx, tenant_id, merge.summary_id)
-    present = _of_one_subject(merged_memories.list_present(tx, tenant_id, ids), own)
-    left = {each.memory_id for each in present}
-    gone = [memory_id for memory_id in ids if memory_id not in left]
-    if len(ids) < merge.sources and not gone:
-        gone = [NIL]  # a permanently deleted source is no longer named in the lineage
-    return _StaleSummary(merge, present, gone, own[0].text_version if own else None, own[0].tier if own else None)
+    ids = [memory.memory_id for memory in merges.list_ancestors(tx, tenant_id, [merge_id]) if memory.part == "source"]
+    stored_summary = merged_memories.list_present(tx, tenant_id, [merge.summary_id])
+    stored_summary = stored_summary or merged_memories.read_hidden_summary(tx, tenant_id, merge.summary_id)
+    present = _of_one_subject(merged_memories.list_present(tx, tenant_id, ids), stored_summary)
+    present_ids = {memory.memory_id for memory in present}
+    missing_ids = [memory_id for memory_id in ids if memory_id not in present_ids]
+    if len(ids) < merge.sources and not missing_ids:
+        missing_ids = [NIL]  # the lineage no longer lists a permanently deleted source
+    return _StaleSummary(
+        merge,
+        present,
+        missing_ids,
+        stored_summary[0].text_version if stored_summary else None,
+        stored_summary[0].tier if stored_summary else None,
+    )
 
 
 def _of_one_subject(present: list[PresentMemory], own: list[PresentMemory]) -> list[PresentMemory]:
-    """Drop sources that belong to a different subject by now; they count as deleted."""
-    subjects = [each.subject for each in present]
-    about = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
-    return [each for each in present if each.subject == about]
+    """Return the sources with the summary's subject; sources reassigned to another subject count as deleted."""
+    subjects = [source.subject for source in present]
+    subject = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
+    return [source for source in present if source.subject == subject]
 
 
 def _summary(tenant_id: UUID, case: _StaleSummary, form: Form) -> Summary:
-    sources = [Source(each.memory_id, each.text, each.speaker, each.said_at, 0.0) for each in case.present]
+    sources = [Source(memory.memory_id, memory.text, memory.speaker, memory.said_at, 0.0) for memory in case.present]
     ordered = sorted(sources, key=lambda source: (source.said_at, source.memory_id))
     return summaries.summarise_one(tenant_id, ordered, form, case.merge.level)
 
@@ -156,7 +166,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
     tx, tenant_id, merge_id = write.tx, write.tenant_id, case.merge.merge_id
     write.measure([summary_id])
     is_hidden = case.tier in {"hidden", "aside"}
-    if is_hidden:  # because of content that the rewrite removes
+    if is_hidden:  # an erasure hid it because of source content that the rewrite removes
         hidden_memories.unhide(tx, tenant_id, among=[summary_id])
     if summary is None:
         write.delete([summary_id], {("deleted", "sources_gone"): 1})
@@ -176,22 +186,22 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
 
 
 def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
-    """Return whether an open erasure matches the rewritten summary itself (not only its sources) and hides it again."""
-    found, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
-    if found:
+    """Hide the rewritten summary again if an open erasure matches the summary itself; return True if it is hidden."""
+    hidden_ids, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
+    if hidden_ids:
         embeddings.remove(tx, tenant_id, [summary_id])
         word_index.remove(tx, tenant_id, [summary_id])
-    return bool(found)
+    return bool(hidden_ids)
 
 
 def _rewrite(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: Summary) -> None:
     tx, tenant_id = write.tx, write.tenant_id
     policy = policies.read_current(tx, tenant_id)
     embeddings.remove(tx, tenant_id, [summary_id])
-    categories = {label for each in case.present for label in each.categories}
+    categories = {label for source in case.present for label in source.categories}
     strictest = sorted(categories.difference(policy.protection.never_forget_categories))
-    said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
-    memories.update_memory(tx, tenant_id, summary_id, said)
+    fields = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
+    memories.update_memory(tx, tenant_id, summary_id, fields)
     reminders.refresh_flags(tx, tenant_id, [summary_id])
     cues.delete_outdated(tx, tenant_id, [summary_id])
     word_index.index_words(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
@@ -202,10 +212,12 @@ def _rewrite(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary:
         "method": summary.method,
         "model": summary.model,
         "key_points": list(summary.key_points),
-        "characters_before": sum(len(each.text) for each in case.present),
+        "characters_before": sum(len(source.text) for source in case.present),
         "characters_after": len(summary.text),
     }
     merges.update_merge(tx, tenant_id, case.merge.merge_id, columns)
-    taken = [Ancestor(case.merge.merge_id, each.memory_id, each.text_version, "source") for each in case.present]
-    merges.add_lineage(tx, tenant_id, taken)
+    ancestors = [
+        Ancestor(case.merge.merge_id, source.memory_id, source.text_version, "source") for source in case.present
+    ]
+    merges.add_lineage(tx, tenant_id, ancestors)
     write.queue([work_queue.EMBED], [summary_id])

@@ -1,6 +1,6 @@
 """Record which memory supersedes which, as stated by a caller or person, or proposed by a model and then approved.
 
-A name whose memory isn't stored yet waits; it is resolved whenever a supersession is recorded, and every night.
+A name whose memory isn't stored yet waits. Waiting names are resolved whenever a supersession is recorded, and nightly.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ _AGAINST: Final = {
 
 
 def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
-    """Record which memories stored memories supersede, as stated by their callers.
+    """Record the callers' statements that their stored memories supersede other memories.
 
     Unknown names wait; impossible pairs are recorded as rejected. No error is raised, since the memories were already
     accepted.
 
     Args:
-        tx: The tenant's transaction; if it takes the word index's lock, it must have done so already.
+        tx: The tenant's transaction. Lock order: take the word index's lock, if needed, before calling this.
         wanted: Superseded names by the newer memory's id.
 
     Returns:
-        Ids of the memories that are no longer current, for `enter`.
+        Ids of the memories that are no longer current; the caller writes their audit entry (`audit_superseded`).
     """
     if not any(wanted.values()):
         return []
     supersessions.lock(tx, tenant_id)
     now = database.now(tx)
-    given = [WaitingName(memory_id, name, now) for memory_id, names in wanted.items() for name in names]
-    return _resolve_waiting(tx, tenant_id, [*supersessions.claim_waiting(tx, tenant_id, SLICE_ROWS), *given], now)
+    stated = [WaitingName(memory_id, name, now) for memory_id, names in wanted.items() for name in names]
+    return _resolve_waiting(tx, tenant_id, [*supersessions.claim_waiting(tx, tenant_id, SLICE_ROWS), *stated], now)
 
 
 def audit_superseded(
     tx: database.Transaction, tenant_id: UUID, superseded: Sequence[UUID], source: Source, actor: str = SYSTEM
 ) -> None:
-    """Write the audit entry for memories that are no longer current; last in a transaction, like every audit entry."""
+    """Write the audit entry for memories that are no longer current; call this last in a transaction."""
     if superseded:
         audit.append(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
 
@@ -70,23 +70,31 @@ def audit_superseded(
 def _resolve_waiting(
     tx: database.Transaction, tenant_id: UUID, waiting: Sequence[WaitingName], now: datetime
 ) -> list[UUID]:
-    """Resolve waiting names into pairs and return the ids superseded by this; unresolved names continue to wait."""
-    meant = supersessions.resolve_names(tx, tenant_id, {each.named for each in waiting})
-    ends = {end.memory_id: end for end in meant.values()} | supersessions.read_ends(
-        tx, tenant_id, {each[0] for each in waiting}
+    """Resolve waiting names into pairs and return the ids of the superseded memories; other names continue to wait."""
+    resolved = supersessions.resolve_names(tx, tenant_id, {entry.named for entry in waiting})
+    ends = {end.memory_id: end for end in resolved.values()} | supersessions.read_ends(
+        tx, tenant_id, {entry[0] for entry in waiting}
     )
-    # A memory stored after the statement was made can't be the one that the caller named.
-    known = [
-        each
-        for each in waiting
-        if each.named in meant and (each.made_at == now or meant[each.named].created_at <= each.made_at)
+    # A memory accepted after the statement can't be the named one; a memory accepted earlier may be stored only now.
+    resolvable = [
+        entry
+        for entry in waiting
+        if entry.named in resolved and (entry.made_at == now or resolved[entry.named].created_at <= entry.made_at)
     ]
-    pairs = [SupersessionPair(each.memory_id, meant[each.named].memory_id) for each in known if each.memory_id in ends]
-    judged = judge_pairs(pairs, ends, supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in pairs}))
-    supersessions.insert_waiting(
-        tx, tenant_id, [each for each in waiting if each not in known and each.memory_id in ends]
+    pairs = [
+        SupersessionPair(entry.memory_id, resolved[entry.named].memory_id)
+        for entry in resolvable
+        if entry.memory_id in ends
+    ]
+    outcomes = judge_pairs(
+        pairs, ends, supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in pairs})
     )
-    return [pair.superseded_id for pair in supersessions.upsert_pairs(tx, tenant_id, judged, "active", "caller")]
+    supersessions.insert_waiting(
+        tx,
+        tenant_id,
+        [entry for entry in waiting if entry not in resolvable and entry.memory_id in ends],
+    )
+    return [pair.superseded_id for pair in supersessions.upsert_pairs(tx, tenant_id, outcomes, "active", "caller")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +104,8 @@ class SupersessionOutcome:
     Attributes:
         memory_id: The newer memory.
         superseded_id: The older memory; None while its name waits.
-        named: The name, while it waits.
-        why: Explanation in words.
+        named: The older memory's name while it waits; None afterwards.
+        why: Explanation for people.
     """
 
     memory_id: UUID
@@ -109,66 +117,68 @@ class SupersessionOutcome:
 
 
 def list_outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[SupersessionOutcome]:
-    """Return the outcome of each `supersedes` of these memories, including refused and waiting ones.
+    """Return the outcome of each `supersedes` statement of these memories, including refused and waiting ones.
 
     Args:
         memory_ids: Any ids returned for the memories, aliases included.
     """
     with database.tenant(tenant_id) as tx:
         stored = links.resolve_ids(tx, tenant_id, memory_ids)
-        said = supersessions.list_statements(tx, tenant_id, sorted(set(stored.values())))
+        statements = supersessions.list_statements(tx, tenant_id, sorted(set(stored.values())))
     return [
         SupersessionOutcome(
-            one.memory_id,
-            one.superseded_id,
-            one.named,
-            one.status,
-            one.reason,
-            explain_outcome(one.status, one.reason, one.made_at),
+            statement.memory_id,
+            statement.superseded_id,
+            statement.named,
+            statement.status,
+            statement.reason,
+            explain_outcome(statement.status, statement.reason, statement.made_at),
         )
-        for one in said
+        for statement in statements
     ]
 
 
 def propose_pairs(
     tx: database.Transaction, tenant_id: UUID, pairs: Sequence[SupersessionPair], approved: Sequence[SupersessionPair]
 ) -> int:
-    """Record a model's pairs as proposals, or as active if approved; return how many are new."""
+    """Record a model's pairs as proposals, or as active if approved; return the number of new pairs."""
     supersessions.lock(tx, tenant_id)
     ends = supersessions.read_ends(tx, tenant_id, {end for pair in pairs for end in pair})
-    there = [pair for pair in pairs if pair.memory_id in ends and pair.superseded_id in ends]
-    above = supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in there})
-    judged = [each for each in judge_pairs(there, ends, above) if each.reason is None]
-    at_once = [each for each in judged if each.pair in approved]
+    stored_pairs = [pair for pair in pairs if pair.memory_id in ends and pair.superseded_id in ends]
+    above = supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in stored_pairs})
+    outcomes = [outcome for outcome in judge_pairs(stored_pairs, ends, above) if outcome.reason is None]
+    approved_outcomes = [outcome for outcome in outcomes if outcome.pair in approved]
     proposed = supersessions.upsert_pairs(
-        tx, tenant_id, [each for each in judged if each.pair not in approved], "proposed", "model"
+        tx, tenant_id, [outcome for outcome in outcomes if outcome.pair not in approved], "proposed", "model"
     )
-    put = supersessions.upsert_pairs(tx, tenant_id, at_once, "active", "model")
-    audit_superseded(tx, tenant_id, [pair.superseded_id for pair in put], "model")
-    return len(proposed) + len(put)
+    activated = supersessions.upsert_pairs(tx, tenant_id, approved_outcomes, "active", "model")
+    audit_superseded(tx, tenant_id, [pair.superseded_id for pair in activated], "model")
+    return len(proposed) + len(activated)
 
 
 def make_supersession(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> StoredSupersession:
-    """Let a memory supersede another on a person's request; an existing supersession remains unchanged.
+    """Record that one memory supersedes another, as requested by a person; an active supersession remains unchanged.
 
     Raises:
         Invalid: Both names refer to the same memory.
         NotFound: This tenant has no such memory.
         Unavailable: One of the memories is still in the ingest queue.
-        Conflict: Their subjects differ, or the older one already supersedes the newer one.
+        Conflict: Their subjects differ, or the older memory already supersedes the newer one.
     """
     with database.tenant(tenant_id) as tx:
         supersessions.lock(tx, tenant_id)
-        meant = supersessions.resolve_names(tx, tenant_id, (memory, supersedes))
-        missing = next((name for name in (memory, supersedes) if name not in meant), None)
+        resolved = supersessions.resolve_names(tx, tenant_id, (memory, supersedes))
+        missing = next((name for name in (memory, supersedes) if name not in resolved), None)
         if missing is None:
-            pair = SupersessionPair(meant[memory].memory_id, meant[supersedes].memory_id)
+            pair = SupersessionPair(resolved[memory].memory_id, resolved[supersedes].memory_id)
             if pair.memory_id == pair.superseded_id:
                 raise Invalid(errors=[FieldError("supersedes", "is the memory itself")])
-            put = supersessions.upsert_pairs(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
-            audit_superseded(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
+            activated = supersessions.upsert_pairs(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
+            audit_superseded(
+                tx, tenant_id, [activated_pair.superseded_id for activated_pair in activated], "person", actor
+            )
             return supersessions.get_relation(tx, tenant_id, pair)
-    # The transaction has ended: the queue must not be queried within one.
+    # The transaction has ended: no transaction may be open while the queue is queried.
     field = "memory" if missing == memory else "supersedes"
     raise lookup.explain_missing(tenant_id, field, missing, "that is named")
 
@@ -177,16 +187,16 @@ def _checked(tx: database.Transaction, tenant_id: UUID, pair: SupersessionPair) 
     """Check that a pair's newer memory may supersede the older one.
 
     Raises:
-        Conflict: It may not.
+        Conflict: Their subjects differ, or the older memory already supersedes the newer one.
     """
-    [judged] = judge_pairs(
+    [outcome] = judge_pairs(
         [pair],
         supersessions.read_ends(tx, tenant_id, pair),
         supersessions.list_superseding(tx, tenant_id, [pair.memory_id]),
     )
-    if judged.reason is not None:
-        raise Conflict(_AGAINST[judged.reason])
-    return judged
+    if outcome.reason is not None:
+        raise Conflict(_AGAINST[outcome.reason])
+    return outcome
 
 
 def list_supersessions(
@@ -196,14 +206,14 @@ def list_supersessions(
     before: Place | None,
     limit: int,
 ) -> Page[StoredSupersession]:
-    """List supersessions, newest first; see `store.supersessions.list_supersessions`.
+    """List supersessions, newest first; see `store.consolidation.supersessions.list_supersessions`.
 
     Raises:
         NotFound: This tenant has no such memory.
     """
-    kept = None if memory_id is None else lookup.get(tenant_id, memory_id).memory_id
+    stored_id = None if memory_id is None else lookup.get(tenant_id, memory_id).memory_id
     with database.tenant(tenant_id) as tx:
-        return supersessions.list_supersessions(tx, tenant_id, status, kept, before, limit)
+        return supersessions.list_supersessions(tx, tenant_id, status, stored_id, before, limit)
 
 
 def approve_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> StoredSupersession:
@@ -214,13 +224,13 @@ def approve_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> 
         Conflict: Its older memory isn't stored yet, or it contradicts other supersessions or the memories' subjects.
     """
     with database.tenant(tenant_id) as tx:
-        found = _locked(tx, tenant_id, supersession_id)
-        if found.superseded_id is None:
+        stored = _locked(tx, tenant_id, supersession_id)
+        if stored.superseded_id is None:
             raise Conflict("this supersession waits for a memory that isn't stored yet: it holds as soon as it is")
-        if found.status != "active":
-            _checked(tx, tenant_id, SupersessionPair(found.memory_id, found.superseded_id))
+        if stored.status != "active":
+            _checked(tx, tenant_id, SupersessionPair(stored.memory_id, stored.superseded_id))
             supersessions.set_status(tx, tenant_id, supersession_id, "active", None, actor)
-            audit_superseded(tx, tenant_id, [found.superseded_id], found.source, actor)
+            audit_superseded(tx, tenant_id, [stored.superseded_id], stored.source, actor)
         return _get_or_404(tx, tenant_id, supersession_id)
 
 
@@ -232,11 +242,11 @@ def reject_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> S
         Conflict: It is active or waiting; use `undo_supersession` to revoke it.
     """
     with database.tenant(tenant_id) as tx:
-        found = _locked(tx, tenant_id, supersession_id)
-        if found.status in ("active", "waiting"):
+        stored = _locked(tx, tenant_id, supersession_id)
+        if stored.status in ("active", "waiting"):
             raise Conflict("this supersession isn't a proposal: take it back, by DELETE /v1/supersessions/{id}")
-        if found.status == "proposed":
-            _reject(tx, tenant_id, found, "declined", actor)
+        if stored.status == "proposed":
+            _reject(tx, tenant_id, stored, "declined", actor)
         return _get_or_404(tx, tenant_id, supersession_id)
 
 
@@ -249,11 +259,11 @@ def undo_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> Non
         NotFound: This tenant has no such supersession.
     """
     with database.tenant(tenant_id) as tx:
-        found = _locked(tx, tenant_id, supersession_id)
-        if found.status == "waiting":
+        stored = _locked(tx, tenant_id, supersession_id)
+        if stored.status == "waiting":
             supersessions.drop_name(tx, tenant_id, supersession_id)
-        elif found.status != "rejected":
-            _reject(tx, tenant_id, found, "undone", actor)
+        elif stored.status != "rejected":
+            _reject(tx, tenant_id, stored, "undone", actor)
 
 
 def _reject(tx: database.Transaction, tenant_id: UUID, found: StoredSupersession, reason: str, actor: str) -> None:
@@ -273,7 +283,7 @@ def _get_or_404(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID
 
 
 def resolve_statements(tenant_id: UUID) -> int:
-    """Try to resolve the names that have waited longest; return the number of memories superseded by this."""
+    """Resolve the names that have waited longest, if possible; return the number of memories that became superseded."""
     with database.tenant(tenant_id) as tx:
         supersessions.lock(tx, tenant_id)
         waiting = supersessions.claim_waiting(tx, tenant_id, SLICE_ROWS)

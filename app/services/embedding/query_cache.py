@@ -1,7 +1,7 @@
 """Cache the vectors of recent queries in the process, so that repeated queries need no embedder call.
 
-Entries are never shared between tenants: response times must not reveal another tenant's queries. Queries are not
-stored, only their digests under a key private to the process.
+Entries are never shared between tenants: response times must not reveal another tenant's queries. The cache contains
+keyed digests instead of the queries; the key is private to the process.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class QueryCache:
         digest = hashlib.blake2b(query.encode(), key=self._secret, digest_size=DIGEST_BYTES).digest()
         key = _Key(tenant_id, space_id, digest)
         with self._lock:
-            if (kept := self._lookup(key)) is not None:
-                return kept
-            anothers = self._underway.get(key)
-            result = self._underway[key] = anothers or Future[Vector]()
-        if anothers is not None:
-            return anothers.result()
+            if (cached := self._lookup(key)) is not None:
+                return cached
+            underway = self._underway.get(key)
+            result = self._underway[key] = underway or Future[Vector]()
+        if underway is not None:
+            return underway.result()
         try:
-            made = make()
-            made.flags.writeable = False
+            computed = make()
+            computed.flags.writeable = False
         except BaseException as error:
             with self._lock:
                 del self._underway[key]
@@ -77,9 +77,9 @@ class QueryCache:
             raise
         with self._lock:
             del self._underway[key]
-            self._store(key, made)
-        result.set_result(made)
-        return made
+            self._store(key, computed)
+        result.set_result(computed)
+        return computed
 
     def _lookup(self, key: _Key) -> Vector | None:
         until, vector = self._held.get(key, (0.0, None))

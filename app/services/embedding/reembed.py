@@ -1,8 +1,8 @@
-"""Move a tenant to the settings' embedding space in steps, while it is searched in its current one.
+"""Move a tenant to the settings' embedding space in steps, while searches use the tenant's current space.
 
-Phases: `aim` starts embedding new memories in both spaces; `move` embeds, in batches, memories that lack a vector in
-the new space, and switches the search over in one transaction once none is left; `clear` deletes the old space's
-vectors. Every step can be repeated, and continues after a crash from the database state.
+Phases: `aim` starts embedding new memories in both spaces. `move` embeds, in batches, memories without a vector in the
+new space; once no such memory is left, one transaction switches searches to the new space. `clear` deletes the old
+space's vectors. Every step can be repeated, and continues after a crash from the database state.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ROWS: Final = 200
 STEP_SECONDS: Final = 2.0
 CLEARED_ROWS: Final = 2000
 SET_ASIDE_MAX: Final = 100
-"""Number of memories that fail individually after which the model itself is considered to be failing."""
+"""Maximum number of memories that may fail individually; if more fail, the model itself is considered to be failing."""
 
 log = structlog.get_logger(__name__)
 
 
 def job_parameters() -> dict[str, Any]:
-    """Return the job parameters: the space to move to.
+    """Return the job parameters: the id of the settings' space, to which the tenant moves.
 
     Raises:
         ProviderFailed: The model's dimensions had to be queried, and the provider gave no usable answer.
@@ -49,7 +49,7 @@ def job_parameters() -> dict[str, Any]:
 
 
 def count_lacking(tenant_id: UUID) -> int:
-    """Return how many memories a move would embed; raises the errors of `job_parameters`."""
+    """Return the number of memories that a move would embed; raises the errors of `job_parameters`."""
     space = spaces.ensure_settings_space()
     with database.tenant(tenant_id) as tx:
         return embedding_spaces.count_lacking(tx, tenant_id, space.space_id)
@@ -80,12 +80,12 @@ def _start_move(job: Job) -> Step:
         embedding_spaces.assign_space(tx, job.tenant_id, space.space_id)
         embedding_spaces.start_move(tx, job.tenant_id, space.space_id)
     with database.tenant(job.tenant_id) as tx:
-        left = embedding_spaces.count_lacking(tx, job.tenant_id, space.space_id)
-        given = embedding_spaces.count_given(tx, job.tenant_id, space.space_id)
-    notes = [f"{left} memories to be embedded by {space.model} with {space.dimensions} dimensions"]
-    if given:
-        notes.append(f"{given} vectors that callers gave are replaced by the model's")
-    return Step(0, {"phase": "move"}, finished=False, total=left, notes=tuple(notes))
+        lacking = embedding_spaces.count_lacking(tx, job.tenant_id, space.space_id)
+        from_callers = embedding_spaces.count_given(tx, job.tenant_id, space.space_id)
+    notes = [f"{lacking} memories to be embedded by {space.model} with {space.dimensions} dimensions"]
+    if from_callers:
+        notes.append(f"{from_callers} vectors that callers gave are replaced by the model's")
+    return Step(0, {"phase": "move"}, finished=False, total=lacking, notes=tuple(notes))
 
 
 def _move(job: Job) -> Step:
@@ -93,49 +93,56 @@ def _move(job: Job) -> Step:
     until = time.monotonic() + STEP_SECONDS
     after = UUID(job.state.get("after", work_queue.NIL.hex))
     limit = int(job.state.get("rows", ROWS))
-    aside = [UUID(memory_id) for memory_id in job.state.get("set_aside", [])]
-    done = 0
+    set_aside = [UUID(memory_id) for memory_id in job.state.get("set_aside", [])]
+    embedded = 0
     while time.monotonic() < until:
         with database.tenant(job.tenant_id) as tx:
-            ids = embedding_spaces.list_lacking(tx, job.tenant_id, space.space_id, after=after, limit=limit, but=aside)
+            ids = embedding_spaces.list_lacking(
+                tx, job.tenant_id, space.space_id, after=after, limit=limit, but=set_aside
+            )
             texts = embeddings.read_texts(tx, job.tenant_id, ids, ahead=space.model == StaticEmbedder.model)
         if not ids:
-            return _switch(job, space, done, aside)
+            return _switch(job, space, embedded, set_aside)
         try:
             _fill(job, space, texts)
-            done += len(ids)
+            embedded += len(ids)
         except ProviderFailed as failure:
             if not failure.treatment.halve:
                 raise
             if len(ids) > 1:
                 limit = len(ids) // 2  # bisect to isolate the memory that fails
                 continue
-            aside += ids
+            set_aside += ids
             log.warning("set_aside", kind=KIND, tenant=str(job.tenant_id), memory=str(ids[0]), error=failure.reason)
-            if len(aside) > SET_ASIDE_MAX:
+            if len(set_aside) > SET_ASIDE_MAX:
                 raise
         after, limit = ids[-1], min(2 * limit, ROWS)
-    state = {"phase": "move", "after": after.hex, "rows": limit, "set_aside": [memory_id.hex for memory_id in aside]}
-    return Step(done, state, finished=False)
+    state = {
+        "phase": "move",
+        "after": after.hex,
+        "rows": limit,
+        "set_aside": [memory_id.hex for memory_id in set_aside],
+    }
+    return Step(embedded, state, finished=False)
 
 
 def _fill(job: Job, space: Space, texts: EmbeddingTexts) -> None:
-    """Embed memories that lack a vector; vectors written in between are retained, since they know newer neighbours."""
+    """Embed memories that lack a vector; retain vectors written in the meantime, which include newer neighbours."""
     vectors, long = embed_texts(job.tenant_id, embedder(), texts)
     with database.tenant(job.tenant_id) as tx:
-        there = embedding_spaces.lock_tenant_spaces(tx, job.tenant_id)
-        if there is None or space not in {there.searched, there.target}:
+        tenant_spaces = embedding_spaces.lock_tenant_spaces(tx, job.tenant_id)
+        if tenant_spaces is None or space not in {tenant_spaces.searched, tenant_spaces.target}:
             raise Conflict("the tenant isn't moving to this embedding space any more")
         embeddings.write(tx, job.tenant_id, space.space_id, texts, vectors, long, fill=True)
 
 
 def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
-    """Switch the tenant's search to the new space if no memory lacks a vector, counting those written in between."""
-    kept = {"set_aside": [memory_id.hex for memory_id in aside]}
+    """Switch the tenant's searches to the new space, unless memories stored in the meantime still lack a vector."""
+    retained = {"set_aside": [memory_id.hex for memory_id in aside]}
     with database.tenant(job.tenant_id) as tx:
         embedding_spaces.lock(tx, job.tenant_id)
         if embedding_spaces.list_lacking(tx, job.tenant_id, space.space_id, after=work_queue.NIL, limit=1, but=aside):
-            return Step(done, {"phase": "move", **kept}, finished=False)
+            return Step(done, {"phase": "move", **retained}, finished=False)
         switched = embedding_spaces.complete_move(tx, job.tenant_id, space.space_id)
         if switched and aside:
             reason = "the embedding model can't do it"
@@ -152,9 +159,9 @@ def _clear(job: Job) -> Step:
     until = time.monotonic() + STEP_SECONDS
     removed = 0
     while time.monotonic() < until:
-        some = _clear_slice(job.tenant_id)
-        removed += some
-        if not some:
+        removed_now = _clear_slice(job.tenant_id)
+        removed += removed_now
+        if not removed_now:
             return Step(0, {}, finished=True, counts={"removed_vectors": removed})
     return Step(0, job.state, finished=False, counts={"removed_vectors": removed})
 
@@ -165,7 +172,11 @@ def _clear_slice(tenant_id: UUID) -> int:
 
 
 def _target_space(job: Job) -> Space:
-    """Return the space to move to, which must be the one named by this process's settings."""
+    """Return the settings' space, which must be the job's target.
+
+    Raises:
+        Conflict: This process's settings name a different space than the job.
+    """
     space = spaces.ensure_settings_space()
     if space.space_id != job.parameters["space_id"]:
         raise Conflict(

@@ -14,16 +14,16 @@ from app.domain.search.passages import PassageFinder
 from app.domain.text.words import first_content_words
 
 PASSAGE_SHARE: Final = 0.6
-"""Weight of a passage relative to a text's beginning; lower, since it was selected by containing the query's words."""
+"""Weight of a passage relative to a text's beginning; below 1, since passages are selected by the query's words."""
 BEGINNING_CHARACTERS: Final = 4_000
-"""Text length up to which the beginning represents the text; for longer texts a passage's weight rises towards 1."""
+"""Text length up to which the beginning represents the text; a passage's weight rises towards 1 for longer texts."""
 
 
 def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floats:
     """Return, for each candidate, the sum over the query's words of rarity · cosine of the closest candidate word.
 
-    The bundled word vectors are used whatever the tenant's embedder is. For a long text, only its first words or the
-    words of the passage with most of the query's words count, so that length alone doesn't raise the score.
+    The bundled word vectors are used independently of the tenant's embedder. For a long text, only its first words or
+    the words of the passage with most of the query's words count, so that length alone doesn't raise the score.
 
     Args:
         rarity: Rarity (idf) of each content word of the query.
@@ -34,14 +34,16 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     if not rarity or not found:
         return np.zeros(len(found))
     passages = PassageFinder(rarity)
-    behind = {place: words for place, candidate in enumerate(found) if (words := passages.find(candidate.text))}
+    passage_words = {
+        position: words for position, candidate in enumerate(found) if (words := passages.find(candidate.text))
+    }
     texts = [first_content_words(candidate.text) for candidate in found]
-    closest = word_vectors().closest(list(rarity), [*texts, *behind.values()])
+    closest = word_vectors().closest(list(rarity), [*texts, *passage_words.values()])
     matched = np.asarray(closest @ np.array(list(rarity.values()), np.float64), np.float64)
-    heads = matched[: len(found)]
-    if behind:
-        places = list(behind)
-        lengths = np.array([len(found[place].text) for place in places])
-        worth = 1 - (1 - PASSAGE_SHARE) * np.minimum(BEGINNING_CHARACTERS / lengths, 1)
-        heads[places] = np.maximum(heads[places], worth * matched[len(found) :])
-    return heads
+    scores = matched[: len(found)]
+    if passage_words:
+        positions = list(passage_words)
+        lengths = np.array([len(found[position].text) for position in positions])
+        weights = 1 - (1 - PASSAGE_SHARE) * np.minimum(BEGINNING_CHARACTERS / lengths, 1)
+        scores[positions] = np.maximum(scores[positions], weights * matched[len(found) :])
+    return scores

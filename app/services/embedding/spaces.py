@@ -1,7 +1,7 @@
 """Resolve a tenant's embedding spaces and the embedders that produce their vectors.
 
-A tenant is searched in its current space until `ebbing reembed` has moved it to the settings' space; during the move,
-new memories are embedded in both.
+A tenant's searches use its current space until `ebbing reembed` has moved the tenant to the settings' space; during the
+move, new memories are embedded in both spaces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class OtherSpaces:
-    """The settings' space, and the number of tenants searched in a different one."""
+    """The settings' space, and the number of tenants whose searches use a different space."""
 
     model: str
     dimensions: int
@@ -48,7 +48,7 @@ class OtherSpaces:
 
 @dataclass(frozen=True)
 class SearchedSpace:
-    """The space that a tenant is searched in, and whether the settings name it."""
+    """The space that a tenant's searches use; `is_settings` if the settings name the same space."""
 
     model: str
     dimensions: int
@@ -75,9 +75,9 @@ def ensure_spaces(tenant_id: UUID) -> TenantSpaces:
         Misconfigured: See `ensure_settings_space`.
     """
     with database.shared() as tx:
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-    if there is not None:
-        return there
+        tenant_spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+    if tenant_spaces is not None:
+        return tenant_spaces
     model, dimensions = _settings_model()
     with database.shared() as tx:
         space = embedding_spaces.ensure_space(tx, model, dimensions, settings().embedder)
@@ -89,7 +89,7 @@ def open_embedder(space: Space) -> Embedder:
     """Return the embedder that produces a space's vectors.
 
     Raises:
-        NoEmbedder: It isn't available in this process: its package, its provider or its window version is missing.
+        EmbedderUnavailable: This process can't load the embedder or call its provider, or the vectors have changed.
         ProviderFailed: See `ensure_settings_space`.
     """
     if space.embedder == settings().embedder:
@@ -103,8 +103,8 @@ def vector_size(tenant_id: UUID) -> int | None:
     """Return the required size of callers' own vectors for this tenant; None if it can't be determined now."""
     try:
         with database.shared() as tx:
-            there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        return embedder().dimensions if there is None else there.searched.dimensions
+            tenant_spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        return embedder().dimensions if tenant_spaces is None else tenant_spaces.searched.dimensions
     except Exception as error:
         if not (is_transient(error) or isinstance(error, ProviderFailed | Misconfigured)):
             raise
@@ -112,7 +112,7 @@ def vector_size(tenant_id: UUID) -> int | None:
 
 
 def needs_words(there: TenantSpaces | None) -> bool:
-    """Return whether the tenant's current or target space embeds a memory together with the turns that follow it."""
+    """Return True if the tenant's current or target space embeds a memory together with the turns that follow it."""
     if there is None:
         return settings().embedder == BUNDLED
     return any(space is not None and space.model == StaticEmbedder.model for space in (there.searched, there.target))
@@ -121,7 +121,7 @@ def needs_words(there: TenantSpaces | None) -> bool:
 def memory_vectors(
     tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText], *, memories: int | None = None
 ) -> NDArray[np.float32]:
-    """Embed texts and charge the tenant's budget; return vectors of length 1 or 0, shape (n, dimensions).
+    """Embed texts and charge the tenant's budget; return vectors of norm 1 or 0, shape (n, dimensions).
 
     Args:
         memories: Number of memories to charge for, if the texts are parts of memories.
@@ -130,28 +130,28 @@ def memory_vectors(
         OverBudget: The model is not free, and the tenant has reached its daily budget.
         ProviderFailed: Raised by the model.
     """
-    with budget.book_usage(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
-        vectors = model.embed_memories(batch, spent)
+    with budget.book_usage(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as usage:
+        vectors = model.embed_memories(batch, usage)
     return vectors if model.normalised else normalise_rows(vectors)
 
 
 def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
     """Return the query's vector in a space, or None with a warning if unavailable; search then uses words only.
 
-    Vectors of slow models are cached. The bundled model's vectors depend on the current word rarities, so they aren't.
+    Vectors are cached, except those of the bundled model, which is fast and depends on the current word rarities.
     """
 
     def made() -> NDArray[np.float32]:
         model = open_embedder(space)
-        with budget.book_usage(tenant_id, "query", model.priced_as) as spent:
-            return model.embed_query(query, idf, spent)
+        with budget.book_usage(tenant_id, "query", model.priced_as) as usage:
+            return model.embed_query(query, idf, usage)
 
     try:
         if space.embedder == BUNDLED:
             return made()
         return _cache().vector(tenant_id, space.space_id, query, made)
-    except EmbedderUnavailable as gone:
-        log.warning("query_without_vector", reason=str(gone), tenant=str(tenant_id))
+    except EmbedderUnavailable as unavailable:
+        log.warning("query_without_vector", reason=str(unavailable), tenant=str(tenant_id))
     except ProviderFailed as failure:
         log.warning("query_without_vector", reason=failure.reason, tenant=str(tenant_id))
     except OverBudget:
@@ -166,21 +166,21 @@ def _cache() -> QueryCache:
 
 
 def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> bool:
-    """Return whether the vector of a query is made without a call to a provider and without the database."""
+    """Return True if a search obtains its query vector, if any, without calling a provider or the database."""
     if there is None:
         return given is None
     return given is not None or there.searched.embedder == BUNDLED
 
 
 def scale_given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
-    """Scale a caller's own search vector to length 1; return None if the tenant has no vectors to compare it with.
+    """Scale a caller's own search vector to norm 1; return None if the tenant has no vectors for comparison.
 
     Args:
-        space: The space that the tenant is searched in; None if it has none yet.
-        vector: The caller's vector; not all zero.
+        space: The tenant's search space; None if the tenant has no space yet.
+        vector: The caller's vector, with at least one component other than 0.
 
     Raises:
-        Invalid: Its size differs from the size of the tenant's vectors.
+        Invalid: The vector's size differs from the size of the tenant's vectors.
     """
     dimensions = space.dimensions if space else vector_size(tenant_id)
     if dimensions is not None:
@@ -191,23 +191,23 @@ def scale_given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[fl
 
 
 def compare_with_settings(space: Space) -> SearchedSpace:
-    """Compare a tenant's searched space with the settings' space; don't call it within a transaction."""
+    """Compare a tenant's search space with the settings' space; don't call this within a transaction."""
     try:
         is_settings = (space.model, space.dimensions) == _settings_model()
     except (ProviderFailed, Misconfigured):
-        is_settings = True  # no process could move the tenant now
+        is_settings = True  # unknown: the settings' model is unavailable, so the tenant couldn't be moved now anyway
     return SearchedSpace(space.model, space.dimensions, is_settings)
 
 
 def list_tenants_elsewhere() -> list[UUID]:
-    """List the tenants searched in another space than the settings' one, by id; raises like `ensure_settings_space`."""
+    """List the ids of tenants whose search space isn't the settings' space; raises like `ensure_settings_space`."""
     model, dimensions = _settings_model()
     with database.shared() as tx:
         return embedding_spaces.list_tenants_elsewhere(tx, model, dimensions)
 
 
 def count_other_spaces() -> OtherSpaces | None:
-    """Return the settings' space and the number of tenants in a different one; None if there are none.
+    """Return the settings' space and the number of tenants in a different space; None if all tenants are in it.
 
     Raises:
         ProviderFailed: See `ensure_settings_space`.
@@ -218,19 +218,19 @@ def count_other_spaces() -> OtherSpaces | None:
 
 
 def warn_other_spaces() -> None:
-    """Log the remedy if tenants are in a different space than the settings' one, and create the settings' space."""
+    """If tenants are in a different space than the settings' space, log the remedy and create the settings' space."""
     try:
-        found = count_other_spaces()
-        if found is not None:
+        others = count_other_spaces()
+        if others is not None:
             ensure_settings_space()
     except (database.DatabaseError, ProviderFailed) as error:
         log.warning("embedding_spaces_unknown", error=type(error).__name__)
         return
-    if found is not None:
-        log.warning("embedding_space_changed", **asdict(found), remedy=REMEDY)
+    if others is not None:
+        log.warning("embedding_space_changed", **asdict(others), remedy=REMEDY)
 
 
 def _settings_model() -> tuple[str, int]:
-    """Return the settings' model and its dimensions; don't call it in a transaction, since it may call the provider."""
+    """Return the settings' model and dimensions; don't call this in a transaction, since it may call the provider."""
     model = embedder()
     return model.model, model.dimensions

@@ -1,4 +1,4 @@
-"""Make the vectors of memories, and those of the windows of the long ones, by one call to the embedder."""
+"""Compute the vectors of memories, and of the windows of long memories, in one call to the embedder."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from app.store.embedding.windows import Windows
 
 
 def count_windows(texts: EmbeddingTexts) -> int:
-    """Return how many windows these memories have."""
+    """Return the total number of windows of these memories."""
     return sum(len(divide(memory.text)) for memory in texts.memories)
 
 
 def embed_texts(
     tenant_id: UUID, model: Embedder, texts: EmbeddingTexts, divided: Collection[UUID] = ()
 ) -> tuple[NDArray[np.float32], Windows]:
-    """Return the vectors of memories, shape (n, dimensions), and the windows of the long ones among them.
+    """Return the vectors of memories, shape (n, dimensions), and the windows of long memories with their vectors.
 
-    A window is embedded as a memory of the same speaker and time without neighbours.
+    A window is embedded like a memory with the same speaker and time but without neighbours.
 
     Args:
-        tenant_id: The tenant, on whose account it is.
-        model: The embedder.
-        texts: The memories.
-        divided: Memories whose windows exist already.
+        tenant_id: The tenant whose budget is charged.
+        divided: Memories whose windows are already stored and aren't computed again.
 
     Raises:
-        OverBudget: The tenant may spend no more today, and the model costs something.
-        ProviderFailed: As the model raises it.
+        OverBudget: The model is not free, and the tenant has reached its daily budget.
+        ProviderFailed: Raised by the model.
     """
     spans = [
-        (n, place, span)
-        for n, (memory_id, memory) in enumerate(zip(texts.ids, texts.memories, strict=True))
+        (row, window, span)
+        for row, (memory_id, memory) in enumerate(zip(texts.ids, texts.memories, strict=True))
         if memory_id not in divided
-        for place, span in enumerate(divide(memory.text))
+        for window, span in enumerate(divide(memory.text))
     ]
-    parts = [
+    window_texts = [
         MemoryText(memory.text[span.start : span.end], memory.speaker, memory.occurred_at)
-        for memory, span in ((texts.memories[n], span) for n, _, span in spans)
+        for memory, span in ((texts.memories[row], span) for row, _, span in spans)
     ]
-    vectors = spaces.memory_vectors(tenant_id, model, [*texts.memories, *parts], memories=len(texts.memories))
-    own = len(texts.memories)
-    rows = np.array([(place, *span) for _, place, span in spans], np.int32).reshape(-1, 3)
-    return vectors[:own], Windows([texts.ids[n] for n, _, _ in spans], rows, vectors[own:], frozenset(divided))
+    vectors = spaces.memory_vectors(tenant_id, model, [*texts.memories, *window_texts], memories=len(texts.memories))
+    memory_count = len(texts.memories)
+    window_rows = np.array([(window, *span) for _, window, span in spans], np.int32).reshape(-1, 3)
+    return vectors[:memory_count], Windows(
+        [texts.ids[row] for row, _, _ in spans], window_rows, vectors[memory_count:], frozenset(divided)
+    )

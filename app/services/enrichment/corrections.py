@@ -1,7 +1,7 @@
-"""Link a user's statements to the earlier ones that they correct.
+"""Link a user's statements to the earlier statements that they correct.
 
 Corrections are detected from English texts alone when a memory is indexed or edited. The only effect is a link, by
-which `present` ranks the current statement above the outdated one; nothing is hidden.
+which a search ranks the current statement above the outdated one (`domain.search.correction_order`); nothing is hidden.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from app.store.tenants import policies
 WINDOW: Final = 2_000
 """Number of memories per subject searched for earlier statements, counted back from the newest later statement."""
 EARLIER_MOST: Final = 40
-"""Maximum number of earlier memories parsed for each later one, out of those that share a rare word with it."""
+"""Maximum number of earlier memories parsed for each later memory; all of them share a rare word with it."""
 LEXEMES_MOST: Final = 12
-"""Maximum number of a later memory's words, rarest first, used to look up earlier ones; one shared word suffices."""
+"""Maximum number of a later memory's words, rarest first, used to look up earlier memories that share any of them."""
 COMMON_SHARE: Final = 0.2
 """Words in more than this share of a tenant's memories are too common to identify a topic."""
 SMALL_TENANT: Final = 50
@@ -59,8 +59,8 @@ class ExaminedMemories:
 
     Attributes:
         memory_ids: All examined memories.
-        given: The readable ones written by callers.
-        later: The users' statements of a change.
+        given: The examined memories that callers sent and whose texts can be read.
+        later: The examined memories in which a user states a change.
         since: Time of the earliest user statement, by subject.
     """
 
@@ -73,27 +73,29 @@ class ExaminedMemories:
 def examine_memories(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy
 ) -> ExaminedMemories:
-    """Find the new or edited memories that state a change, and update their flags. Call before their words are locked.
+    """Find new or edited memories that state a change, and update their flags; call this before locking their words.
 
     Args:
         read_texts: Texts of these memories, without deleted and cold ones.
     """
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
         return ExaminedMemories(memory_ids, [], [], {})
-    given = [each for each in read_texts.memories if each.is_given]
+    from_callers = [memory for memory in read_texts.memories if memory.is_given]
     screened = compress(read_texts.memories, read_texts.screened.corrections)
-    later = _change_statements([_as_said(each) for each in screened if each.is_given and each.role in _USERS])
-    _mark(tx, tenant_id, memory_ids, read_texts, [one.said.memory_id for one in later])
-    return ExaminedMemories(memory_ids, given, later, _memories_since([each for each in given if each.role in _USERS]))
+    later = _change_statements([_as_said(memory) for memory in screened if memory.is_given and memory.role in _USERS])
+    _mark(tx, tenant_id, memory_ids, read_texts, [change.said.memory_id for change in later])
+    return ExaminedMemories(
+        memory_ids, from_callers, later, _memories_since([memory for memory in from_callers if memory.role in _USERS])
+    )
 
 
 def _mark(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, saying: Sequence[UUID]
 ) -> None:
-    """Update the `says_change` flags that differ, and clear those of memories whose texts can't be read."""
-    marked = [each.memory_id for each in read_texts.memories if each.says_change]
+    """Update the `says_change` flags that differ, and clear the flags of memories whose texts can't be read."""
+    marked = [memory.memory_id for memory in read_texts.memories if memory.says_change]
     if len(read_texts.memories) < len(memory_ids):
-        marked += set(memory_ids).difference(each.memory_id for each in read_texts.memories)
+        marked += set(memory_ids).difference(memory.memory_id for memory in read_texts.memories)
     if changed := set(saying).symmetric_difference(marked):
         corrections.mark_changes(tx, tenant_id, list(changed), saying)
 
@@ -101,15 +103,17 @@ def _mark(
 def link_corrections(tx: database.Transaction, tenant_id: UUID, examined: ExaminedMemories) -> None:
     """Add links for the corrections that these memories make or receive, and delete links that no longer apply.
 
-    Call it after indexing their words, in the same transaction: the lock on the words ensures that of two memories
-    indexed concurrently, the second sees the first. Memories are compared only where one states a change.
+    Call this after indexing the memories' words, in the same transaction: the lock on the words ensures that of two
+    memories indexed concurrently, the second sees the first. Two memories are compared only if one states a change.
     """
     if not examined.memory_ids:
         return
     are_linked = corrections.has_corrections(tx, tenant_id)
     concerned = corrections.list_concerned(tx, tenant_id, examined.memory_ids, examined.since, are_linked=are_linked)
-    again = [said for said in corrections.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
-    later = [*examined.later, *_change_statements(again)] if examined.since else []
+    concerned_statements = (
+        [memory for memory in corrections.read(tx, tenant_id, concerned) if _is_users(memory)] if concerned else []
+    )
+    later = [*examined.later, *_change_statements(concerned_statements)] if examined.since else []
     pairs = _pairs(tx, tenant_id, later, examined.given) if later else []
     corrections.replace_corrections(tx, tenant_id, examined.memory_ids, concerned, pairs, are_linked=are_linked)
 
@@ -131,13 +135,13 @@ def refresh_corrections(
 
 
 def _is_users(said: CorrectionInput) -> bool:
-    """Return True for a user's statement: an assistant's summary neither corrects nor is corrected."""
+    """Return True for a user's statement; statements by other roles neither correct others nor are corrected."""
     return said.role in _USERS
 
 
 def _change_statements(given: Sequence[CorrectionInput]) -> list[ChangeStatement]:
-    read_ones = [ChangeStatement(said, parse_statement(said.text)) for said in given if may_correct(said.text)]
-    return [one for one in read_ones if one.statement.says_change]
+    parsed = [ChangeStatement(memory, parse_statement(memory.text)) for memory in given if may_correct(memory.text)]
+    return [change for change in parsed if change.statement.says_change]
 
 
 def _as_said(read: CompleteText) -> CorrectionInput:
@@ -146,17 +150,17 @@ def _as_said(read: CompleteText) -> CorrectionInput:
 
 def _memories_since(given: Sequence[CompleteText]) -> dict[str | None, datetime]:
     since: dict[str | None, datetime] = {}
-    for said in given:
-        if said.subject not in since or said.moment < since[said.subject]:
-            since[said.subject] = said.moment
+    for memory in given:
+        if memory.subject not in since or memory.moment < since[memory.subject]:
+            since[memory.subject] = memory.moment
     return since
 
 
 def _pairs(
     tx: database.Transaction, tenant_id: UUID, later: Sequence[ChangeStatement], beside: Sequence[CompleteText]
 ) -> list[tuple[UUID, UUID]]:
-    """Return the corrections that these memories make, as pairs of the later and the earlier id."""
-    spellings = sorted({word for one in later for word in one.statement.spellings_beside})
+    """Return the corrections stated in the later memories, as pairs of the later and the corrected memory's id."""
+    spellings = sorted({word for change in later for word in change.statement.spellings_beside})
     terms, total = word_index.count_terms(tx, tenant_id, "", spellings, "english")
     lexemes: dict[str, list[str]] = {}
     documents: dict[str, int] = {}
@@ -165,41 +169,49 @@ def _pairs(
             lexemes.setdefault(term.spelling, []).append(term.lexeme)
             documents[term.spelling] = max(documents.get(term.spelling, 0), term.documents)
     probes = [
-        CorrectionProbe(one.said, worded)
-        for one in later
-        if (worded := _rarest(one.statement.spellings, lexemes, documents, total))
+        CorrectionProbe(change.said, rare_lexemes)
+        for change in later
+        if (rare_lexemes := _rarest(change.statement.spellings, lexemes, documents, total))
     ]
     if not probes:
         return []
-    found: dict[UUID, list[EarlierStatement]] = {}
-    speakers = {one.said.memory_id: speaker_name(one.said.speaker) for one in later}
-    known: dict[UUID, ParsedStatement] = {}
-    earlier = _preceding_ids(probes, beside)
-    for later_id, said in corrections.find_earlier(tx, tenant_id, probes, earlier, window=WINDOW, most=EARLIER_MOST):
-        if _is_users(said) and speaker_name(said.speaker) == speakers[later_id]:
-            if said.memory_id not in known:
-                known[said.memory_id] = parse_statement(said.text)
-            found.setdefault(later_id, []).append(EarlierStatement(said.memory_id, known[said.memory_id]))
+    earlier_by_later: dict[UUID, list[EarlierStatement]] = {}
+    speakers = {change.said.memory_id: speaker_name(change.said.speaker) for change in later}
+    parsed: dict[UUID, ParsedStatement] = {}
+    preceding_ids = _preceding_ids(probes, beside)
+    for later_id, earlier in corrections.find_earlier(
+        tx, tenant_id, probes, preceding_ids, window=WINDOW, most=EARLIER_MOST
+    ):
+        if _is_users(earlier) and speaker_name(earlier.speaker) == speakers[later_id]:
+            if earlier.memory_id not in parsed:
+                parsed[earlier.memory_id] = parse_statement(earlier.text)
+            earlier_by_later.setdefault(later_id, []).append(
+                EarlierStatement(earlier.memory_id, parsed[earlier.memory_id])
+            )
     rarities = _rarities(documents, total)
     return [
-        (one.said.memory_id, correction.corrected_id)
-        for one in later
-        for correction in find_corrections(one.statement, found.get(one.said.memory_id, []), rarities)
+        (change.said.memory_id, correction.corrected_id)
+        for change in later
+        for correction in find_corrections(change.statement, earlier_by_later.get(change.said.memory_id, []), rarities)
     ]
 
 
 def _preceding_ids(probes: Sequence[CorrectionProbe], beside: Sequence[CompleteText]) -> list[UUID]:
     """Return the memories in `beside` that precede a later memory with the same subject."""
-    last: dict[str | None, tuple[datetime, int]] = {}
+    latest: dict[str | None, tuple[datetime, int]] = {}
     for said in (probe.said for probe in probes):
-        last[said.subject] = max(last.get(said.subject, (said.moment, said.seq)), (said.moment, said.seq))
-    return [each.memory_id for each in beside if each.subject in last and (each.moment, each.seq) < last[each.subject]]
+        latest[said.subject] = max(latest.get(said.subject, (said.moment, said.seq)), (said.moment, said.seq))
+    return [
+        memory.memory_id
+        for memory in beside
+        if memory.subject in latest and (memory.moment, memory.seq) < latest[memory.subject]
+    ]
 
 
 def _rarest(
     spellings: frozenset[str], lexemes: Mapping[str, Sequence[str]], documents: Mapping[str, int], total: int
 ) -> list[str]:
-    """Return the lexemes of the rarest of these words that occur in at least two memories."""
+    """Return the lexemes of the rarest of these words that occur in at least two memories and aren't too common."""
     most = max(SMALL_TENANT, COMMON_SHARE * total)
     shared = [word for word in spellings if 1 < documents.get(word, 0) <= most]
     rarest = sorted(shared, key=lambda word: (documents[word], word))[:LEXEMES_MOST]
@@ -207,8 +219,8 @@ def _rarest(
 
 
 def _rarities(documents: Mapping[str, int], total: int) -> dict[str, float]:
-    """Return the rarity of each stem; the most common of its spellings counts."""
-    held: dict[str, int] = {}
+    """Return the rarity of each stem, which is the rarity of its most common spelling."""
+    documents_by_stem: dict[str, int] = {}
     for word, count in documents.items():
-        held[stem(word)] = max(held.get(stem(word), 0), count)
-    return {each: rarity(count, total) for each, count in held.items()}
+        documents_by_stem[stem(word)] = max(documents_by_stem.get(stem(word), 0), count)
+    return {stemmed: rarity(count, total) for stemmed, count in documents_by_stem.items()}

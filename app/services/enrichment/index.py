@@ -20,13 +20,13 @@ def index_memories(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None =
     The call is idempotent. Deleted and inactive memories are skipped.
 
     Returns:
-        The number of these memories that were indexed.
+        The number of memories indexed.
     """
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
         read = texts.read(tx, tenant_id, ids)
         pii_scan.store_findings(tx, tenant_id, read, policy)
         examined = corrections.examine_memories(tx, tenant_id, ids, read, policy)
-        done = word_index.index_words(tx, tenant_id, ids, policy.language, policy.time_zone)
+        indexed = word_index.index_words(tx, tenant_id, ids, policy.language, policy.time_zone)
         corrections.link_corrections(tx, tenant_id, examined)
-        return done
+        return indexed

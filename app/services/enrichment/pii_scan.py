@@ -29,17 +29,17 @@ _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy) -> None:
     """Store the personal data and reminder flags found in the texts of new or edited memories.
 
-    Call it before their words are locked.
+    Call this before locking the memories' words.
     """
     regions = phone_regions(policy)
-    found = []
-    concerned = [each for each in texts.memories if each.has_finding]
-    for each in compress(texts.memories, texts.screened.personal):
-        if (one := _scan_text(each, regions)) is not None:
-            found.append(one)
-            if not each.has_finding:
-                concerned.append(each)
-    pii_findings.write(tx, tenant_id, concerned, found)
+    findings = []
+    concerned = [memory for memory in texts.memories if memory.has_finding]
+    for memory in compress(texts.memories, texts.screened.personal):
+        if (finding := _scan_text(memory, regions)) is not None:
+            findings.append(finding)
+            if not memory.has_finding:
+                concerned.append(memory)
+    pii_findings.write(tx, tenant_id, concerned, findings)
     reminders.write(tx, tenant_id, texts)
 
 
@@ -48,22 +48,22 @@ get_findings = database.in_tenant(pii_findings.get)
 
 
 def _scan_text(text: CompleteText, regions: Sequence[str]) -> StoredFinding | None:
-    every = detect_pii(text.text, regions)
-    if not every:
+    detections = detect_pii(text.text, regions)
+    if not detections:
         return None
-    kinds = sorted({each.kind for each in every}, key=KINDS.index)
+    kinds = sorted({detection.kind for detection in detections}, key=KINDS.index)
     categories = sorted({CATEGORY[kind] for kind in kinds}, key=KNOWN.index)
-    sure = max(each.confidence for each in every)
+    confidence = max(detection.confidence for detection in detections)
     return StoredFinding(
-        text.memory_id, text.text_version, kinds, categories, sure, max(map(_SENSITIVITY.__getitem__, categories))
+        text.memory_id, text.text_version, kinds, categories, confidence, max(map(_SENSITIVITY.__getitem__, categories))
     )
 
 
 def phone_regions(policy: Policy) -> Sequence[str]:
-    """Return the countries whose phone numbers are detected: the policy's, or by default its time zone's, if known."""
-    chosen = policy.privacy.regions
-    if chosen is not None:
-        return chosen
+    """Return the countries whose phone numbers are detected: the policy's regions or, by default, the time zone's."""
+    regions = policy.privacy.regions
+    if regions is not None:
+        return regions
     country = _countries().get(policy.time_zone)
     return () if country is None else (country,)
 
@@ -71,6 +71,6 @@ def phone_regions(policy: Policy) -> Sequence[str]:
 @lru_cache(maxsize=1)
 def _countries() -> dict[str, str]:
     """Return the country of each time zone from the system's time zone database; empty if it has no `zone.tab`."""
-    tables = (Path(place) / _TABLE for place in zoneinfo.TZPATH)
+    tables = (Path(folder) / _TABLE for folder in zoneinfo.TZPATH)
     text = next(chain((table.read_text("utf8") for table in tables if table.is_file()), [""]))
     return {zone: country for country, zone in _LINE.findall(text)}

@@ -1,4 +1,4 @@
-"""Set the bridge, day and month flags by which a conversation finds memories without a shared word."""
+"""Set reminder flags (bridges, days, months), by which a recall finds memories without a word of the conversation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def refresh_flags(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequenc
 
 
 def write(tx: database.Transaction, tenant_id: UUID, texts: Texts) -> None:
-    """Set the flags of memories from their texts."""
-    found = [
-        ReminderFlags(each.memory_id, each.text_version, flags)
-        for each, is_read in zip(texts.memories, texts.screened.reminders, strict=True)
-        if ((flags := read_flags(each.text) if is_read else 0) or each.has_reminders)
+    """Set the flags of memories from texts that are already read; also clear flags that no longer apply."""
+    updated = [
+        ReminderFlags(memory.memory_id, memory.text_version, flags)
+        for memory, is_read in zip(texts.memories, texts.screened.reminders, strict=True)
+        if ((flags := read_flags(memory.text) if is_read else 0) or memory.has_reminders)
     ]
-    if found:
-        reminders.write(tx, tenant_id, found)
+    if updated:
+        reminders.write(tx, tenant_id, updated)

@@ -1,6 +1,6 @@
-"""Rate memories with a model that only the rules have scored, least certain first.
+"""Let a model rate the memories that only the rules have scored so far; the least certain scores come first.
 
-If no rating is available, because the provider fails, the budget is spent or every answer about a memory is unusable,
+If no rating is available, because the provider fails, the budget is used up or every answer about a memory is unusable,
 the rule-based score remains in force.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 5.0
 """Minimum delay of a tenant's ratings after a provider failure."""
 PUT_OFF_SECONDS: Final = 600.0
-"""Maximum delay, also used where a retry alone won't help: invalid key, exhausted quota, spent budget."""
+"""Maximum delay, also used if an early retry can't help: invalid key, exhausted quota, budget used up."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ _senseless: Counter[UUID] = Counter()
 
 @dataclass(frozen=True, slots=True)
 class _TurnResult:
-    """Result of one turn: number of memories rated, and whether the provider is failing."""
+    """Result of one turn: the number of memories rated, and `is_ill` if the provider is failing."""
 
     rated: int = 0
     is_ill: bool = False
@@ -65,7 +65,7 @@ class _TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class _SharedText:
-    """Memories that look identical to the model, and are rated once, under the first one's id."""
+    """Memories with the same text as shown to the model, which rates them once, under the first memory's id."""
 
     digest: bytes
     shown: str
@@ -78,20 +78,20 @@ class _SharedText:
 
 
 def rate_memories() -> int:
-    """Rate memories that only the rules have scored, for one slice; return the number rated."""
+    """Rate memories that only the rules have scored, for one slice; return the number of memories rated."""
     if not settings().has_provider:
         return 0
     queues.clear_nudge(queues.RATE_MEMORIES)
     scorer = model_clients.salience_scorer
-    began = time.monotonic()
+    started_at = time.monotonic()
     rated = 0
     while not scorer.is_resting and (turn := _claim()) is not None:
         _last_turn[rating_queue.STAGE] = turn.tenant_id
-        passed = _process_turn(turn, scorer)
-        rated += passed.rated
-        if passed.is_ill:
+        result = _process_turn(turn, scorer)
+        rated += result.rated
+        if result.is_ill:
             break
-        if time.monotonic() - began >= settings().slice_seconds:
+        if time.monotonic() - started_at >= settings().slice_seconds:
             queues.nudge(queues.RATE_MEMORIES)
             break
     return rated
@@ -105,7 +105,7 @@ def _claim() -> RatingTurn | None:
 
 
 def _lease_seconds() -> float:
-    """Return a turn's lease: a slice to start batches, time to settle them, and a last call that waits for a slot."""
+    """Return a turn's lease in seconds: a slice to start batches, settling time, and a last call with its wait."""
     config = settings()
     return config.slice_seconds + SETTLE_SECONDS + 2 * config.llm_timeout_seconds + config.lease_seconds
 
@@ -122,7 +122,7 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         policy = current_policy.read(turn.tenant_id)
         _ = policy.model  # raises ProfileMissing: ratings can't be written without the profile
         version = scorer.version(cues=policy.recall.cues)
-        texts, known = _claim_texts(turn.tenant_id, version)
+        texts, earlier_ratings = _claim_texts(turn.tenant_id, version)
         if not texts:
             with database.shared() as tx:
                 rating_turns.finish_turn(tx, turn)
@@ -130,16 +130,16 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         if texts[0].memories[0].asks > settings().deliveries_max:
             _stop_rating(turn, texts[0].memories[0], version)
             return _TurnResult()
-        return _rate_texts(turn, scorer, policy, texts, known)
+        return _rate_texts(turn, scorer, policy, texts, earlier_ratings)
     except ProfileMissing:
         log.warning("dynamics_missing", stage=rating_queue.STAGE, tenant=str(turn.tenant_id))
         _release_turn(turn, PUT_OFF_SECONDS)
         return _TurnResult()
     except Exception as error:
-        taken = [memory for text in texts for memory in text.memories]
+        claimed = [memory for text in texts for memory in text.memories]
         if is_transient(error):
             with database.tenant(turn.tenant_id) as tx:
-                rating_queue.uncount_attempts(tx, turn.tenant_id, taken)
+                rating_queue.uncount_attempts(tx, turn.tenant_id, claimed)
                 rating_turns.release(tx, turn, RETRY_SECONDS)
             _count_delivery("put_off")
             raise
@@ -148,7 +148,7 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         log.warning(
             "rating_failed",
             tenant=str(turn.tenant_id),
-            memories=len(taken),
+            memories=len(claimed),
             error=type(error).__name__,
             exc_info=error,
         )
@@ -173,28 +173,30 @@ def _rate_texts(
 ) -> _TurnResult:
     """Rate the texts that have no earlier rating, and write all results."""
     config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
-    asked = [UnscoredText(text.name, text.shown) for text in texts if text.digest not in known]
+    new_texts = [UnscoredText(text.name, text.shown) for text in texts if text.digest not in known]
     failpoints.trigger("rate.before", str(tenant_id))
-    found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds, cues=policy.recall.cues)
-    delay_seconds = _delay_seconds(tenant_id, found)
+    gathered = scorer.gather(
+        new_texts, threads=config.llm_concurrency, seconds=config.slice_seconds, cues=policy.recall.cues
+    )
+    delay_seconds = _delay_seconds(tenant_id, gathered)
     failpoints.trigger("rate.before_write")
     rated: list[Assessment] = []
     failed: list[tuple[Unrated, ProviderFailed]] = []
     spared: list[Unrated] = []
     for text in texts:
-        score = known.get(text.digest) or found.scores.get(text.name)
+        score = known.get(text.digest) or gathered.scores.get(text.name)
         if score is not None:
             rated += (_assessment(memory, text.digest, version, score) for memory in text.memories)
-        elif text.name in found.failed:
-            failed += ((memory, found.failed[text.name]) for memory in text.memories)
-        elif text.name in found.spared:
+        elif text.name in gathered.failed:
+            failed += ((memory, gathered.failed[text.name]) for memory in text.memories)
+        elif text.name in gathered.spared:
             spared += text.memories
-    hits = len(rated) - len(found.scores)
-    if found.illness is not None:
+    cached = len(rated) - len(gathered.scores)
+    if gathered.illness is not None:
         budget.count_failure("score")
-    if found.usage.calls or hits:  # booked first: the cost is due even if writing fails
+    if gathered.usage.calls or cached:  # recorded before writing, since the calls cost money even if writing fails
         budget.spend_tokens(
-            tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
+            tenant_id, "score", config.salience_model, gathered.usage, memories=len(gathered.scores), cache_hits=cached
         )
     with memory_write(tenant_id, "state") as write:
         tx = write.tx
@@ -210,16 +212,16 @@ def _rate_texts(
         for memory, failure in lost:
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
         rating_turns.release(tx, turn, delay_seconds)
-    _log_unrated(tenant_id, failed, spared, found.illness)
+    _log_unrated(tenant_id, failed, spared, gathered.illness)
     metrics.count("rated_memories", written)
-    metrics.count("rating_cache_hits", hits)
-    metrics.count("rating_cues", sum(len(score.cues) for score in found.scores.values()))
-    metrics.count("rating_cues_dropped", sum(score.cues_dropped for score in found.scores.values()))
-    metrics.count("rating_failures", len(failed) + (len(spared) if found.illness else 0))
+    metrics.count("rating_cache_hits", cached)
+    metrics.count("rating_cues", sum(len(score.cues) for score in gathered.scores.values()))
+    metrics.count("rating_cues_dropped", sum(score.cues_dropped for score in gathered.scores.values()))
+    metrics.count("rating_failures", len(failed) + (len(spared) if gathered.illness else 0))
     metrics.count("dead_letters", len(lost))
-    _count_delivery("put_off" if found.illness else "done")
+    _count_delivery("put_off" if gathered.illness else "done")
     _count_delivery("dead", len(lost))
-    return _TurnResult(written, is_ill=found.illness is not None)
+    return _TurnResult(written, is_ill=gathered.illness is not None)
 
 
 def _reapply_rule(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Assessment]) -> None:
@@ -227,7 +229,7 @@ def _reapply_rule(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Ass
     by_profile = content_rule(policies.read_current(tx, tenant_id).forgetting)
     if by_profile is None:
         return
-    versions = {each.memory_id: each.text_version for each in rated}
+    versions = {assessment.memory_id: assessment.text_version for assessment in rated}
     memories = scores.read(tx, tenant_id, list(versions), closed=True)  # read again: the caller may have edited labels
     texts = [(memory.memory_id, versions[memory.memory_id]) for memory in memories]
     profile_hints.write(
@@ -297,7 +299,11 @@ _release_turn = database.in_shared(rating_turns.release)
 
 
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
-    """Return the tenant's delay: the bounded `Retry-After` of a failing provider; exponential for unusable answers."""
+    """Return the seconds until the tenant's next turn, and count turns without a usable answer.
+
+    The delay is 0 without a failure, exponential after unusable answers, `PUT_OFF_SECONDS` if a retry alone won't help,
+    and otherwise the provider's `Retry-After` within bounds.
+    """
     if found.scores:
         del _senseless[tenant_id]
     if found.illness is None:
@@ -311,7 +317,7 @@ def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
 
 
 def _seconds_to_midnight() -> float:
-    """Return the time until the next day in UTC."""
+    """Return the seconds until the next day in UTC."""
     now = datetime.now(UTC)
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return (midnight - now).total_seconds()

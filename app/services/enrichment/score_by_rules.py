@@ -1,4 +1,4 @@
-"""Score memories by rules: read them, score without a transaction, and write scores of unchanged texts.
+"""Score memories by rules: read texts, score them outside of transactions, and write the scores of unchanged texts.
 
 The suggestions of the tenant's forgetting profile are written with the scores. Scored memories are queued for rating by
 a model even if none is configured yet.
@@ -23,34 +23,36 @@ from app.store.enrichment import profile_hints, rating_turns, scores
 from app.store.enrichment.scores import Assessment, Unjudged
 from app.store.tenants import policies
 
-# Maximum number of earlier memories that novelty is computed against.
+# Maximum number of earlier memories used to compute a memory's novelty.
 EARLIER_MEMORIES = 2000
 
 
 def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Score these memories, except those scored by the caller or, at their current text, by a model.
+    """Score these memories, except memories that the caller or, for the current text, a model has scored.
 
     Returns:
         The number of scores written.
     """
     with database.tenant(tenant_id) as tx:
-        by_profile = content_rule(policies.read_current(tx, tenant_id).forgetting)
-        unjudged = scores.read(tx, tenant_id, memory_ids, closed=by_profile is not None)
-        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        wanted = [memory.memory_id for memory in unjudged if memory.is_open]
+        profile_rule = content_rule(policies.read_current(tx, tenant_id).forgetting)
+        unjudged = scores.read(tx, tenant_id, memory_ids, closed=profile_rule is not None)
+        spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        open_ids = [memory.memory_id for memory in unjudged if memory.is_open]
         ids, vectors = (
-            scores.list_vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
-            if wanted and there is not None
+            scores.list_vectors(tx, tenant_id, spaces.searched.space_id, open_ids, EARLIER_MEMORIES)
+            if open_ids and spaces is not None
             else ([], np.empty((0, 0), dtype=np.float32))
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
-    found = _judge_memories([memory for memory in unjudged if memory.is_open], nearest)
+    assessments = _judge_memories([memory for memory in unjudged if memory.is_open], nearest)
     contents = [RatedContent(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
-    suggested = [by_profile(content) for content in contents] if by_profile else []
+    suggestions = [profile_rule(content) for content in contents] if profile_rule else []
     with memory_write(tenant_id, "state") as write, write.update([each.memory_id for each in unjudged]):
         tx = write.tx
-        written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
-        profile_hints.write(tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggested)
+        written = scores.write(tx, tenant_id, scores.HEURISTIC, assessments)
+        profile_hints.write(
+            tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggestions
+        )
         if written:
             rating_turns.add(tx, tenant_id)
     if written and settings().has_provider:
@@ -59,7 +61,7 @@ def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
-    """Return each vector's cosine to the nearest preceding one, 0 to 1; None for the first.
+    """Return each vector's cosine to the nearest preceding vector, 0 to 1; None for the first vector.
 
     Args:
         vectors: Unit vectors in id order, shape (n, dimensions).

@@ -1,7 +1,7 @@
 """Run the enrichment stages: claim queued memories in batches, tenant by tenant, and settle each claim.
 
-The stages are independent, so a slow model never delays the full-text index. A claim's lease lapses if its worker dies.
-A failing batch is halved until the memory that can't be processed is isolated and becomes a dead letter.
+The stages are independent, so a slow model never delays the full-text index. If a worker dies, its claim's lease
+expires. A failing batch is halved until the memory that can't be processed is isolated and becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from app.store.ingest import dead_letters
 _LANE: Final = {work_queue.INDEX: queues.INGEST, work_queue.EMBED: queues.EMBED, work_queue.SCORE: queues.SCORE}
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
-# Per worker: one batch is computed while another is read or written.
+# Number of concurrent batches per worker: one batch is computed while another is read or written.
 EMBED_THREADS = 2
-# For in-process models, which may compute only one vector per second: the claim must finish within its lease.
+# Batch size for in-process models: they may compute only one vector per second, and a claim must finish in its lease.
 SLOW_EMBED_ROWS = 100
-# After a provider-wide failure or with a wrong setting, which an operator has to correct.
+# Delay after a provider-wide failure, or with a wrong setting, which an operator has to correct.
 ILL_SECONDS = 60
 OVER_BUDGET_SECONDS = 600
-# The drain uses the same lane: while requests wait to be stored, an indexing slice is limited to this time, which is
-# enough for one batch from each of many tenants.
+# The drain shares the index stage's lane: while requests wait to be stored, an indexing slice is limited to this time,
+# which is enough for one batch from each of many tenants.
 SHARED_LANE_SECONDS = 1
 
 log = structlog.get_logger(__name__)
@@ -73,10 +73,10 @@ def embed(threads: int = 1) -> int:
     queues.clear_nudge(queues.EMBED_MEMORIES)
     with ThreadPoolExecutor(threads) as pool:
         slices = [pool.submit(_embed_slice) for _ in range(threads)]
-    done = sum(each.result() for each in slices)
-    if done:
+    embedded = sum(future.result() for future in slices)
+    if embedded:
         queues.nudge(queues.SCORE_MEMORIES)  # novelty is computed from vectors
-    return done
+    return embedded
 
 
 def _embed_slice() -> int:
@@ -100,14 +100,14 @@ def _index_claim(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def _embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    done = embed_memories(tenant_id, memory_ids)
+    embedded = embed_memories(tenant_id, memory_ids)
     tenant_indexes.ensure_job(tenant_id)
-    return done
+    return embedded
 
 
 def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
-    began = time.monotonic()
-    done = 0
+    started_at = time.monotonic()
+    processed = 0
     while (claim := _claim(stage, _last_turns.get(stage, work_queue.NIL), limit)) is not None:
         if len(claim.memory_ids) > limit and stage == work_queue.EMBED and settings().embedder in IN_PROCESS:
             with database.shared() as tx:
@@ -116,15 +116,15 @@ def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str
         _last_turns[stage] = claim.tenant_id
         # A claim that was tried before may have killed its worker, so it is processed without concurrent batches.
         with _occupy_seats(EMBED_THREADS if claim.attempts > 1 else 1):
-            done += _process_claim(claim, process)
-        took = time.monotonic() - began
-        if took >= settings().slice_seconds or (
-            stage == work_queue.INDEX and took >= SHARED_LANE_SECONDS and backlog().entries()
+            processed += _process_claim(claim, process)
+        elapsed = time.monotonic() - started_at
+        if elapsed >= settings().slice_seconds or (
+            stage == work_queue.INDEX and elapsed >= SHARED_LANE_SECONDS and backlog().entries()
         ):
             queues.nudge(task)
             break
-    metrics.count(counter, done)
-    return done
+    metrics.count(counter, processed)
+    return processed
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
 
 
 def _lease_seconds(stage: str) -> float:
-    """Return the lease of a claim; longer by all attempts of a call where the model may respond slowly."""
+    """Return the lease of a claim in seconds; if the model may respond slowly, it includes all attempts of a call."""
     config = settings()
     if stage != work_queue.EMBED or (config.embedder == "local" and not config.has_provider):
         return config.lease_seconds
@@ -157,8 +157,8 @@ def _lease_seconds(stage: str) -> float:
 
 def _process_claim(claim: WorkClaim, process: Process) -> int:
     """Process a claim and settle it; return the number of memories processed."""
-    most = settings().deliveries_max
-    if claim.attempts > most:
+    attempts_max = settings().deliveries_max
+    if claim.attempts > attempts_max:
         _split_or_bury(claim, KILLED)
         return 0
     try:
@@ -192,7 +192,7 @@ def _process_claim(claim: WorkClaim, process: Process) -> int:
             error=reason,
             exc_info=error,
         )
-        if claim.attempts >= most or (len(claim.memory_ids) > 1 and claim.attempts > 1):
+        if claim.attempts >= attempts_max or (len(claim.memory_ids) > 1 and claim.attempts > 1):
             _split_or_bury(claim, reason)
         else:
             with database.shared() as tx:
@@ -211,7 +211,7 @@ def _count_delivery(claim: WorkClaim, outcome: str) -> None:
 def _delay_seconds(error: Exception) -> float | None:
     """Return the delay before a retry, or None if one of the memories may have caused the failure."""
     if database.is_too_slow(error):
-        return None  # the whole batch would take as long again, unlike its halves
+        return None  # the whole batch would be as slow again, but its halves may be fast enough
     if is_transient(error):
         return RETRY_SECONDS
     if isinstance(error, Misconfigured) or (isinstance(error, ProviderFailed) and not error.treatment.halve):

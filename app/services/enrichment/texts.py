@@ -1,4 +1,4 @@
-"""Read memories' texts once for every scan of them, and select the texts that each scan needs."""
+"""Read memories' texts once for all scans, and select the texts that each scan needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.enrichment.complete_texts import CompleteText
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Memories with their texts and the scans to run on them; element i of each array refers to `memories[i]`."""
+    """Memories and the scans that their texts need; element i of each array in `screened` refers to `memories[i]`."""
 
     memories: list[CompleteText]
     screened: ScreenedTexts
@@ -23,4 +23,4 @@ class Texts:
 def read(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Texts:
     """Return the screened texts of these memories, without deleted and cold ones."""
     memories = complete_texts.read(tx, tenant_id, memory_ids)
-    return Texts(memories, screen_texts([each.text for each in memories]))
+    return Texts(memories, screen_texts([memory.text for memory in memories]))

@@ -5,8 +5,8 @@ up to the watermark is erased or dropped, however late it is processed; data acc
 Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
 final scan of every store finds no residue.
 
-A pass executes the plan once. An erasure under a legal hold needs another pass once the hold is released, and plan and
-executed steps count all of them.
+A pass executes the plan once. An erasure under a legal hold needs another pass once the hold is released; the counts in
+the plan and in the executed steps then cover all passes.
 """
 
 from __future__ import annotations
@@ -77,15 +77,17 @@ def run_slice(job: Job) -> Step:
     name = next_step(erasure)
     if name is None:
         return _verify(tenant_id, erasure, tries)
-    begun = job.state if job.state.get("phase") == name else {"phase": name, "at": "", "removed": 0, "tries": tries}
+    state = job.state if job.state.get("phase") == name else {"phase": name, "at": "", "removed": 0, "tries": tries}
     try:
-        return _erase(tenant_id, erasure, begun)
+        return _erase(tenant_id, erasure, state)
     except Overtaken:
         return Step(0, {"tries": tries}, finished=False)
 
 
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Carry out the erasures that are due for the nightly run: single deletions past their grace period, and leftovers.
+    """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
+
+    The first slice also adopts memories deleted by versions without erasures.
 
     Args:
         as_of: The time of the nightly run.
@@ -94,38 +96,38 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
     """
     adopted = 0
     while not state:
-        more = adopt(tenant_id)
-        adopted += more
-        # The previous version reads `apart`.
-        state = {} if more else {"erasure": None, "failed": [], "apart": [], "fold": True}
-    done, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
+        adopted_now = adopt(tenant_id)
+        adopted += adopted_now
+        # `apart` is read by workers of the previous release during an upgrade.
+        state = {} if adopted_now else {"erasure": None, "failed": [], "apart": [], "fold": True}
+    processed, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
     while True:
         if state["erasure"] is None:
             next_id = batch.fold(tenant_id, as_of) if state.get("fold", True) else None
             state = {**state, "fold": next_id is not None}
             if next_id is None:
                 with database.tenant(tenant_id) as tx:
-                    next_id = requests.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
+                    next_id = requests.due(tx, tenant_id, as_of, [UUID(failed_id) for failed_id in state["failed"]])
             if next_id is None:
-                return Step(done, state, finished=True, counts=dict(counts))
+                return Step(processed, state, finished=True, counts=dict(counts))
             state = {**state, "erasure": str(next_id), "inner": {}}
         job = Job(UUID(int=0), tenant_id, ERASE, {"erasure_id": state["erasure"]}, state["inner"], None, 0)
-        did = run_slice(job)
-        done += did.done
-        counts.update(did.counts)
-        if did.finished:
-            failed = [*state["failed"], state["erasure"]] if did.failure else state["failed"]
+        step = run_slice(job)
+        processed += step.done
+        counts.update(step.counts)
+        if step.finished:
+            failed = [*state["failed"], state["erasure"]] if step.failure else state["failed"]
             state = {**state, "erasure": None, "failed": failed}
         else:
-            state = {**state, "inner": did.state}
+            state = {**state, "inner": step.state}
         if time.monotonic() >= until:
-            return Step(done, state, finished=False, counts=dict(counts))
+            return Step(processed, state, finished=False, counts=dict(counts))
 
 
 def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
-    # Read before taking the lock: any worker storing data accepted up to here either sees the tombstone or has
-    # committed.
+    # Read the watermark before taking the lock: a worker that stores data accepted up to the watermark has then either
+    # committed or will see the tombstone.
     cut = stream_position.stream_end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -135,7 +137,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
-        cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
+        cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later is a new subject's
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         now = database.now(tx)
         report = None if erasure.report is None else {**erasure.report, "resumed_at": now}
@@ -157,14 +159,14 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
     """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite.
 
     Args:
-        after: Id of the last merge whose summary earlier steps have rewritten or left as it is.
+        after: Id of the last merge whose summary earlier slices have rewritten or left unchanged.
     """
-    again = {"phase": "plan", "tries": tries}
+    retry_state = {"phase": "plan", "tries": tries}
     if is_waiting(tenant_id, erasure.cut or "0-0"):
-        return Step(0, again | {"summary": after.hex}, finished=False)
-    reached = _rewrite_summaries(tenant_id, erasure, after)
-    if reached is not None:
-        return Step(0, again | {"summary": reached.hex}, finished=False)
+        return Step(0, retry_state | {"summary": after.hex}, finished=False)
+    next_merge_id = _rewrite_summaries(tenant_id, erasure, after)
+    if next_merge_id is not None:
+        return Step(0, retry_state | {"summary": next_merge_id.hex}, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
@@ -172,50 +174,51 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         if erasure.status != "running":
             return Step(0, {}, finished=False)
         ids = requests.ids(tx, tenant_id, erasure)
-        # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; held ones wait.
-        made_of = merges.list_summaries(tx, tenant_id, ids)
-        hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, made_of)
-        ours = {*made_of, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
-        ids = sorted({*ids, *ours}.difference(holds.list_by_memory(tx, tenant_id, sorted(ours))))
+        # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; summaries under
+        # a legal hold are left out until its release.
+        summary_ids = merges.list_summaries(tx, tenant_id, ids)
+        hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, summary_ids)
+        hidden_ids = {*summary_ids, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
+        ids = sorted({*ids, *hidden_ids}.difference(holds.list_by_memory(tx, tenant_id, sorted(hidden_ids))))
         digests = _digests(tx, tenant_id, erasure)
         entries = batch.ledger_entries(tx, tenant_id, erasure, ids)
         tombstones.enter_in_ledger(tx, tenant_id, entries, digests, erasure.cut or "")
         failpoints.trigger("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
-    found = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
-    singles = batch.plan_each(tenant_id, erasure, found) if erasure.is_batch else []
+    work_found = {name: step.find(tenant_id, erasure, ids) for name, step in STEPS.items()}
+    singles = batch.plan_each(tenant_id, erasure, work_found) if erasure.is_batch else []
     with database.tenant(tenant_id) as tx:
-        there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
-        if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
+        current = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
+        if current.status != "running" or (current.plan, current.executed) != (erasure.plan, erasure.executed):
             return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
-        requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(found, there), executed=[])
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, plan=write_plan(work_found, current), executed=[])
         batch_rows.set_progress(tx, tenant_id, singles)
         failpoints.trigger("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
 
 def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID | None:
-    """Rewrite affected summaries that follow a merge's id from their remaining sources.
+    """Rewrite affected summaries from their remaining sources, for merges with ids above `after`.
 
     Returns:
-        Id of the merge to continue after, or None once all are done. Held summaries and those that the erasure deletes
-        stay stale: without the id, each step would read them again.
+        Id of the merge to continue after, or None once all are done. Summaries under a legal hold and summaries that
+        the erasure deletes stay stale: without the id, each slice would read them again.
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
         stale = merges.list_stale_by_source(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
-    left = [merge_id for merge_id in stale if merge_id > after]
-    for merge_id in left:
+    remaining = [merge_id for merge_id in stale if merge_id > after]
+    for merge_id in remaining:
         summary_refresh.refresh_summary(tenant_id, None, merge_id)
-        if time.monotonic() >= until and merge_id != left[-1]:
+        if time.monotonic() >= until and merge_id != remaining[-1]:
             return merge_id
     return None
 
 
 def _held_ids(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     """Return the erasure's memories under legal hold, including summaries hidden because of their sources."""
-    ours = hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)
-    return sorted({*requests.ids(tx, tenant_id, erasure, held=True), *holds.list_by_memory(tx, tenant_id, ours)})
+    hidden_ids = hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)
+    return sorted({*requests.ids(tx, tenant_id, erasure, held=True), *holds.list_by_memory(tx, tenant_id, hidden_ids)})
 
 
 def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
@@ -228,20 +231,24 @@ def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
     """Run one piece of a step, and record the step as executed when it is complete.
 
     Args:
-        state: Job state: the step, the position within it, the rows removed so far, and the number of the full pass.
+        state: Job state: the step, the position within the step, the rows removed so far, and the number of the pass.
     """
     name, ids = state["phase"], _ledger_ids(tenant_id, erasure)
-    left, more = STEPS[name].erase(tenant_id, erasure, ids, state["at"], time.monotonic() + STEP_SECONDS)
-    removed = state["removed"] + more
-    if left is not None:
-        return Step(more, {**state, "at": left, "removed": removed}, finished=False, counts={name: more})
+    position, removed_now = STEPS[name].erase(tenant_id, erasure, ids, state["at"], time.monotonic() + STEP_SECONDS)
+    removed = state["removed"] + removed_now
+    if position is not None:
+        return Step(
+            removed_now, {**state, "at": position, "removed": removed}, finished=False, counts={name: removed_now}
+        )
     failpoints.trigger(f"erasing.{name}")
     with step_transaction(tenant_id, erasure, name) as tx:
-        there = get_or_404(tx, tenant_id, erasure.erasure_id)
-        earlier = sum(each.get("earlier", 0) for each in there.plan or () if each["step"] == name)
-        done = {"step": name, "removed": earlier + removed, "at": database.now(tx).isoformat()}
-        requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=[*there.executed, done])
-    return Step(more, {"tries": state["tries"]}, finished=False, counts={name: more})
+        current = get_or_404(tx, tenant_id, erasure.erasure_id)
+        earlier = sum(
+            planned_step.get("earlier", 0) for planned_step in current.plan or () if planned_step["step"] == name
+        )
+        executed_step = {"step": name, "removed": earlier + removed, "at": database.now(tx).isoformat()}
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=[*current.executed, executed_step])
+    return Step(removed_now, {"tries": state["tries"]}, finished=False, counts={name: removed_now})
 
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
@@ -249,50 +256,52 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     if is_waiting(tenant_id, erasure.cut or "0-0"):
         return Step(0, {"tries": tries}, finished=False)
     with database.tenant(tenant_id) as tx:
-        held = _held_ids(tx, tenant_id, erasure)
+        held_ids = _held_ids(tx, tenant_id, erasure)
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
-    gone = sorted(set(ids).difference(held))
-    found = {name: work.find(tenant_id, erasure, gone) for name, work in STEPS.items()}
-    again = {name: each.count for name, each in found.items()}
+    erased_ids = sorted(set(ids).difference(held_ids))
+    work_found = {name: step.find(tenant_id, erasure, erased_ids) for name, step in STEPS.items()}
+    counts = {name: each.count for name, each in work_found.items()}
     shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
-        held = _held_ids(tx, tenant_id, erasure)
-        gone = sorted(set(ids).difference(held))
-        left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
+        held_ids = _held_ids(tx, tenant_id, erasure)
+        erased_ids = sorted(set(ids).difference(held_ids))
+        residue_counts = counts | residue.counts(tx, tenant_id, erased_ids, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
-        has_residue = sum(left.values()) > 0
+        has_residue = sum(residue_counts.values()) > 0
         if planned == executed:
-            remaining = residue.by_id(tx, tenant_id, ids) if held or has_residue else {}
-            erasure = replace(erasure, executed=total_removed(erasure, found, remaining))
+            remaining = residue.by_id(tx, tenant_id, ids) if held_ids or has_residue else {}
+            erasure = replace(erasure, executed=total_removed(erasure, work_found, remaining))
             requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=erasure.executed)
         if has_residue or planned != executed:
-            log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
+            log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=residue_counts)
             metrics.count("erasures_unfinished")
-            requests.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
+            requests.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(residue_counts.values()))
             if tries >= TRIES:
-                if erasure.is_batch:  # each of its deletions is carried out and verified individually
+                if erasure.is_batch:  # from now on, the batch's deletions are executed and verified individually
                     batch_rows.close(tx, tenant_id, erasure.erasure_id)
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
-        if held and not erasure.is_batch:
-            return _hold(tx, tenant_id, erasure, len(gone), left, held)
+        if held_ids and not erasure.is_batch:
+            return _hold(tx, tenant_id, erasure, len(erased_ids), residue_counts, held_ids)
         now = database.now(tx)
-        done = batch.settle(tx, tenant_id, erasure, held) if erasure.is_batch else [erasure]
-        reports = build_report(tx, tenant_id, done, memories=1 if erasure.is_batch else len(ids), left=left, now=now)
-        rewrite_by = schedule_rewrites(tx, tenant_id, done, now)
+        finished = batch.settle(tx, tenant_id, erasure, held_ids) if erasure.is_batch else [erasure]
+        reports = build_report(
+            tx, tenant_id, finished, memories=1 if erasure.is_batch else len(ids), left=residue_counts, now=now
+        )
+        rewrite_by = schedule_rewrites(tx, tenant_id, finished, now)
         anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
         request_log.store_answer(tx, tenant_id, list(reports), "done")
-        for each in done:
+        for each in finished:
             details = {"erasure": str(each.erasure_id), "law": each.kind}
             erased = each.scope.memory_ids or () if erasure.is_batch else ids
             subject = each.scope.subject
-            place = audit.append(tx, tenant_id, "erasure_verified", ids=erased, subject=subject, details=details)
-            reports[each.erasure_id]["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
+            entry = audit.append(tx, tenant_id, "erasure_verified", ids=erased, subject=subject, details=details)
+            reports[each.erasure_id]["audit"] = {"entry": entry.seq, "hash": entry.hash.hex()}
         requests.finish(tx, tenant_id, reports, now, rewrite_by)
         if erasure.is_batch:
             batch_rows.close(tx, tenant_id, erasure.erasure_id)
@@ -302,7 +311,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
 def _hold(
     tx: database.Transaction, tenant_id: UUID, erasure: Erasure, erased: int, left: dict[str, int], held: list[UUID]
 ) -> Step:
-    """Finish an erasure except for its memories under a legal hold; releasing the hold creates a job for the rest."""
+    """Mark an erasure as held: the memories under a legal hold remain until the hold's release creates a job."""
     now = database.now(tx)
     reports = build_report(tx, tenant_id, [erasure], memories=erased, left=left, now=now, held=held)
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)

@@ -1,7 +1,7 @@
 """Check whether this database has applied every entry of the erasure ledger; requests are refused until it has.
 
 While entries wait, every request is refused and every worker pauses; accepted data stays in the stream. The check runs
-once per connection that the process opens, since a restored database is a different one; on the hot path it costs one
+again after the process has opened a connection, since the database may have been restored; otherwise it costs one
 comparison.
 """
 
@@ -24,16 +24,16 @@ _known_clear = -1
 
 
 standing = database.in_shared(ledger.standing)
-"""Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
+"""Return the position up to which the data has applied the ledger; None if the ledger or the data's mark is missing."""
 
 
 def diagnose(found: ReplayStatus | None) -> str | None:
-    """Return the problem with the ledger and its remedy, or None if there is no problem."""
+    """Return the ledger's problem and its remedy, or None if there is no problem."""
     if found is None:
         return NO_KEY_STORE
     if found.is_behind:
-        what = f"erasures to replay: {found.waiting}, requests and holds to compare: {max(found.requests, 0)}"
-        return f"{what}: the data is an older copy: run `ebbing privacy replay`"
+        pending = f"erasures to replay: {found.waiting}, requests and holds to compare: {max(found.requests, 0)}"
+        return f"{pending}: the data is an older copy: run `ebbing privacy replay`"
     if found.mark > found.newest or found.requests < 0:
         return (
             f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark} and "
@@ -44,7 +44,7 @@ def diagnose(found: ReplayStatus | None) -> str | None:
 
 
 def is_clear() -> bool:
-    """Return whether this process already knows that no entry waits; runs no query."""
+    """Return True if this process already knows that no entry waits; runs no query."""
     return _known_clear == database.count_opened()
 
 
@@ -57,11 +57,11 @@ def check() -> None:
     global _known_clear  # noqa: PLW0603 - state of the process
     if is_clear():
         return
-    before = database.count_opened()
-    wrong = diagnose(standing())
-    if wrong is not None:
-        raise NotReplayed(wrong, retry_after_seconds=RETRY_SECONDS)
-    _known_clear = before
+    opened = database.count_opened()
+    problem = diagnose(standing())
+    if problem is not None:
+        raise NotReplayed(problem, retry_after_seconds=RETRY_SECONDS)
+    _known_clear = opened
 
 
 def accept_key_store() -> None:

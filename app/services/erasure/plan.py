@@ -1,4 +1,4 @@
-"""Write the plan of an erasure, and count the data that all passes over it have removed."""
+"""Write an erasure's plan, and count the data that all passes over the plan have removed."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from app.store.erasure.requests import Erasure
 
 
 def write_plan(found: Mapping[str, StepCount], previous: Erasure) -> list[dict[str, Any]]:
-    """Return the plan of an erasure as it is stored and reported: the work found for each step.
+    """Return an erasure's plan in the form that is stored and reported: the work found for each step.
 
-    Counts include the data that earlier passes over the plan removed; `earlier` is their share of a step.
+    Counts include the data that earlier passes removed; a step's field `earlier` is the number removed by them.
 
     Args:
         found: The work found now, by step.
-        previous: The erasure with the plan that this one replaces, and the steps executed of it.
+        previous: The erasure with the plan to be replaced and the executed steps of that plan.
     """
-    planned = {each["step"]: each for each in previous.plan or ()}
-    executed = {each["step"]: each for each in previous.executed}
+    planned = {step["step"]: step for step in previous.plan or ()}
+    executed = {step["step"]: step for step in previous.executed}
     plan = []
-    for name, each in found.items():
-        before = planned.get(name, {})
-        done = executed.get(name, {"removed": before.get("earlier", 0)})
+    for name, step in found.items():
+        earlier_entry = planned.get(name, {})
+        executed_step = executed.get(name, {"removed": earlier_entry.get("earlier", 0)})
         entry: dict[str, Any] = {"step": name, "store": STEPS[name].store, "method": STEPS[name].method}
-        # Data that an unfinished pass found and removed is counted in no executed step, but in its plan.
-        entry["found"] = max(before.get("found", 0), done["removed"] + each.count)
-        entry |= each.more
-        if segments := {*before.get("segments", ()), *each.more.get("segments", ())}:
-            # A nightly run rewrites all of them. Passes may touch the same one.
+        # Data that an unfinished pass found and removed is counted in that pass's plan but in no executed step.
+        entry["found"] = max(earlier_entry.get("found", 0), executed_step["removed"] + step.count)
+        entry |= step.more
+        if segments := {*earlier_entry.get("segments", ()), *step.more.get("segments", ())}:
+            # A nightly run rewrites all segments of all passes; several passes may touch the same segment.
             entry |= {"found": len(segments), "segments": sorted(segments)}
-        if "tables" in each.more:
-            known = before.get("tables", {})
-            removed = done.get("tables", known if name in executed else {})
+        if "tables" in step.more:
+            earlier_tables = earlier_entry.get("tables", {})
+            removed_tables = executed_step.get("tables", earlier_tables if name in executed else {})
             entry["tables"] = {
-                table: max(known.get(table, 0), removed.get(table, 0) + count)
-                for table, count in each.more["tables"].items()
+                table: max(earlier_tables.get(table, 0), removed_tables.get(table, 0) + count)
+                for table, count in step.more["tables"].items()
             }
-        if done["removed"]:
-            entry["earlier"] = done["removed"]
+        if executed_step["removed"]:
+            entry["earlier"] = executed_step["removed"]
         plan.append(entry)
     return plan
 
@@ -47,26 +47,29 @@ def write_plan(found: Mapping[str, StepCount], previous: Erasure) -> list[dict[s
 def total_removed(
     erasure: Erasure, left: Mapping[str, StepCount], tables_left: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Return the executed steps with all data removed so far, of every pass and also by workers that crashed.
+    """Return the executed steps with the totals removed by all passes, including workers that crashed.
 
-    Data that a plan found and that is not there any more was removed, even if a worker crashed before it counted it.
+    Data that a plan found and that no longer exists counts as removed, even if a worker crashed before counting it.
 
     Args:
         left: The work that verification finds, by step.
-        tables_left: Rows of the erasure's memories that remain, by table; those under a legal hold included.
+        tables_left: Number of remaining rows of the erasure's memories, by table, including memories under legal hold.
     """
-    planned = {each["step"]: each for each in erasure.plan or ()}
+    planned = {step["step"]: step for step in erasure.plan or ()}
     executed = []
-    for each in erasure.executed:
-        found, now = planned[each["step"]], left[each["step"]]
-        done = {**each, "removed": max(each["removed"], found["found"] - now.count - now.retained)}
-        if "tables" in found:
-            # Counted before, if a worker crashed between the end of a pass and the plan of the next one.
-            known = each.get("tables", {})
+    for step in erasure.executed:
+        plan_entry, remaining = planned[step["step"]], left[step["step"]]
+        totals = {
+            **step,
+            "removed": max(step["removed"], plan_entry["found"] - remaining.count - remaining.retained),
+        }
+        if "tables" in plan_entry:
+            # Tables are already counted if a worker crashed between the end of a pass and the plan of the next pass.
+            counted_tables = step.get("tables", {})
             tables = {
-                table: max(known.get(table, 0), count - tables_left.get(table, 0))
-                for table, count in found["tables"].items()
+                table: max(counted_tables.get(table, 0), count - tables_left.get(table, 0))
+                for table, count in plan_entry["tables"].items()
             }
-            done |= {"removed": max(each["removed"], tables["memories"]), "tables": tables}
-        executed.append(done)
+            totals |= {"removed": max(step["removed"], tables["memories"]), "tables": tables}
+        executed.append(totals)
     return executed

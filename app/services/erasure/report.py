@@ -24,7 +24,7 @@ from app.store.jobs import jobs
 from app.store.privacy import anonymisation, deadlines
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
-"""Deadline after the erasure's end: one night rewrites the touched segments, the next one any it didn't get to."""
+"""Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _METHODS: Final = {
@@ -48,11 +48,11 @@ def build_report(
     now: datetime,
     held: Sequence[UUID] = (),
 ) -> dict[UUID, dict[str, Any]]:
-    """Return the reports of erasures that are done, or done except for memories under legal hold.
+    """Return the reports, by id, of erasures that are done, or done except for memories under legal hold.
 
     Args:
         erasures: One erasure, with its scope not yet cleared, or deletions of single memories from one batch.
-        memories: Number of memories that each erasure has erased, in all its passes.
+        memories: Number of memories that each erasure has erased in all its passes.
         left: Rows found by the final scan, by step or table.
         now: End of the pass.
         held: Memories under legal hold.
@@ -71,23 +71,23 @@ def build_report(
         "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
     }
     reports = {}
-    for each in erasures:
-        delays = _list_delays(tx, tenant_id, each, holding)
-        own: dict[str, Any] = {"cut": each.cut, "stores": _stores(each, left, now)}
-        own["kept"] = _describe_holds(holding, delays) + retained
-        own["holds"] = [delay._asdict() for delay in delays]
+    for erasure in erasures:
+        delays = _list_delays(tx, tenant_id, erasure, holding)
+        report: dict[str, Any] = {"cut": erasure.cut, "stores": _stores(erasure, left, now)}
+        report["kept"] = _describe_holds(holding, delays) + retained
+        report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
-        own["passes"] = add_pass(each.report, each.started_at, now, memories, len(held), current)
-        reports[each.erasure_id] = shared | own
+        report["passes"] = add_pass(erasure.report, erasure.started_at, now, memories, len(held), current)
+        reports[erasure.erasure_id] = shared | report
     return reports
 
 
 def schedule_rewrites(
     tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime
 ) -> datetime | None:
-    """Return the deadline for rewriting the touched segments, or None if there are none, and ensure a job meets it.
+    """Ensure that a job rewrites the touched segments in time; return the deadline, or None if no segment is touched.
 
-    A nightly run usually rewrites them first; the job covers the case that no nightly run does, such as while paused.
+    A nightly run usually rewrites them first; the job is needed if nightly runs are paused, for example.
     """
     if not any(step.get("segments") for each in done for step in each.plan or ()):
         return None
@@ -98,23 +98,28 @@ def schedule_rewrites(
 
 
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
-    """Return a row for each executed step and for each table with rows of the memories, summed over all passes."""
+    """Return a row for each planned step, and for each table with rows of the memories, summed over all passes."""
     executed = {each["step"]: each for each in erasure.executed}
     rows: list[dict[str, Any]] = []
     for planned in erasure.plan or ():
         step = planned["step"]
         work = STEPS[step]
-        done = executed.get(step, {"removed": 0})
-        row = {"store": work.store, "method": work.method, "found": planned["found"], "removed": done["removed"]}
+        executed_step = executed.get(step, {"removed": 0})
+        row = {
+            "store": work.store,
+            "method": work.method,
+            "found": planned["found"],
+            "removed": executed_step["removed"],
+        }
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
         rows.append(row | {"left": left.get(step, 0)})
         for table, count in planned.get("tables", {}).items():
             method = _METHODS.get(table, "deleted")
-            there = left.get(table, 0)
-            removed = done.get("tables", {}).get(table, max(count - there, 0))
+            remaining = left.get(table, 0)
+            removed = executed_step.get("tables", {}).get(table, max(count - remaining, 0))
             rows.append(
-                {"store": f"table {table}", "method": method, "found": count, "removed": removed, "left": there}
+                {"store": f"table {table}", "method": method, "found": count, "removed": removed, "left": remaining}
             )
     return rows
 
@@ -122,10 +127,10 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
 def _list_delays(
     tx: database.Transaction, tenant_id: UUID, erasure: Erasure, holding: Sequence[recipients.Holding]
 ) -> list[HoldDelay]:
-    """Return every legal hold that has delayed an erasure, in order of placement; `holding` are those in force."""
+    """Return every legal hold that has delayed an erasure, in order of placement; `holding` lists the current holds."""
     memories = read_delays(erasure.report)
-    for each in holding:
-        memories[each.hold_id] = max(memories.get(each.hold_id, 0), each.memories)
+    for hold in holding:
+        memories[hold.hold_id] = max(memories.get(hold.hold_id, 0), hold.memories)
     times = recipients.hold_times(tx, tenant_id, list(memories)) if memories else {}
     delays = []
     for hold_id, count in memories.items():
@@ -135,32 +140,32 @@ def _list_delays(
 
 
 def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[HoldDelay]) -> list[dict[str, Any]]:
-    """List the memories that legal holds retain, and the holds that delayed the erasure and retain nothing now."""
-    held: list[dict[str, Any]] = [
+    """List the memories that legal holds retain, and the holds that delayed the erasure but retain nothing any more."""
+    retained: list[dict[str, Any]] = [
         {
             "what": HELD,
-            "count": each.memories,
-            "ground": f"legal hold {each.hold_id} of {each.placed_at:%Y-%m-%d}",
+            "count": hold.memories,
+            "ground": f"legal hold {hold.hold_id} of {hold.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
         }
-        for each in holding
+        for hold in holding
     ]
-    return held + describe_delays(delays, [each.hold_id for each in holding])
+    return retained + describe_delays(delays, [hold.hold_id for hold in holding])
 
 
 def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[bytes]) -> list[dict[str, Any]]:
-    """List the data that is retained on other grounds than a legal hold."""
-    kept: list[dict[str, Any]] = [
+    """List the data that is retained on grounds other than a legal hold."""
+    anonymous: list[dict[str, Any]] = [
         {
             "what": "anonymous memories: what said whose they were was taken out of them",
-            "count": each.memories,
-            "ground": f"{each.ground} (made anonymous until {each.last_at:%Y-%m-%d})",
+            "count": count.memories,
+            "ground": f"{count.ground} (made anonymous until {count.last_at:%Y-%m-%d})",
             "until": "they expire or fade, or are deleted",
         }
-        for each in anonymisation.read_counts(tx, tenant_id, digests)
+        for count in anonymisation.read_counts(tx, tenant_id, digests)
     ]
     return [
-        *kept,
+        *anonymous,
         {
             "what": "ids of erased memories, a keyed digest of the name, and the place in the stream",
             "count": None,
@@ -186,7 +191,7 @@ def _backups(now: datetime) -> dict[str, Any]:
 
 
 def _elsewhere(now: datetime) -> list[dict[str, str]]:
-    """List copies that no query can reach, and how and when each of them disappears."""
+    """List copies that no query can reach, each with the event or time at which the copy disappears."""
     later = now + timedelta(hours=settings().idempotency_hours)
     return [
         {
@@ -244,8 +249,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         state = f"in grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
         raise Conflict(f"this erasure is {state}: its report is written when it is finished")
     with database.tenant(tenant_id) as tx:
-        waiting = set(deadlines.to_rewrite(tx, tenant_id))
-    marked = {UUID(each) for step in erasure.plan or () for each in step.get("segments", ())}
+        waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
+    planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
         "tenant_id": str(tenant_id),
@@ -265,6 +270,6 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "rewritten_at": erasure.rewritten_at,
         },
         "steps": erasure.executed,
-        "segments_to_rewrite": len(marked & waiting),
+        "segments_to_rewrite": len(planned_segments & waiting_segments),
         **erasure.report,
     }

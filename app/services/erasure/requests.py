@@ -49,8 +49,8 @@ class ErasureOptions:
 
     Attributes:
         scope: Conditions that select the memories.
-        law: Law that the request is made under.
-        grace_days: Days during which it can be cancelled; None for the law's default.
+        law: Law under which the request is made.
+        grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
     """
 
@@ -61,7 +61,7 @@ class ErasureOptions:
 
 
 def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
-    """Return the erasure that a request would create and how many memories it matches, without writing anything.
+    """Return the erasure that a request would create and the number of matching memories, without writing anything.
 
     Raises:
         Invalid: The law doesn't allow this grace period.
@@ -123,17 +123,19 @@ def create(
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
     with database.tenant(tenant_id) as tx:
         missing = set(ids).difference(links.resolve_ids(tx, tenant_id, ids) if ids else ())
-    # The transaction has ended: the queue must not be queried within one.
+    # The transaction has ended: no transaction may be open while the queue is queried.
     if backlog().find(tenant_id, *missing):
         raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
-    """Replace ids in the scope with those under which the memories are stored; unknown ids remain unchanged."""
+    """Replace aliases in the scope's ids with the memories' stored ids; unknown ids remain unchanged."""
     if scope.memory_ids is None:
         return scope
-    kept = links.resolve_ids(tx, tenant_id, scope.memory_ids)
-    return replace(scope, memory_ids=list(dict.fromkeys(kept.get(each, each) for each in scope.memory_ids)))
+    stored_ids = links.resolve_ids(tx, tenant_id, scope.memory_ids)
+    return replace(
+        scope, memory_ids=list(dict.fromkeys(stored_ids.get(memory_id, memory_id) for memory_id in scope.memory_ids))
+    )
 
 
 def _logged(new: Erasure) -> PrivacyRequest:
@@ -142,20 +144,20 @@ def _logged(new: Erasure) -> PrivacyRequest:
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
-    """Create the erasure for a caller's deletion of one memory; a nightly run carries it out after the grace period.
+    """Create the erasure for a caller's deletion of one memory; a nightly run executes it after the grace period.
 
-    Its words and vectors, and its neighbours' vectors that include its text, leave the indexes at once; the neighbours
-    are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
+    The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
+    once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
 
     Args:
-        tx: The tenant's transaction, with the legal holds' lock shared and the memory's row locked. This must be its
-            last write.
+        tx: The tenant's transaction, with the legal holds' lock shared and the memory's row locked. This call must be
+            the transaction's last write.
         requested_by: Id of the caller's API key.
     """
     new = _new(database.now(tx), ErasureOptions(Scope(memory_ids=[memory_id])), requested_by)
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # its summaries too
+    ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # includes the memory's summaries
     _take_out(tx, tenant_id, ids)
     hidden_supersessions.hide_supersessions(tx, tenant_id, new.erasure_id, ids)
     apply_counts(tx, tenant_id, counts)
@@ -166,7 +168,7 @@ def adopt(tenant_id: UUID) -> int:
     """Create an erasure for memories deleted by versions without erasures, due 30 days after the last deletion.
 
     Returns:
-        The number of memories adopted, limited per call: repeat until it is 0.
+        The number of memories adopted, at most `IDS_MAX`: repeat the call until it returns 0.
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -199,56 +201,56 @@ def _new(now: datetime, asked: ErasureOptions, requested_by: str) -> Erasure:
 
 
 def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Scope) -> tuple[int, TierCounts]:
-    """Hide memories that match a scope, and their summaries until these are rewritten from their remaining sources.
+    """Hide memories that match a scope, and hide their summaries until they are rewritten from the remaining sources.
 
     Returns:
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
-    found = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
-    summaries = hide_summaries(tx, tenant_id, erasure_id, found.ids)
-    gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
-    return len(found.ids) + len(summaries.ids), gone
+    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
+    summaries = hide_summaries(tx, tenant_id, erasure_id, hidden.ids)
+    change = tenant_counts.NONE.less(hidden.counts).less(summaries.counts)
+    return len(hidden.ids) + len(summaries.ids), change
 
 
 def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: TierCounts) -> None:
-    """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
+    """Apply the changes returned by `hide` to the tenant's counts; call this late in a transaction."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
 
 
 def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
+    """Queue jobs for the erasures and summary rewrites that waited for the release of a legal hold."""
     if merges.list_stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
-    for waiting in requests.open_scopes(tx, tenant_id):
-        if waiting.status == "held":
-            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
+    for erasure in requests.open_scopes(tx, tenant_id):
+        if erasure.status == "held":
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure.erasure_id)}, lone=False)
 
 
 def run_hide_slice(job: Job) -> Step:
     """Remove hidden memories from the indexes and from their neighbours' context, for a few seconds."""
     erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
-    until, done = time.monotonic() + STEP_SECONDS, 0
+    until, processed = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(job.tenant_id) as tx:
             ids = hidden_memories.page_hidden(tx, job.tenant_id, erasure_id, after, ROWS)
             if ids:
                 _take_out(tx, job.tenant_id, ids)
-        done += len(ids)
+        processed += len(ids)
         if not ids:
             queues.nudge(queues.EMBED_MEMORIES)
-            return Step(done, {}, finished=True)
+            return Step(processed, {}, finished=True)
         after = ids[-1]
         if time.monotonic() >= until:
-            return Step(done, {"after": str(after)}, finished=False)
+            return Step(processed, {"after": str(after)}, finished=False)
 
 
 def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-    """Remove hidden memories from the indexes, and queue the neighbours whose context contained them for embedding."""
+    """Remove hidden memories from the indexes, and queue neighbours with these memories in context for embedding."""
     hidden_memories.save_vectors(tx, tenant_id, ids)
-    later = embeddings.remove(tx, tenant_id, ids)
+    neighbours = embeddings.remove(tx, tenant_id, ids)
     word_index.remove(tx, tenant_id, ids)
-    work_queue.add(tx, [work_queue.EMBED], tenant_id, sorted(later.difference(ids)))
+    work_queue.add(tx, [work_queue.EMBED], tenant_id, sorted(neighbours.difference(ids)))
 
 
 def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
@@ -282,32 +284,32 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
-        there = get_or_404(tx, tenant_id, erasure_id, locked=True)
-        if there.status != "grace":
-            raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {there.status}")
+        erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
+        if erasure.status != "grace":
+            raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {erasure.status}")
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         requests.set_fields(tx, tenant_id, erasure_id, **fields)
-        back = hidden_memories.unhide(tx, tenant_id, erasure_id)
+        unhidden = hidden_memories.unhide(tx, tenant_id, erasure_id)
         supersession_restore.restore_for_erasure(tx, tenant_id, erasure_id)
-        gone = hide_matching(tx, tenant_id, back.ids, also_by_id=True)
-        active = hidden_memories.active_among(tx, tenant_id, back.ids)
+        hidden_again = hide_matching(tx, tenant_id, unhidden.ids, also_by_id=True)
+        active = hidden_memories.active_among(tx, tenant_id, unhidden.ids)
         hidden_memories.restore_vectors(tx, tenant_id, active)
         work_queue.add(tx, [work_queue.INDEX, work_queue.EMBED], tenant_id, active)
-        tenant_counts.add(tx, tenant_id, back.counts.less(gone))
-        tier_moves.add(tx, tenant_id, {("restored", "cancelled"): back.counts.less(gone).memories})
+        tenant_counts.add(tx, tenant_id, unhidden.counts.less(hidden_again))
+        tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
         details = {"erasure": str(erasure_id)}
-        subject = there.scope.subject
+        subject = erasure.scope.subject
         audit.append(
             tx,
             tenant_id,
             "erasure_cancelled",
             cancelled_by,
-            items=len(back.ids),
+            items=len(unhidden.ids),
             subject=subject,
             details=details,
         )
     for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
         queues.nudge(task)
-    return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
+    return replace(erasure, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)

@@ -1,6 +1,6 @@
-"""Replay the erasure ledger after a restore: erase what the older copy of the data brought back before anyone sees it.
+"""Replay the erasure ledger after a restore, so that nobody sees erased data that the restored copy still contains.
 
-Legal holds missing from the restored copy are placed first, so that the replay erases nothing that they protect.
+Legal holds missing from the restored copy are placed first, so that the replay doesn't erase memories under hold.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Data of a ledger entry that exists in this copy."""
+    """The data in this copy that matches a ledger entry, and the entry's erasure if this copy has it."""
 
     scope: Scope
     ids: list[UUID]
@@ -70,26 +70,26 @@ class _Match:
 
     @property
     def is_nothing(self) -> bool:
-        is_of_ids = self.scope.conditions().keys() <= {"memory_ids"}
-        return is_of_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
+        is_by_ids = self.scope.conditions().keys() <= {"memory_ids"}
+        return is_by_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
 
 
 def due() -> Iterator[Replayed]:
-    """List what a replay would place, erase or hide, without writing anything."""
+    """List the holds, ledger entries and requests that a replay would process, without writing anything."""
     behind = _behind()
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
             yield from _hold_outcomes(tx, tenant_id, hold_backup.unknown(tx, tenant_id), "unplaced")
     for entry in _entries(lambda seq: seq):
         with database.tenant(entry.tenant_id) as tx:
-            found = _find(tx, entry)
-        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
+            match = _find(tx, entry)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(match.ids), "due")
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
             yield from _hold_outcomes(tx, tenant_id, hold_backup.without_backup(tx, tenant_id), "unreleased")
-            for kept in request_backup.unknown(tx, tenant_id):
-                memories = requests.count(tx, tenant_id, kept.erasure.scope).memories
-                yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
+            for backup in request_backup.unknown(tx, tenant_id):
+                memories = requests.count(tx, tenant_id, backup.erasure.scope).memories
+                yield Replayed(backup.seq, tenant_id, backup.erasure.erasure_id, memories, "asked")
             for erasure_id, memories in request_backup.alone(tx, tenant_id):
                 yield Replayed(0, tenant_id, erasure_id, memories, "open")
 
@@ -101,19 +101,19 @@ def replay() -> Iterator[Replayed]:
     A replay can be interrupted, repeated, and run twice at the same time.
 
     Raises:
-        EbbingError: Some data couldn't be erased; later entries wait too.
+        EbbingError: An entry's data couldn't be erased; the entry and all later ones still wait.
     """
     behind = _behind()
     for tenant_id in behind:
         yield from _restore_holds(tenant_id)
     for entry in _entries(lambda _: (standing() or _NONE).mark):
-        found = _hide(entry)
-        outcome = "nothing" if found.is_nothing else _erase(entry)
+        match = _hide(entry)
+        outcome = "nothing" if match.is_nothing else _erase(entry)
         failpoints.trigger("replay.before_mark")
         with database.shared() as tx:
             ledger.advance(tx, entry.seq)
         log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
-        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(match.ids), outcome)
     for tenant_id in behind:
         yield from _settle_holds(tenant_id)
         yield from _restore_requests(tenant_id)
@@ -131,7 +131,7 @@ def _behind() -> list[UUID]:
 
 
 def _restore_holds(tenant_id: UUID) -> Iterator[Replayed]:
-    """Place a tenant's missing legal holds on the memories that they can have protected."""
+    """Place a tenant's missing legal holds, except on memories that waiting ledger entries erase."""
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         unknown = hold_backup.unknown(tx, tenant_id)
@@ -144,7 +144,7 @@ def _restore_holds(tenant_id: UUID) -> Iterator[Replayed]:
 
 
 def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
-    """Extend re-placed holds to their full scope, and back up the holds that only this copy has."""
+    """Restore the full scope of re-placed holds, and back up the holds that only this copy has."""
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         hold_backup.widen(tx, tenant_id)
@@ -164,16 +164,16 @@ def _restore_requests(tenant_id: UUID) -> Iterator[Replayed]:
     """Re-enter a tenant's requests that this copy lacks, and back up the requests that only this copy has."""
     with database.tenant(tenant_id) as tx:
         unknown = request_backup.unknown(tx, tenant_id)
-    for kept in unknown:
+    for backup in unknown:
         with database.tenant(tenant_id) as tx:
             holds.lock_shared(tx, tenant_id)
             requests.lock_exclusive(tx, tenant_id)
-            if requests.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
+            if requests.get(tx, tenant_id, backup.erasure.erasure_id) is not None:
                 continue  # another process was quicker
-            new = create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            new = create(tx, tenant_id, backup.erasure, backup.logged, replayed=True)
             failpoints.trigger("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
-        yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
+        yield Replayed(backup.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
     with database.tenant(tenant_id) as tx:
         requests.lock_exclusive(tx, tenant_id)
         open_still = request_backup.compare(tx, tenant_id)
@@ -182,11 +182,11 @@ def _restore_requests(tenant_id: UUID) -> Iterator[Replayed]:
 
 
 def _entries(done: Callable[[int], int]) -> Iterator[LedgerEntry]:
-    """Yield the waiting ledger entries; `done` receives each entry's number and returns the one to continue after."""
-    there = standing()
-    if there is None:
+    """Yield the waiting ledger entries; `done` receives an entry's number and returns the number to continue after."""
+    status = standing()
+    if status is None:
         raise NotReplayed(NO_KEY_STORE)
-    seq = there.mark
+    seq = status.mark
     while True:
         with database.shared() as tx:
             entry = ledger.next_entry(tx, seq)
@@ -203,52 +203,52 @@ def _hide(entry: LedgerEntry) -> _Match:
             return _Match(Scope(), [], None)  # the tenant was created after this copy of the data
         holds.lock_shared(tx, entry.tenant_id)
         requests.lock_exclusive(tx, entry.tenant_id)
-        found = _find(tx, entry)
+        match = _find(tx, entry)
         names: dict[str, bytes] = dict(entry.digests.items())
         tombstones.add(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
-        if found.is_nothing:
-            return found
+        if match.is_nothing:
+            return match
         now = database.now(tx)
-        if found.there is None:
-            new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
+        if match.there is None:
+            new = Erasure(entry.erasure_id, "user", "running", match.scope, None, now, CLI, None, now)
             requests.add(tx, entry.tenant_id, new)
-        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=found.ids))
-        scope = found.scope.conditions()
-        begun: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
-        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **begun, batch_id=None)
+        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids))
+        scope = match.scope.conditions()
+        fields: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
+        requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **fields, batch_id=None)
         apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
-        audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
+        audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=match.ids, items=hidden, details=details)
         failpoints.trigger("replay.hidden")
-    return found
+    return match
 
 
 def _erase(entry: LedgerEntry) -> str:
-    """Carry out the erasure from plan to verification; return `held` or `erased`."""
+    """Execute an entry's erasure from plan to verification; return `held` or `erased`."""
     state: dict[str, Any] = {"phase": "plan"}
     job = Job(UUID(int=0), entry.tenant_id, ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
-    while not (did := execution.run_slice(job)).finished:
-        job = replace(job, state=did.state)
-    if did.failure is not None:
-        raise EbbingError(f"entry {entry.seq} of the ledger: {did.failure}")
+    while not (step := execution.run_slice(job)).finished:
+        job = replace(job, state=step.state)
+    if step.failure is not None:
+        raise EbbingError(f"entry {entry.seq} of the ledger: {step.failure}")
     status = get(entry.tenant_id, entry.erasure_id).status
     return "held" if status == "held" else "erased"
 
 
 def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     """Find an entry's data in this copy, up to its watermark; hidden and deleted memories are included."""
-    there = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
+    erasure = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
-    if there is not None and there.status in _OPEN:
-        scope = there.scope  # more specific than the ledger: the request's own conditions
+    if erasure is not None and erasure.status in _OPEN:
+        scope = erasure.scope  # the request's own conditions, which are more specific than the ledger entry
     else:
         scope = _named_scope(tx, entry) or Scope(memory_ids=sorted(ids))
-    meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
-    meant = replace(meant, cut=entry.cut)
+    probe = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
+    probe = replace(probe, cut=entry.cut)
     for held in (False, True):
-        ids.update(requests.ids(tx, entry.tenant_id, meant, held=held))
+        ids.update(requests.ids(tx, entry.tenant_id, probe, held=held))
     ids.update(merges.list_summaries(tx, entry.tenant_id, sorted(ids)))
-    return _Match(scope, sorted(ids), there)
+    return _Match(scope, sorted(ids), erasure)
 
 
 def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:
@@ -256,9 +256,9 @@ def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
         return None
-    for what, wanted in entry.digests.items():
+    for what, digest_bytes in entry.digests.items():
         for name in _names(tx, entry.tenant_id, what):
-            if digest(key, what, name) == wanted:
+            if digest(key, what, name) == digest_bytes:
                 return Scope(subject=name) if what == "subject" else Scope(thread=name)
     return None
 
@@ -270,13 +270,13 @@ def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[s
 
 
 def _names_in(payload: bytes, what: Named) -> Iterator[str]:
-    """Yield the names found in a dead letter's body, in whatever format it is."""
+    """Yield the names in a dead letter's body, which may be JSON or JSON Lines; other bodies yield nothing."""
     for lines in ([payload], payload.splitlines()):
         for line in lines:
             try:
-                given = msgspec.json.decode(line)
+                decoded = msgspec.json.decode(line)
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 continue
-            for each in given if isinstance(given, list) else [given]:
-                if isinstance(each, dict) and isinstance(each.get(what), str):
-                    yield each[what]
+            for item in decoded if isinstance(decoded, list) else [decoded]:
+                if isinstance(item, dict) and isinstance(item.get(what), str):
+                    yield item[what]

@@ -1,7 +1,7 @@
-"""The steps of an erasure, in execution order: data needed to find other data is erased after it, keys last.
+"""The steps of an erasure, in execution order: data needed to find other data is erased later, and keys are last.
 
-Every step can be repeated from its start. Each piece runs with the erasure's row locked and only while its step is the
-next one, so two workers never execute the same step.
+Every step can be repeated from its start. Each piece of a step runs with the erasure's row locked and only while the
+step is the next one, so two workers never execute the same step.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class ErasureStep:
     """One step of an erasure.
 
     Attributes:
-        store: The store it deletes from, as named in the report.
-        method: How data is deleted, as described in the report.
+        store: Name of the store in the report.
+        method: Method of deletion, as described in the report.
         find: Counts the work for these memories and the rest of the erasure's scope. Called when the plan is written,
             and again for verification, when it must find nothing.
         erase: Runs a piece of the step on the memories that the ledger lists, from a position ("" at first) until a
@@ -84,27 +84,27 @@ class ErasureStep:
 
 def next_step(erasure: Erasure) -> str | None:
     """Return the first step of the plan that isn't executed yet, or None if all are."""
-    done = {each["step"] for each in erasure.executed}
-    return next((each["step"] for each in erasure.plan or () if each["step"] not in done), None)
+    executed = {step["step"] for step in erasure.executed}
+    return next((step["step"] for step in erasure.plan or () if step["step"] not in executed), None)
 
 
 @contextmanager
 def step_transaction(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Transaction]:
-    """Open a transaction for a step, with the erasure's row locked and legal holds prevented from being placed.
+    """Open a transaction for a step, with the erasure's row locked and the legal holds' lock shared.
 
     Raises:
-        Overtaken: It is no longer this step's turn.
+        Overtaken: The step is no longer the erasure's next one, or the erasure is no longer running.
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
-        there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
-        if there.status != "running" or next_step(there) != step:
+        current = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
+        if current.status != "running" or next_step(current) != step:
             raise Overtaken
         yield tx
 
 
 def is_waiting(tenant_id: UUID, cut: str) -> bool:
-    """Return whether data up to the watermark is still being ingested, after waiting up to `STEP_SECONDS` for it."""
+    """Return True if data up to the watermark still isn't ingested after waiting up to `STEP_SECONDS`."""
     until = time.monotonic() + STEP_SECONDS
     while stream_position.is_waiting(tenant_id, cut):
         if time.monotonic() >= until:
@@ -131,11 +131,11 @@ def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
     erased, after, count = set(memory_ids), NIL, 0
     while True:
         with database.tenant(tenant_id) as tx:
-            some = references.letters(tx, tenant_id, after)
-        count += sum(_without(erasure, erased, each).removed > 0 for each in some)
-        if len(some) < references.LETTERS:
+            letters = references.letters(tx, tenant_id, after)
+        count += sum(_without(erasure, erased, letter).removed > 0 for letter in letters)
+        if len(letters) < references.LETTERS:
             return StepCount(count)
-        after = some[-1].letter_id
+        after = letters[-1].letter_id
 
 
 def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
@@ -143,22 +143,22 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
     erased, after, removed = set(ids), UUID(at) if at else NIL, 0
     while True:
         with step_transaction(tenant_id, erasure, "letters") as tx:
-            some = references.letters(tx, tenant_id, after)
-            for each in some:
-                taken = _without(erasure, erased, each)
-                if taken.removed:
-                    references.rewrite(tx, tenant_id, each.letter_id, taken.payload)
+            letters = references.letters(tx, tenant_id, after)
+            for letter in letters:
+                redacted = _without(erasure, erased, letter)
+                if redacted.removed:
+                    references.rewrite(tx, tenant_id, letter.letter_id, redacted.payload)
                     removed += 1
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-                instead = {
+                digests = {
                     "thread": digest(key, "thread", dead_letter_redaction.placeholder_thread(erasure.erasure_id))
                 }
-                tombstones.add(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
+                tombstones.add(tx, tenant_id, erasure.erasure_id, digests, erasure.cut or "0-0")
             failpoints.trigger("erasing.before_commit")
-        if len(some) < references.LETTERS:
+        if len(letters) < references.LETTERS:
             return StepProgress(None, removed)
-        after = some[-1].letter_id
+        after = letters[-1].letter_id
         if time.monotonic() >= until:
             return StepProgress(str(after), removed)
 
@@ -166,8 +166,8 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
 def _without(
     erasure: Erasure, erased: set[UUID], each: references.LetterContent
 ) -> dead_letter_redaction.RedactedLetter:
-    meant = dead_letter_redaction.RedactionScope(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
-    return dead_letter_redaction.redact_letter(meant, each.position, each.header, each.payload)
+    scope = dead_letter_redaction.RedactionScope(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
+    return dead_letter_redaction.redact_letter(scope, each.position, each.header, each.payload)
 
 
 # --- Cold segments ---
@@ -175,8 +175,8 @@ def _without(
 
 def _find_segments(tenant_id: UUID, _erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        now = {str(each) for each in references.segments_by_memory(tx, tenant_id, memory_ids).values()}
-    return StepCount(len(now), {"segments": sorted(now)} if now else {})
+        segments = {str(segment_id) for segment_id in references.segments_by_memory(tx, tenant_id, memory_ids).values()}
+    return StepCount(len(segments), {"segments": sorted(segments)} if segments else {})
 
 
 def _erase_segments(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
@@ -192,42 +192,42 @@ def _erase_segments(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at
 def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         tables = residue.by_id(tx, tenant_id, memory_ids)
-        there = max(tables["memories"], len(requests.ids(tx, tenant_id, erasure)))
-    return StepCount(there, {"tables": tables})
+        count = max(tables["memories"], len(requests.ids(tx, tenant_id, erasure)))
+    return StepCount(count, {"tables": tables})
 
 
 def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
-    """Delete memories with all their dependent rows; memories that have come under a legal hold are retained."""
-    removed, place = 0, int(at or 0)
-    while place < len(ids):
+    """Delete memories with all their dependent rows; memories under a legal hold are retained."""
+    removed, position = 0, int(at or 0)
+    while position < len(ids):
         with step_transaction(tenant_id, erasure, "memories") as tx:
-            there = requests.lock_rows(tx, tenant_id, ids[place : place + ROWS])
-            held = holds.list_by_memory(tx, tenant_id, there)
-            gone = [memory_id for memory_id in there if memory_id not in held]
-            states.lock(tx, tenant_id, gone)
-            if gone:
-                with tenant_counts.track_changes(tx, tenant_id, gone):
-                    row_deletion.remove(tx, tenant_id, gone)
-                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
-                own = {"erasures": len(gone)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
-                audit.append(tx, tenant_id, "memories_erased", ids=gone, details=own)
+            existing = requests.lock_rows(tx, tenant_id, ids[position : position + ROWS])
+            held_ids = holds.list_by_memory(tx, tenant_id, existing)
+            erasable = [memory_id for memory_id in existing if memory_id not in held_ids]
+            states.lock(tx, tenant_id, erasable)
+            if erasable:
+                with tenant_counts.track_changes(tx, tenant_id, erasable):
+                    row_deletion.remove(tx, tenant_id, erasable)
+                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(erasable)})
+                details = {"erasures": len(erasable)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
+                audit.append(tx, tenant_id, "memories_erased", ids=erasable, details=details)
             failpoints.trigger("erasing.before_commit")
-        removed += len(gone)
-        place += ROWS
+        removed += len(erasable)
+        position += ROWS
         if time.monotonic() >= until:
             break
     queues.nudge(queues.EMBED_MEMORIES)
-    return StepProgress(str(place) if place < len(ids) else None, removed)
+    return StepProgress(str(position) if position < len(ids) else None, removed)
 
 
-# --- What archived vectors were reduced by ---
+# --- PCA bases of archived vectors ---
 
 
 def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = pca_bases.list_incomplete(tx, tenant_id, before)
-    return StepCount(len(own) + len(_shared(tenant_id, memory_ids, before)))
+        own_bases = pca_bases.list_incomplete(tx, tenant_id, before)
+    return StepCount(len(own_bases) + len(_shared(tenant_id, memory_ids, before)))
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
@@ -235,11 +235,11 @@ def _erase_bases(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: st
     pca_refit.check_complete(tenant_id)
     with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = pca_bases.list_incomplete(tx, tenant_id, before)
-    is_done, removed = pca_refit.refit_own(tenant_id, own, until)
+        own_bases = pca_bases.list_incomplete(tx, tenant_id, before)
+    is_done, removed = pca_refit.refit_own(tenant_id, own_bases, until)
     if is_done:
-        is_done, more = pca_refit.refit_shared(tenant_id, _shared(tenant_id, ids, before), until)
-        removed += more
+        is_done, shared_removed = pca_refit.refit_shared(tenant_id, _shared(tenant_id, ids, before), until)
+        removed += shared_removed
     return StepProgress(None if is_done else "again", removed)
 
 
@@ -250,12 +250,12 @@ def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> li
 
 
 def _gone_at(erasure: Erasure) -> datetime | None:
-    """Return when the erasure's last memory was removed: no PCA basis drawn after that contains its vectors."""
-    done = [each["at"] for each in erasure.executed if each["step"] == "memories"]
-    return datetime.fromisoformat(done[0]) if done else None
+    """Return the time at which the last memory was deleted; PCA bases drawn later contain no erased vector."""
+    erased_at = [step["at"] for step in erasure.executed if step["step"] == "memories"]
+    return datetime.fromisoformat(erased_at[0]) if erased_at else None
 
 
-# --- Records ---
+# --- Finished jobs, released holds and recorded searches ---
 
 
 def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
@@ -276,13 +276,13 @@ def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> StepC
     if subject is None:
         return StepCount(0)
     with database.tenant(tenant_id) as tx:
-        there = int(encryption_keys.has_key(tx, tenant_id, subject))
+        count = int(encryption_keys.has_key(tx, tenant_id, subject))
         is_left = bool(erasure.executed) and references.is_cold(tx, tenant_id, subject)
-        return StepCount(0, retained=there) if is_left else StepCount(there)
+        return StepCount(0, retained=count) if is_left else StepCount(count)
 
 
 def _erase_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
-    """Destroy the subject's key, unless cold records of that subject remain: held memories or newer data.
+    """Destroy the subject's key, unless the subject still has cold records: memories under a legal hold or newer data.
 
     Erased records had a key each, which has already been destroyed.
     """

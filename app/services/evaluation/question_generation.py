@@ -26,22 +26,22 @@ log = structlog.get_logger(__name__)
 
 
 class GeneratedQuestion(NamedTuple):
-    """A question's text, and whether a model wrote it."""
+    """A question's text; `by_model` if a model wrote it."""
 
     text: str
     by_model: bool
 
 
 def generate_questions(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, GeneratedQuestion]:
-    """Return a question about each text with enough words for one, by memory; all texts share one model call."""
+    """Return a question for each text that has enough words, by memory id; one model call serves all texts."""
     return _write(tenant_id, texts, policy, _by_rule)
 
 
 def paraphrase_questions(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, GeneratedQuestion]:
-    """Return a paraphrased question about each text with enough words for one, by memory.
+    """Return a paraphrased question for each text that has enough words, by memory id.
 
-    A model's question is used if a provider is configured and the question fits; otherwise a rule generates one. The
-    rule gives the same text the same question.
+    A model's question is used if the policy and the settings allow it and the question is suitable; otherwise a rule
+    generates the question, always the same one for the same text.
     """
     return _write(tenant_id, texts, policy, _in_other_words_by_rule)
 
@@ -67,16 +67,18 @@ def _by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
 
 def _in_other_words_by_rule(texts: Sequence[str], documents: Mapping[str, int]) -> list[str]:
     spellings = list(dict.fromkeys(word for text in texts for word in paraphrased_questions.list_replaceable(text)))
-    near = word_vectors().nearest(spellings, paraphrased_questions.NEAR_MIN, paraphrased_questions.NEAR_WORDS)
-    return [paraphrased_questions.paraphrase_question(text, documents, near) for text in texts]
+    neighbours = word_vectors().nearest(spellings, paraphrased_questions.NEAR_MIN, paraphrased_questions.NEAR_WORDS)
+    return [paraphrased_questions.paraphrase_question(text, documents, neighbours) for text in texts]
 
 
 def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
-    """Return the model's suitable questions; empty if it doesn't answer in time or the daily budget is spent."""
+    """Return the model's suitable questions by memory id; empty if the model fails or the daily budget is used up."""
     model = model_clients.question_writer
     try:
-        with budget.book_usage(tenant_id, "self_test", model.model, len(texts)) as spent:
-            found = dict(zip(texts, model.ask(question_generation.prompt(list(texts.values())), spent), strict=True))
+        with budget.book_usage(tenant_id, "self_test", model.model, len(texts)) as usage:
+            questions = dict(
+                zip(texts, model.ask(question_generation.prompt(list(texts.values())), usage), strict=True)
+            )
     except OverBudget:
         reason = "over_budget"
     except ProviderFailed as failure:
@@ -84,9 +86,9 @@ def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
     else:
         return {
             memory_id: question
-            for memory_id, question in found.items()
+            for memory_id, question in questions.items()
             if question_generation.is_usable(
-                question, texts[memory_id], [each for key, each in texts.items() if key != memory_id]
+                question, texts[memory_id], [other_text for key, other_text in texts.items() if key != memory_id]
             )
         }
     log.warning("questions_by_rule", reason=reason, model=model.model, tenant=str(tenant_id))
@@ -98,8 +100,8 @@ def _documents(tenant_id: UUID, texts: list[str], language: str) -> dict[str, in
     spellings = list(dict.fromkeys(word for text in texts for word in content_words(text)))
     with database.tenant(tenant_id) as tx:
         terms, _ = word_index.count_terms(tx, tenant_id, "", spellings, language)
-    found: dict[str, int] = {}
+    documents: dict[str, int] = {}
     for term in terms:
         if term.spelling is not None:
-            found[term.spelling] = max(term.documents, found.get(term.spelling, 0))
-    return found
+            documents[term.spelling] = max(term.documents, documents.get(term.spelling, 0))
+    return documents

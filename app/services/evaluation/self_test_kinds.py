@@ -24,80 +24,84 @@ from app.store.core import database
 from app.store.self_tests import PlannedTest, SelfTestOutcome, SelfTestRun
 
 ALONG_LINKS: Final = SpreadingSettings(("link",), factor=0.5, hops=1)
-"""Spreading used for connection tests: memories linked to a top result get half of its score at full link weight."""
+"""Spreading in connection tests: a memory linked to a top result with full weight gets half of the result's score."""
 QUERY_MAX_CHARACTERS: Final = 2_000
 LOOK_BACK: Final = timedelta(days=1)
-"""Age from which a run ranks as of its own time; a nightly run is younger, so its searches rank as callers' do."""
+"""Age of a run from which its searches rank as of the run's time. A nightly run is younger and ranks as of now."""
 
 
 Outcomes: TypeAlias = list[SelfTestOutcome]
 
 
 def _connections(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
-    """Test whether each memory is found from a linked memory, without the embedding search."""
-    sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
-    said = _texts(tenant_id, [*sources, *sources.values()])
+    """Test whether a search for a linked memory's text finds each memory through the link, without using embeddings."""
+    sources = {test.memory_id: test.other_id for test in asked if test.other_id is not None}
+    texts = _texts(tenant_id, [*sources, *sources.values()])
     as_of = _reference_time(tenant_id, run)
     within = policy.self_tests.found_within
     outcomes = []
     for memory_id, source_id in sources.items():
-        if memory_id in said and source_id in said:
-            query = said[source_id][:QUERY_MAX_CHARACTERS]
+        if memory_id in texts and source_id in texts:
+            query = texts[source_id][:QUERY_MAX_CHARACTERS]
             request = _request(query, within, as_of, mode="lexical")
             gathered = search.gather_candidates(tenant_id, request, policy)
             ranked, _ = search.rank_gathered(tenant_id, gathered, request)
-            along = spread_results(tenant_id, ranked, request, ALONG_LINKS, gathered.probe)
-            place = rank_of_first((result.id == memory_id for result in along), within)
-            outcomes.append(SelfTestOutcome(memory_id, place is not None, place))
+            spread = spread_results(tenant_id, ranked, request, ALONG_LINKS, gathered.probe)
+            rank = rank_of_first((result.id == memory_id for result in spread), within)
+            outcomes.append(SelfTestOutcome(memory_id, rank is not None, rank))
     return outcomes
 
 
 def _applications(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
-    """Test whether each memory is found by a question about it in an ordinary search, and measure the search time."""
-    said = _texts(tenant_id, [one.memory_id for one in asked])
-    about = question_generation.generate_questions(tenant_id, said, policy)
+    """Test whether an ordinary search finds each memory by a question about it, and measure the search time."""
+    texts = _texts(tenant_id, [test.memory_id for test in asked])
+    questions = question_generation.generate_questions(tenant_id, texts, policy)
     as_of = _reference_time(tenant_id, run)
     within = policy.self_tests.found_within
     outcomes = []
-    for place, (memory_id, question) in enumerate(about.items()):
+    for place, (memory_id, question) in enumerate(questions.items()):
         request = _request(question.text, within, as_of)
         if place == 0:  # untimed warm-up: a new process loads its embedder first
             search.search(tenant_id, request, policy)
-        began = time.perf_counter()
-        found = search.search(tenant_id, request, policy)
-        took = 1000 * (time.perf_counter() - began)
-        rank = rank_of_first(_is_it(found, memory_id, said), within)
+        started_at = time.perf_counter()
+        results = search.search(tenant_id, request, policy)
+        elapsed_ms = 1000 * (time.perf_counter() - started_at)
+        rank = rank_of_first(_is_it(results, memory_id, texts), within)
         outcomes.append(
-            SelfTestOutcome(memory_id, rank is not None, rank, milliseconds=took, by_model=question.by_model)
+            SelfTestOutcome(memory_id, rank is not None, rank, milliseconds=elapsed_ms, by_model=question.by_model)
         )
     return outcomes
 
 
 def _other_words(tenant_id: UUID, run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
-    """Test whether a search finds each memory by a question that paraphrases it."""
-    said = _texts(tenant_id, [one.memory_id for one in asked])
+    """Test whether an ordinary search finds each memory by a question that paraphrases it."""
+    texts = _texts(tenant_id, [test.memory_id for test in asked])
     as_of = _reference_time(tenant_id, run)
     within = policy.self_tests.found_within
     outcomes = []
-    for memory_id, question in question_generation.paraphrase_questions(tenant_id, said, policy).items():
-        found = search.search(tenant_id, _request(question.text, within, as_of), policy)
-        place = rank_of_first(_is_it(found, memory_id, said), within)
-        outcomes.append(SelfTestOutcome(memory_id, place is not None, place, by_model=question.by_model))
+    for memory_id, question in question_generation.paraphrase_questions(tenant_id, texts, policy).items():
+        results = search.search(tenant_id, _request(question.text, within, as_of), policy)
+        rank = rank_of_first(_is_it(results, memory_id, texts), within)
+        outcomes.append(SelfTestOutcome(memory_id, rank is not None, rank, by_model=question.by_model))
     return outcomes
 
 
 def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], policy: Policy) -> Outcomes:
     """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
-    said = _texts(tenant_id, [one.memory_id for one in asked])
-    unranked = policy.model_copy(
+    texts = _texts(tenant_id, [one.memory_id for one in asked])
+    without_reranker = policy.model_copy(
         update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}
     )  # a reranker may cost money
     outcomes = []
-    for memory_id, question in question_generation.paraphrase_questions(tenant_id, said, policy).items():
-        found = recall_memories(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
-        place = next((n for n, one in enumerate(found, 1) if memory_id == one.id or one.text == said[memory_id]), None)
+    for memory_id, question in question_generation.paraphrase_questions(tenant_id, texts, policy).items():
+        recalled = recall_memories(
+            tenant_id, RecallRequest([Message(text=question.text, role="user")]), without_reranker
+        ).memories
+        rank = next(
+            (n for n, one in enumerate(recalled, 1) if memory_id == one.id or one.text == texts[memory_id]), None
+        )
         outcomes.append(
-            SelfTestOutcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found))
+            SelfTestOutcome(memory_id, rank is not None, rank, by_model=question.by_model, brought=len(recalled))
         )
     return outcomes
 
@@ -105,8 +109,11 @@ def _recall(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], po
 def _coherence(tenant_id: UUID, _run: SelfTestRun, asked: Sequence[PlannedTest], _policy: Policy) -> Outcomes:
     """Test whether each summary contains the key points that its sources still contain."""
     with database.tenant(tenant_id) as tx:
-        found = self_tests.list_unchanged_summaries(tx, tenant_id, [one.memory_id for one in asked])
-    shares = ((each.memory_id, faithfulness.entailed_share(each.text, each.key_points, each.sources)) for each in found)
+        summaries = self_tests.list_unchanged_summaries(tx, tenant_id, [test.memory_id for test in asked])
+    shares = (
+        (summary.memory_id, faithfulness.entailed_share(summary.text, summary.key_points, summary.sources))
+        for summary in summaries
+    )
     return [
         SelfTestOutcome(memory_id, share >= faithfulness.ENTAILED_MIN, share=share)
         for memory_id, share in shares
@@ -123,22 +130,22 @@ TESTS: Final[Mapping[Kind, Test]] = {
     "recall": _recall,
     "coherence": _coherence,
 }
-"""Tests by kind; a memory that can no longer be asked about has no outcome."""
+"""Tests by kind; a memory that can no longer be tested gets no outcome."""
 
 
 def _request(query: str, within: int, as_of: datetime | None, mode: Mode | None = None) -> SearchRequest:
-    """Build a search that leaves no trace, and makes no paid call except for the query's vector."""
+    """Build a search that records no use, and makes no paid call except for the query's vector."""
     return SearchRequest(query, limit=within, mode=mode, rerank=0, review_blend=0.0, reinforce=False, as_of=as_of)
 
 
 def _reference_time(tenant_id: UUID, run: SelfTestRun) -> datetime | None:
-    """Return the time to rank as of; None for now."""
+    """Return the time for which searches rank, or None for the current time."""
     with database.tenant(tenant_id) as tx:
         return run.as_of if run.as_of < database.now(tx) - LOOK_BACK else None
 
 
 def _is_it(found: Sequence[SearchResult], memory_id: UUID, said: Mapping[UUID, str]) -> Iterator[bool]:
-    """Yield for each result whether it is the memory, or has exactly its text."""
+    """Yield, for each result, True if the result is the memory or has exactly the memory's text."""
     return (result.id == memory_id or result.text == said[memory_id] for result in found)
 
 

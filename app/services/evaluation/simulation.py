@@ -1,7 +1,7 @@
 """Simulate a year of use in a real database: store memories, ask questions and run the nightly maintenance.
 
-The year ends now. The simulation calls production services with the database clock overridden (`database.at`).
-Simulated tenants have a database of their own, since audit entries can't be removed from one.
+The simulated year ends at the current time. The simulation calls production services with the database clock overridden
+(`database.at`). Simulated tenants need a separate database, since their audit entries can't be removed afterwards.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ KEEP_ALL: Final = "keep-all"
 DEFAULT: Final[tuple[Tier, ...]] = ("active",)
 EVERY_TIER: Final[tuple[Tier, ...]] = ("active", "archived", "cold")
 RANKED: Final = 100
-"""Number of search results from which a baseline takes the first ones that it still retains."""
+"""Number of results per search of the reference tenant; a baseline uses the first results that it still retains."""
 _NIGHT, _TOLD, _ASKED, _END = timedelta(hours=2), timedelta(hours=9), timedelta(hours=10), timedelta(hours=3)
 _HOURS_OF_QUESTIONS: Final = timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "archive", "cold", "delete")
-"""Steps that move memories; the other steps rarely find work, and run every seventh night only."""
+"""Steps of every night, which move memories; the other steps rarely find work, and run every seventh night only."""
 _PAGE: Final = 5000
 _CLAIM: Final = 1000
 _LEASE_SECONDS: Final = 600.0
@@ -71,8 +71,8 @@ class SimulationOutcome:
 
     Attributes:
         name: A profile, `keep-all` or a baseline.
-        size_of: For a baseline, the profile whose size it may use; None otherwise.
-        measures: Measured on the last day.
+        size_of: For a baseline, the profile whose active set limits the baseline's size; None otherwise.
+        measures: Measures on the last day.
         sizes: Number of active memories after each night; empty for a baseline.
         seconds: Duration of the simulation.
     """
@@ -114,31 +114,31 @@ class Simulation:
         Raises:
             NightFailed: A step of a night failed.
         """
-        own = self._outcome(profile, None, _SimulatedTenant(self, profile))
-        yield own
-        created = np.array([one.day for one in self.year.said])
+        profile_outcome = self._outcome(profile, None, _SimulatedTenant(self, profile))
+        yield profile_outcome
+        created = np.array([statement.day for statement in self.year.said])
         for name in baselines.BASELINES:
-            kept = baselines.retained_memories(name, created, self._searches, own.sizes)
-            yield self._outcome(name, profile, _SimulatedTenant(self, f"{name} beside {profile}", kept.tolist()))
+            retained = baselines.retained_memories(name, created, self._searches, profile_outcome.sizes)
+            yield self._outcome(name, profile, _SimulatedTenant(self, f"{name} beside {profile}", retained.tolist()))
 
     def _keep_all(self) -> SimulationOutcome:
-        began = time.monotonic()
-        life = _SimulatedTenant(self, KEEP_ALL)
-        life.store_all()
-        self._searches = life.searches()
-        hits = life.ask_questions(DEFAULT)
+        started_at = time.monotonic()
+        tenant = _SimulatedTenant(self, KEEP_ALL)
+        tenant.store_all()
+        self._searches = tenant.searches()
+        hits = tenant.ask_questions(DEFAULT)
         self._reach = answered_questions(self.year, hits)
-        everything = dict.fromkeys(range(len(self.year.said)), "active")
-        found_out = compute_measures(self.year, len(everything), everything, hits, hits, self._reach)
-        return SimulationOutcome(KEEP_ALL, None, found_out, (), time.monotonic() - began)
+        all_active = dict.fromkeys(range(len(self.year.said)), "active")
+        measures = compute_measures(self.year, len(all_active), all_active, hits, hits, self._reach)
+        return SimulationOutcome(KEEP_ALL, None, measures, (), time.monotonic() - started_at)
 
     def _outcome(self, name: str, size_of: str | None, life: _SimulatedTenant) -> SimulationOutcome:
-        began = time.monotonic()
+        started_at = time.monotonic()
         if size_of is None:
             life.run_year()
         else:
             life.store_all()
-        found_out = compute_measures(
+        measures = compute_measures(
             self.year,
             life.active(),
             life.tiers(),
@@ -146,12 +146,12 @@ class Simulation:
             life.ask_questions(EVERY_TIER),
             self._reach,
         )
-        return SimulationOutcome(name, size_of, found_out, tuple(life.sizes), time.monotonic() - began)
+        return SimulationOutcome(name, size_of, measures, tuple(life.sizes), time.monotonic() - started_at)
 
     def moment(self, day: float) -> datetime:
-        """Return the time at which a question is asked."""
-        whole = int(day)
-        return self._began + timedelta(days=whole) + _ASKED + (day - whole) * _HOURS_OF_QUESTIONS
+        """Return the time of a search; `day` counts from the year's start, and its fraction selects the hour."""
+        day_number = int(day)
+        return self._began + timedelta(days=day_number) + _ASKED + (day - day_number) * _HOURS_OF_QUESTIONS
 
     def night_of(self, day: int) -> datetime:
         """Return the start of the nightly run at the beginning of a day."""
@@ -167,19 +167,19 @@ class Simulation:
         return self._began + timedelta(days=self.year.days) + _END
 
     def report_progress(self, what: str, share: float) -> None:
-        """Report progress."""
+        """Call the progress callback."""
         self._say(what, share)
 
 
 class _SimulatedTenant:
-    """A tenant that is simulated through the year, or filled with what a baseline would have retained."""
+    """A tenant that is simulated through the year, or that stores only the memories that a baseline would retain."""
 
     def __init__(self, simulation: Simulation, name: str, only: Collection[int] | None = None) -> None:
         """Create the tenant.
 
         Args:
             name: Name of a profile, `keep-all`, or of a baseline's outcome.
-            only: Places of the statements to store; None for all.
+            only: Positions of the statements to store; None for all.
         """
         self._simulation, self._name = simulation, name
         self._year = simulation.year
@@ -202,18 +202,21 @@ class _SimulatedTenant:
         Raises:
             NightFailed: A step of a night failed.
         """
-        asked = {day: list(questions) for day, questions in groupby(self._year.asked, lambda one: int(one.day))}
+        searches_by_day = {
+            day: list(day_questions)
+            for day, day_questions in groupby(self._year.asked, lambda question: int(question.day))
+        }
         for day in range(self._year.days):
             self._night(day)
             self._send_statements(day)
-            for one in asked.get(day, ()):
-                self._use(one)
+            for question in searches_by_day.get(day, ()):
+                self._use(question)
             self._simulation.report_progress(self._name, (day + 1) / self._year.days)
         self._night(self._year.days)
 
     def searches(self) -> list[BaselineSearch]:
-        """Return the year's searches, each ranked over all memories stated by its time."""
-        return [self._ranked(one) for one in self._year.asked]
+        """Return the year's searches, each with its ranking of all memories accepted before the search."""
+        return [self._ranked(question) for question in self._year.asked]
 
     def _ranked(self, asked: SimulatedSearch) -> BaselineSearch:
         fact = self._year.facts[asked.fact]
@@ -222,14 +225,14 @@ class _SimulatedTenant:
         return BaselineSearch(asked.day, np.array(ranking, np.intp), answers)
 
     def store_all(self) -> None:
-        """Store all memories at once, each as of its day."""
+        """Store all memories at once, each with the acceptance time of its day."""
         with database.at(self._tenant_id, self._simulation.end):
             for day in self._told:
                 self._store(day)
             self._enrich()
 
     def ask_questions(self, tiers: Sequence[Tier]) -> Hits:
-        """Ask the last day's questions about facts that still hold; return the places of the memories found."""
+        """Ask the last day's questions about valid facts; return the positions of the statements found, by question."""
         with database.at(self._tenant_id, self._simulation.end):
             return [self._search(question, fact.person, RESULTS, tiers) for fact, question in self._year.questions]
 
@@ -239,13 +242,13 @@ class _SimulatedTenant:
             return tenant_counts.read(tx, self._tenant_id).active
 
     def tiers(self) -> dict[int, str]:
-        """Return the tier of each remaining memory, by its place in the year's statements."""
-        found_in = {}
-        for held, [standing] in memory_strength.iterate_pages(self._tenant_id, _PAGE, [self._policy.rules]):
-            for memory_id, tier in zip(held.ids, standing.tiers.tolist(), strict=True):
+        """Return the tier of each remaining memory, by its position in the year's statements."""
+        tier_by_position = {}
+        for states, [tier_facts] in memory_strength.iterate_pages(self._tenant_id, _PAGE, [self._policy.rules]):
+            for memory_id, tier in zip(states.ids, tier_facts.tiers.tolist(), strict=True):
                 if memory_id in self._places:
-                    found_in[self._places[memory_id]] = DECAY_TIERS[tier]
-        return {place: tier for place, tier in found_in.items() if tier != "deleted"}
+                    tier_by_position[self._places[memory_id]] = DECAY_TIERS[tier]
+        return {position: tier for position, tier in tier_by_position.items() if tier != "deleted"}
 
     def _night(self, day: int) -> None:
         moment = self._simulation.night_of(day)
@@ -261,7 +264,7 @@ class _SimulatedTenant:
                 state, finished = step.state, step.finished
                 if step.failure is not None:
                     raise NightFailed(f"the night of day {day}: {step.failure}")
-            self._enrich()  # deleted memories were context of their neighbours
+            self._enrich()  # the neighbours of deleted memories are embedded again, without them in context
             self.sizes.append(self.active())
 
     def _send_statements(self, day: int) -> None:
@@ -274,17 +277,19 @@ class _SimulatedTenant:
         """Store a day's statements, with one request and one thread per person."""
         accepted_ms = int(self._simulation.told_at(day).timestamp() * 1000)
         people: dict[str, list[tuple[int, SimulatedStatement]]] = {}
-        for place, one in self._told[day]:
-            people.setdefault(one.person, []).append((place, one))
-        told = []
-        for number, (person, said) in enumerate(people.items()):
+        for position, statement in self._told[day]:
+            people.setdefault(statement.person, []).append((position, statement))
+        arrivals = []
+        for number, (person, day_statements) in enumerate(people.items()):
             base = generate_base(accepted_ms, self._chance.bytes(RANDOM_BYTES))
-            given = [MemoryIn(one.text, person, f"{person} {day}", person) for _, one in said]
-            told.append(Arrival(f"{accepted_ms}-{number}", base, accepted_ms, given))
-            ids = memory_uuids(base, len(said))
-            self._places |= {UUID(memory_id): place for memory_id, (place, _) in zip(ids, said, strict=True)}
+            bodies = [MemoryIn(statement.text, person, f"{person} {day}", person) for _, statement in day_statements]
+            arrivals.append(Arrival(f"{accepted_ms}-{number}", base, accepted_ms, bodies))
+            ids = memory_uuids(base, len(day_statements))
+            self._places |= {
+                UUID(memory_id): position for memory_id, (position, _) in zip(ids, day_statements, strict=True)
+            }
         with database.drain() as tx:
-            envelopes.copy_fresh(tx, self._tenant_id, told)
+            envelopes.copy_fresh(tx, self._tenant_id, arrivals)
 
     def _enrich(self) -> None:
         """Process all pending work; a simulation's database has no other workers."""
@@ -306,45 +311,50 @@ class _SimulatedTenant:
                     work_queue.finish_claim(tx, claim)
 
     def _use(self, asked: SimulatedSearch) -> None:
-        """Search, and record the uses that the policy counts, or only the results with the answer, as callers would."""
+        """Search, and record the uses counted by the policy, or else a use of each answering result, as callers do."""
         moment, answers = self._simulation.moment(asked.day), self._year.facts[asked.fact].places
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
-            had = search.find_memories(self._tenant_id, request, self._policy)
-            each = zip(had.results, self._statements_in(had.results), strict=True)
-            answering = [Use(result.id) for result, places in each if not set(answers).isdisjoint(places)]
-            uses = had.uses if self._policy.reinforcement.by_search else answering
+            found = search.find_memories(self._tenant_id, request, self._policy)
+            pairs = zip(found.results, self._statements_in(found.results), strict=True)
+            answer_uses = [Use(result.id) for result, positions in pairs if not set(answers).isdisjoint(positions)]
+            uses = found.uses if self._policy.reinforcement.by_search else answer_uses
             if uses:
                 base = generate_base(int(moment.timestamp() * 1000), self._chance.bytes(RANDOM_BYTES))
-                told = EnvelopeTouches(base, moment.timestamp(), touch_results(uses, self._tenant_id, None))
-                reinforcement.reinforce_used(self._tenant_id, [told])
+                touches = EnvelopeTouches(base, moment.timestamp(), touch_results(uses, self._tenant_id, None))
+                reinforcement.reinforce_used(self._tenant_id, [touches])
 
     def _search(
         self, query: str, person: str, limit: int, tiers: Sequence[Tier], as_of: datetime | None = None
     ) -> list[int]:
-        """Search for memories about a person; return the places of the statements found, best first, recording no use.
+        """Search a person's memories without recording uses; return the positions of the statements found, best first.
 
-        A summary among the results counts for each source that has all its words in one of the summary's sentences.
+        A summary among the results counts for each source statement that it still contains (`tells_fact`).
         """
         request = SearchRequest(
             query=query, subject=person, limit=limit, tiers=tuple(tiers), as_of=as_of, reinforce=False
         )
         results = search.search(self._tenant_id, request, self._policy)
-        return list(dict.fromkeys(place for places in self._statements_in(results) for place in places))
+        return list(dict.fromkeys(position for positions in self._statements_in(results) for position in positions))
 
     def _statements_in(self, results: Sequence[SearchResult]) -> list[list[int]]:
-        """Return, per result, the places of the statements in it: the memory's own, or those of a summary's sources."""
-        others = [result.id for result in results if result.id not in self._places]
-        of: dict[UUID, list[int]] = {}
-        if others:
+        """Return the positions of each result's statements: a memory's own, or those that a summary still contains."""
+        summary_ids = [result.id for result in results if result.id not in self._places]
+        sources_by_summary: dict[UUID, list[int]] = {}
+        if summary_ids:
             with database.tenant(self._tenant_id) as tx:
-                made = merges.list_sources(tx, self._tenant_id, others)
-            of = {summary_id: [self._places[each] for each in sources] for summary_id, sources in made.items()}
+                source_lists = merges.list_sources(tx, self._tenant_id, summary_ids)
+            sources_by_summary = {
+                summary_id: [self._places[source_id] for source_id in sources]
+                for summary_id, sources in source_lists.items()
+            }
         return [
             [self._places[result.id]]
             if result.id in self._places
             else [
-                place for place in sorted(of.get(result.id, ())) if tells_fact(result.text, self._year.said[place].text)
+                position
+                for position in sorted(sources_by_summary.get(result.id, ()))
+                if tells_fact(result.text, self._year.said[position].text)
             ]
             for result in results
         ]

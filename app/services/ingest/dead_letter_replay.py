@@ -1,8 +1,9 @@
 """List dead letters without their content, and replay or discard them on an operator's decision.
 
-A letter written by the drain holds a stream entry that isn't stored. A replay appends the entry to the stream like any
-request and then deletes the letter: after a crash in between, two entries have the same base, and the ingest ledger
-lets only one be stored. All other letters name stored memories, which are queued for their stage again.
+A letter written by the drain contains a stream entry that isn't stored. A replay appends the entry to the stream like
+any request and then deletes the letter. If the process crashes in between, the entry can be appended twice with the
+same id base, and the ingest ledger rejects the second one. All other letters refer to stored memories, which a replay
+queues for the failed stage.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ class BatchResult:
 def list_letters(
     tenant_id: UUID, wanted: LetterFilter, *, discarded: bool, older_than: Place | None, limit: int
 ) -> tuple[Page[DeadLetter], list[tuple[str, str, int]]]:
-    """List letters, newest first, and return the number of letters by stage and reason."""
+    """Return a page of letters, newest first, and the number of letters by stage and reason."""
     with database.tenant(tenant_id) as tx:
-        found = dead_letters.list_letters(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
-        return found, dead_letters.count_by_reason(tx, tenant_id, wanted, discarded=discarded)
+        page = dead_letters.list_letters(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
+        return page, dead_letters.count_by_reason(tx, tenant_id, wanted, discarded=discarded)
 
 
 def get(tenant_id: UUID, letter_id: UUID) -> DeadLetter:
@@ -78,7 +79,7 @@ def get(tenant_id: UUID, letter_id: UUID) -> DeadLetter:
 
 
 def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> DeadLetter:
-    """Retry a letter's entry or memories; return the letter as it was.
+    """Retry a letter's entry or memories; return the letter as read before the replay.
 
     Raises:
         NotFound: This tenant has no such letter.
@@ -101,9 +102,9 @@ def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Dead
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with memory_write(tenant_id, "state") as write:
-            taken = dead_letters.claim(write.tx, tenant_id, letter_id)
-            _queue_again(write, [taken] if taken else [])
-            if taken:
+            claimed = dead_letters.claim(write.tx, tenant_id, letter_id)
+            _queue_again(write, [claimed] if claimed else [])
+            if claimed:
                 write.audit("letters_replayed", actor, ids=[letter_id])
         queues.nudge(_TASKS[letter.stage])
     _log("dead_letters_replayed", tenant_id, 1)
@@ -113,47 +114,47 @@ def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Dead
 def replay_many(
     tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
 ) -> BatchResult:
-    """Replay the oldest letters with a reason, up to the limits per call; repeat with the `before` returned.
+    """Replay the oldest letters with a reason, up to the limits per call; repeat with the returned `before`.
 
     Raises:
         BacklogFull: This tenant's backlog limit is reached, and nothing was replayed.
         Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable; nothing was replayed.
     """
-    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
+    letter_filter, before = _resolve_filter(tenant_id, stage, reason, before)
     with memory_write(tenant_id, "state") as write:
-        taken = dead_letters.delete_stored(write.tx, tenant_id, wanted, LETTERS_A_CALL)
-        _queue_again(write, list(taken.values()))
+        requeued = dead_letters.delete_stored(write.tx, tenant_id, letter_filter, LETTERS_A_CALL)
+        _queue_again(write, list(requeued.values()))
         unstored = dead_letters.list_drain_contents(
-            write.tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
+            write.tx, tenant_id, letter_filter, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
         )
-        if taken:
-            write.audit("letters_replayed", actor, ids=taken)
-    for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
+        if requeued:
+            write.audit("letters_replayed", actor, ids=requeued)
+    for task in {_TASKS[letter_stage] for letter_stage, _ in requeued.values()}:
         queues.nudge(task)
     try:
-        stored = _store_again(tenant_id, unstored, actor)
+        appended = _store_again(tenant_id, unstored, actor)
     except (BacklogFull, Unavailable):
-        if not taken:
+        if not requeued:
             raise
-        stored = 0
-    _log("dead_letters_replayed", tenant_id, len(taken) + stored)
+        appended = 0
+    _log("dead_letters_replayed", tenant_id, len(requeued) + appended)
     with database.tenant(tenant_id) as tx:
-        left = dead_letters.count_replayable(tx, tenant_id, wanted)
-    return BatchResult(len(taken) + stored, left, before)
+        remaining = dead_letters.count_replayable(tx, tenant_id, letter_filter)
+    return BatchResult(len(requeued) + appended, remaining, before)
 
 
 def discard_letter(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> DeadLetter:
-    """Delete a letter's content at once, retaining the record and the reason for a while; return the discarded letter.
+    """Delete a letter's content, and keep its metadata and the reason for 90 days; return the discarded letter.
 
     Raises:
         NotFound: This tenant has no such letter.
         Conflict: It was discarded before.
     """
     with database.tenant(tenant_id) as tx:
-        done = dead_letters.discard_letter(tx, tenant_id, letter_id, because)
-        _audit(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
+        is_discarded = dead_letters.discard_letter(tx, tenant_id, letter_id, because)
+        _audit(tx, tenant_id, "letters_discarded", actor, [letter_id] if is_discarded else [])
     letter = get(tenant_id, letter_id)
-    if not done:
+    if not is_discarded:
         raise Conflict("this dead letter is discarded already")
     _log("dead_letters_discarded", tenant_id, 1)
     return letter
@@ -167,14 +168,14 @@ def discard_many(
     before: datetime | None = None,
     actor: str = SYSTEM,
 ) -> BatchResult:
-    """Discard the oldest letters with a reason, up to the limit per call; repeat with the `before` returned."""
-    wanted, before = _resolve_filter(tenant_id, stage, reason, before)
+    """Discard the oldest letters with a reason, up to the limit per call; repeat with the returned `before`."""
+    letter_filter, before = _resolve_filter(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
-        discarded = dead_letters.discard_letters(tx, tenant_id, wanted, because, LETTERS_A_CALL)
-        left = dead_letters.count_waiting(tx, tenant_id, wanted)
+        discarded = dead_letters.discard_letters(tx, tenant_id, letter_filter, because, LETTERS_A_CALL)
+        remaining = dead_letters.count_waiting(tx, tenant_id, letter_filter)
         _audit(tx, tenant_id, "letters_discarded", actor, discarded)
     _log("dead_letters_discarded", tenant_id, len(discarded))
-    return BatchResult(len(discarded), left, before)
+    return BatchResult(len(discarded), remaining, before)
 
 
 def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]], actor: str) -> int:
@@ -190,8 +191,8 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]],
     appended: list[UUID] = []
     nudge = False
     try:
-        for letter_id, held in letters:
-            entry = StreamEntry(held.position, str(held.memories).encode(), held.header, held.payload)
+        for letter_id, unstored in letters:
+            entry = StreamEntry(unstored.position, str(unstored.memories).encode(), unstored.header, unstored.payload)
             nudge |= stream.append_again(tenant_id, entry)
             appended.append(letter_id)
     except (BacklogFull, Unavailable):
@@ -213,16 +214,16 @@ def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str
 
 
 def _queue_again(write: MemoryWrite, taken: Sequence[tuple[str, list[UUID]]]) -> None:
-    """Queue memories for their stages again."""
+    """Queue letters' memories for the letters' stages again."""
     by_stage: dict[str, set[UUID]] = {}
     for stage, memory_ids in taken:
         by_stage.setdefault(stage, set()).update(memory_ids)
-    for stage, wanted in by_stage.items():
+    for stage, ids in by_stage.items():
         if stage == rating_queue.STAGE:
-            rating_queue.reset_ratings(write.tx, write.tenant_id, list(wanted))
+            rating_queue.reset_ratings(write.tx, write.tenant_id, list(ids))
             rating_turns.add(write.tx, write.tenant_id)
         else:
-            write.queue([stage], wanted)
+            write.queue([stage], ids)
 
 
 def _resolve_filter(

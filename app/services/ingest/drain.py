@@ -42,18 +42,18 @@ def drain_streams() -> int:
         The number of memories stored.
 
     Raises:
-        sqlalchemy.exc.OperationalError: PostgreSQL failed; nothing is lost, the entries are delivered again.
-        redis.RedisError: Redis failed; nothing is lost, the entries are delivered again.
+        sqlalchemy.exc.OperationalError: PostgreSQL failed; no data is lost, since the entries are delivered again.
+        redis.RedisError: Redis failed; no data is lost, since the entries are delivered again.
     """
     deadline = time.monotonic() + settings().slice_seconds
     stored = 0
     turn = stream_reader().claim(first=True)
     while turn is not None:
         with tracing.trace_work("store", _trace_contexts(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
-            fresh = _store_entries(turn)
-        if fresh and not stored:
+            stored_now = _store_entries(turn)
+        if stored_now and not stored:
             _nudge_enrichment()  # enrichment starts before the end of a long slice
-        stored += fresh
+        stored += stored_now
         if time.monotonic() >= deadline:
             queues.nudge(queues.DRAIN)
             break
@@ -77,7 +77,7 @@ def _nudge_enrichment() -> None:
 
 
 def _store_entries(turn: TenantBatch) -> int:
-    """Store a turn's entries, together or one by one if one of them may be at fault, and end the turn."""
+    """Store a turn's entries and end the turn; entries are stored one by one if one of them may cause failures."""
     tenant_id = turn.tenant_id
     try:
         stored = _store_each(tenant_id, turn.suspects)
@@ -91,7 +91,7 @@ def _store_entries(turn: TenantBatch) -> int:
                 _log("turn_failed", tenant_id, error, entries=len(turn.fresh))
             stored += _store_each(tenant_id, turn.fresh)
     except Exception:
-        # Not the entries' fault: they may be retried at once.
+        # The entries didn't cause the failure, so they may be retried at once.
         metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
         stream_reader().acknowledge(tenant_id, free=True)
         raise
@@ -101,7 +101,7 @@ def _store_entries(turn: TenantBatch) -> int:
 
 def _store_each(tenant_id: UUID, entries: Sequence[StreamEntry]) -> int:
     """Store entries one by one; an entry becomes a dead letter after `deliveries_max` failed deliveries."""
-    tries = settings().deliveries_max - 1  # the first delivery was the one together with others
+    tries = settings().deliveries_max - 1  # the first delivery was in a batch with other entries
     return sum(_store_alone(tenant_id, entry, tries) for entry in entries)
 
 
@@ -132,44 +132,47 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
     Args:
         free: Whether to end the tenant's turn afterwards.
     """
-    plain: list[Arrival] = []
-    careful: list[Arrival] = []
+    to_copy: list[Arrival] = []
+    to_upsert: list[Arrival] = []
     touched: list[EnvelopeTouches] = []
     unreadable: list[tuple[StreamEntry, str]] = []
     for entry in entries:
         try:
-            read = _read(entry)
+            decoded = _read(entry)
         except (MalformedEnvelope, Unreadable, Invalid) as error:
             unreadable.append((entry, str(error) if isinstance(error, MalformedEnvelope) else stored_name(error)))
             continue
-        if isinstance(read, EnvelopeTouches):
-            touched.append(read)
+        if isinstance(decoded, EnvelopeTouches):
+            touched.append(decoded)
         else:
-            (careful if upsert_by_external_id.needs_upsert(read) else plain).append(read)
+            (to_upsert if upsert_by_external_id.needs_upsert(decoded) else to_copy).append(decoded)
     stored = 0
     failpoints.trigger("drain.before_store")
-    if plain:
+    if to_copy:
         with database.drain() as tx:
             requests.lock_shared(tx, tenant_id)
-            coming = requests.coming(tx, tenant_id)
-            clear: list[Arrival] = []
-            for each in plain:  # stored by `upsert_by_external_id`, which hides or drops memories that match an erasure
-                (careful if coming.may_match(each.memories, each.accepted_ms) else clear).append(each)
-            if clear:
-                stored += envelopes.copy_fresh(tx, tenant_id, clear)
+            open_erasures = requests.coming(tx, tenant_id)
+            unaffected: list[Arrival] = []
+            # `upsert_by_external_id` stores arrivals that may match an erasure, and hides or drops the matches.
+            for arrival in to_copy:
+                (to_upsert if open_erasures.may_match(arrival.memories, arrival.accepted_ms) else unaffected).append(
+                    arrival
+                )
+            if unaffected:
+                stored += envelopes.copy_fresh(tx, tenant_id, unaffected)
             failpoints.trigger("drain.before_commit")
-    if careful:
-        stored += upsert_by_external_id.upsert_memories(tenant_id, careful)
+    if to_upsert:
+        stored += upsert_by_external_id.upsert_memories(tenant_id, to_upsert)
     if touched:  # last, since the uses may refer to memories of the same turn
         reinforcement.reinforce_used(tenant_id, touched)
-    # After all that may have to be retried, so that it happens once. Reading the entry again can't help: whatever the
-    # API would have refused was not appended by the API.
+    # Unreadable entries are set aside after every step that may be retried, so that each is set aside only once.
+    # Retrying them can't help: the API would have refused these entries, so another program appended them.
     for entry, reason in unreadable:
         _set_aside(tenant_id, entry, reason, 1)
     failpoints.trigger("drain.before_settle")
     stream_reader().acknowledge(tenant_id, entries, free=free)
-    aside = {entry.entry_id for entry, _ in unreadable}
-    _count([entry for entry in entries if entry.entry_id not in aside])
+    set_aside_ids = {entry.entry_id for entry, _ in unreadable}
+    _count([entry for entry in entries if entry.entry_id not in set_aside_ids])
     return stored
 
 

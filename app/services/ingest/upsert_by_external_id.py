@@ -1,4 +1,4 @@
-"""Store memories that bulk COPY can't handle: those with an external id, a caller's vector or a supersession.
+"""Store memories that bulk COPY can't handle: memories with an external id, a caller's vector or a supersession.
 
 A repeated external id updates the existing memory; the id returned for the repeat becomes an alias. An envelope
 containing any such memory is stored as a whole, with its ledger row, in a transaction of the tenant.
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 
 def needs_upsert(arrival: Arrival) -> bool:
-    """Return whether any memory has an external id or an embedding, or supersedes another memory."""
+    """Return True if any memory has an external id or an embedding, or supersedes another memory."""
     return any(
         memory.external_id is not None or memory.embedding is not None or memory.supersedes
         for memory in arrival.memories
@@ -56,7 +56,7 @@ def needs_upsert(arrival: Arrival) -> bool:
 
 
 def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
-    """Insert the envelopes' memories, or update the memories with their external ids.
+    """Insert the envelopes' memories, or update existing memories with the same external ids.
 
     Returns:
         The number of memories inserted or changed; repeating the same content changes nothing.
@@ -66,39 +66,39 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         _ensure_space(tenant_id)
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
-        fresh = envelopes.insert_fresh(
+        new_bases = envelopes.insert_fresh(
             tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()}
         )
-        given = _drop_erased(
-            tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
+        rows = _drop_erased(
+            tx, tenant_id, [row for base, arrival in by_base.items() if base in new_bases for row in _rows(arrival)]
         )
-        if not given:
+        if not rows:
             return 0
-        latest, overtaken = _latest_versions(given)
+        latest, earlier_versions = _latest_versions(rows)
         keys = [key for key in latest if isinstance(key, str)]
-        known = memories.lock_external(tx, tenant_id, keys)
+        existing = memories.lock_external(tx, tenant_id, keys)
         # A memory under legal hold stays unchanged: the update becomes a new memory that takes over the external id.
-        if held := holds.list_by_memory(tx, tenant_id, list(known)):
-            for memory_id in holds.remove_external_ids(tx, tenant_id, list(held), list(latest.values())):
-                del known[memory_id]
-        states.lock(tx, tenant_id, list(known))  # lock order: states before vectors and words
-        reworded = _reworded(known, latest)
+        if holds_by_memory := holds.list_by_memory(tx, tenant_id, list(existing)):
+            for memory_id in holds.remove_external_ids(tx, tenant_id, list(holds_by_memory), list(latest.values())):
+                del existing[memory_id]
+        states.lock(tx, tenant_id, list(existing))  # lock order: states before vectors and words
+        reworded = _reworded(existing, latest)
         # If the update changes the memory's thread, its former neighbours are reindexed too.
-        former = word_index.list_neighbours(tx, tenant_id, reworded)
-        later = embeddings.remove(tx, tenant_id, reworded)
-        write.measure(list(known))
-        with write.update(list(known)):
+        former_neighbours = word_index.list_neighbours(tx, tenant_id, reworded)
+        to_embed = embeddings.remove(tx, tenant_id, reworded)
+        write.measure(list(existing))
+        with write.update(list(existing)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
             memories.set_kinds(tx, tenant_id, _given_kinds(latest, written.aliases))
-            updated = list(written.changed & known.keys())
+            updated = list(written.changed & existing.keys())
             tiers.mark_due(tx, tenant_id, updated)
-        thawed = list(cold_segments.list_locations(tx, tenant_id, updated))
-        cold_restore.reactivate_cold(write, thawed, "edit", actor=None)
-        later |= embeddings.remove(tx, tenant_id, reworded)
-        back = reactivation.restore(write, updated, "edit", actor=None)
-        _reindex(tx, tenant_id, reworded, former)
-        cold_restore.discard_records(tx, tenant_id, thawed)
-        _alias(tx, tenant_id, latest, overtaken, written.aliases)
+        cold_ids = list(cold_segments.list_locations(tx, tenant_id, updated))
+        cold_restore.reactivate_cold(write, cold_ids, "edit", actor=None)
+        to_embed |= embeddings.remove(tx, tenant_id, reworded)
+        reactivated = reactivation.restore(write, updated, "edit", actor=None)
+        _reindex(tx, tenant_id, reworded, former_neighbours)
+        cold_restore.discard_records(tx, tenant_id, cold_ids)
+        _alias(tx, tenant_id, latest, earlier_versions, written.aliases)
         vectors = {
             written.aliases.get(row.memory_id, row.memory_id): row.given.embedding
             for row in latest.values()
@@ -107,23 +107,23 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
         supersessions.reject_cross_subject(tx, tenant_id, updated)
         corrections.refresh_corrections(tx, tenant_id, updated)
-        superseded = supersession.record_statements(tx, tenant_id, _superseded_names(given, latest, written.aliases))
-        new = written.changed - known.keys()
-        write.measure_inserted(new)
-        write.queue([work_queue.INDEX], new)
+        superseded = supersession.record_statements(tx, tenant_id, _superseded_names(rows, latest, written.aliases))
+        inserted = written.changed - existing.keys()
+        write.measure_inserted(inserted)
+        write.queue([work_queue.INDEX], inserted)
         write.queue([work_queue.SCORE], written.changed)
-        write.queue([work_queue.EMBED], {*new, *reworded, *later} - embedded)
+        write.queue([work_queue.EMBED], {*inserted, *reworded, *to_embed} - embedded)
         write.sources_changed(updated)
         write.changed(list(written.changed))
         if superseded:
             write.audit("memories_superseded", ids=superseded, details={"source": "caller"})
-        if thawed or back:
-            write.audit("memories_restored", ids=[*thawed, *back])
+        if cold_ids or reactivated:
+            write.audit("memories_restored", ids=[*cold_ids, *reactivated])
     return len(written.changed)
 
 
 def _given_kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]) -> dict[UUID, Kind]:
-    """Return the kinds given by callers, by stored memory id."""
+    """Return the kinds that callers specified, by stored memory id."""
     return {
         aliases.get(row.memory_id, row.memory_id): row.given.kind
         for row in latest.values()
@@ -138,9 +138,9 @@ def _alias(
     overtaken: Sequence[tuple[str | UUID, NewMemory]],
     aliases: Mapping[UUID, UUID],
 ) -> None:
-    """Make the ids returned for repeats aliases of the memories that they updated."""
-    through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
-    final = {row: aliases.get(stored, stored) for row, stored in through.items()}
+    """Store the ids returned for repeated external ids as aliases of the updated memories."""
+    latest_ids = {row.memory_id: latest[key].memory_id for key, row in overtaken}
+    final = {row: aliases.get(stored, stored) for row, stored in latest_ids.items()}
     memories.add_aliases(tx, tenant_id, {**aliases, **final})
 
 
@@ -152,16 +152,16 @@ def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemor
     if not graves:
         return given
     key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-    living = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
-    metrics.count("erased_on_arrival", len(given) - len(living))
-    return living
+    retained = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
+    metrics.count("erased_on_arrival", len(given) - len(retained))
+    return retained
 
 
 def _rows(arrival: Arrival) -> Iterator[NewMemory]:
     seq = first_seq(arrival.entry_id)
     ids = memory_uuids(arrival.base, len(arrival.memories))
-    for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
-        yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+    for position, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
+        yield NewMemory(UUID(memory_id), seq + position, arrival.accepted_ms, memory)
 
 
 def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:
@@ -185,33 +185,33 @@ def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory])
 def _latest_versions(
     given: Sequence[NewMemory],
 ) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
-    """Return the last version of each memory, by external id or own id, and the earlier versions in the same batch."""
+    """Return the last version of each memory, by external id or own id, and the batch's earlier versions."""
     latest: dict[str | UUID, NewMemory] = {}
-    overtaken = []
+    earlier_versions = []
     for row in sorted(given, key=lambda row: row.seq):
         key = row.given.external_id or row.memory_id
         if key in latest:
-            overtaken.append((key, latest[key]))
-            left_out = [name for name in _KEPT if getattr(row.given, name) is None]
-            updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in left_out})
+            earlier_versions.append((key, latest[key]))
+            omitted = [name for name in _KEPT if getattr(row.given, name) is None]
+            updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in omitted})
             row = replace(row, given=updated)  # noqa: PLW2901
         latest[key] = row
-    return latest, overtaken
+    return latest, earlier_versions
 
 
 def _superseded_names(
     given: Sequence[NewMemory], latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]
 ) -> dict[UUID, list[str]]:
-    """Return the superseded names by the stored id of the superseding memory, including those of earlier versions."""
-    wanted: dict[UUID, list[str]] = {}
+    """Return the names that each memory supersedes, by the memory's stored id, including names in earlier versions."""
+    names_by_id: dict[UUID, list[str]] = {}
     for row in given:
-        last = latest[row.given.external_id or row.memory_id].memory_id
-        wanted.setdefault(aliases.get(last, last), []).extend(row.given.superseded)
-    return wanted
+        latest_id = latest[row.given.external_id or row.memory_id].memory_id
+        names_by_id.setdefault(aliases.get(latest_id, latest_id), []).extend(row.given.superseded)
+    return names_by_id
 
 
 def _ensure_space(tenant_id: UUID) -> None:
-    """Assign the tenant an embedding space, which may require asking the provider for the model's dimensions."""
+    """Assign the tenant an embedding space, which may require querying the provider for the model's dimensions."""
     try:
         spaces.ensure_spaces(tenant_id)
     except (ProviderFailed, Misconfigured) as error:
@@ -221,9 +221,9 @@ def _ensure_space(tenant_id: UUID) -> None:
 def _write_vectors(
     tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
 ) -> set[UUID]:
-    """Write callers' vectors to the space that the tenant is searched in.
+    """Write callers' vectors to the tenant's search space.
 
-    The API checked their size, but the tenant may have moved to another space since: vectors of another size are
+    The API checked the vectors' size, but the tenant may have moved to another space since. Vectors of another size are
     dropped with a warning, and their memories are embedded like any other.
 
     Returns:
@@ -232,16 +232,16 @@ def _write_vectors(
     """
     if not vectors:
         return set()
-    there = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
-    size = there.searched.dimensions if there else None
+    tenant_spaces = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
+    size = tenant_spaces.searched.dimensions if tenant_spaces else None
     fitting = {memory_id: vector for memory_id, vector in vectors.items() if len(vector) == size}
     if len(fitting) < len(vectors):
         log.warning("vectors_left_out", tenant=str(tenant_id), memories=len(vectors) - len(fitting), dimensions=size)
-    if there is None or not fitting:
+    if tenant_spaces is None or not fitting:
         return set()
     matrix = np.array(list(fitting.values()), dtype=np.float64)
-    matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # first, since squares of large numbers overflow
+    matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # scaled first, since the squares of large numbers overflow
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     texts = EmbeddingTexts(list(fitting), [versions[memory_id] for memory_id in fitting], [])
-    embeddings.write(tx, tenant_id, there.searched.space_id, texts, matrix.astype(np.float32), by_caller=True)
-    return set(fitting) if there.target is None else set()
+    embeddings.write(tx, tenant_id, tenant_spaces.searched.space_id, texts, matrix.astype(np.float32), by_caller=True)
+    return set(fitting) if tenant_spaces.target is None else set()

@@ -1,10 +1,10 @@
-"""Notice that Redis lost accepted requests: verify its identity, and follow each accepted request until it is stored.
+"""Detect accepted requests that Redis lost: verify Redis's identity, and track each request until it is stored.
 
-Redis and PostgreSQL hold the same mark (`app.domain.ingest.redis_identity`); a connection to a Redis without it is
-refused, so that requests get a 503 until an operator decides. Each API process also writes what it accepted to
-PostgreSQL, about once a second. A row is deleted when all of its requests are stored, waiting ones are looked at again,
-and those that are neither are recorded as a gap. Requests that an API process accepted in its last second, if it was
-killed together with Redis, aren't witnessed.
+Redis and PostgreSQL store the same mark (`app.domain.ingest.redis_identity`). Connections to a Redis without this mark
+are refused, so requests get a 503 until an operator decides. Each API process also writes its accepted requests to
+PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests are dropped, requests still
+in the stream are checked again, and requests that are twice found in neither place are recorded as a gap. If an API
+process and Redis are killed together, requests accepted in the last second aren't witnessed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ log = structlog.get_logger(__name__)
 
 
 def check_identity(found: Mark) -> str | None:
-    """Check the mark of the Redis behind a new connection. Return the epoch to write to a new installation's Redis.
+    """Check the mark of a newly connected Redis; return the epoch to write, or None if Redis already has a mark.
 
-    While PostgreSQL is unreachable, a Redis with a mark is accepted: the next connection compares it.
+    While PostgreSQL is unreachable, a Redis with any mark is accepted; the next connection compares the mark.
 
     Raises:
         QueueReplaced: Redis was emptied, belongs to another installation, or is an older copy.
@@ -51,15 +51,15 @@ def check_identity(found: Mark) -> str | None:
     try:
         with database.shared() as tx:
             expected = witness.expected(tx)
-            wrong = diagnose(found, expected)
-            if wrong is None and found.epoch is not None and not expected.is_claimed:
+            reason = diagnose(found, expected)
+            if reason is None and found.epoch is not None and not expected.is_claimed:
                 witness.claim(tx, found.epoch)
     except database.DatabaseError as error:
         if found.epoch is None or not is_transient(error):
             raise QueueReplaced(f"the queue can't be verified without PostgreSQL: {type(error).__name__}") from None
         return None
-    if wrong is not None:
-        raise QueueReplaced(wrong)
+    if reason is not None:
+        raise QueueReplaced(reason)
     return expected.mark.epoch if found.epoch is None else None
 
 
@@ -69,10 +69,10 @@ def guard_connections() -> None:
 
 
 class Witness:
-    """Collects the requests that this process accepted, for `write`; safe to use from several threads."""
+    """Collects the requests that this process accepts, until `write` stores them; safe to use from several threads."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without any requests."""
         self._lock = Lock()
         self._pending: list[Accepted] = []
 
@@ -84,7 +84,7 @@ class Witness:
     def write(self) -> None:
         """Write the remembered requests to PostgreSQL, and advance the mark's beat in both stores.
 
-        Failures are logged, and the requests are remembered for the next call.
+        Failures are logged. Up to `PENDING_MAX` unwritten requests remain remembered for the next call.
         """
         with self._lock:
             requests, self._pending = self._pending, []
@@ -108,9 +108,10 @@ class Witness:
 
 
 def find_gaps() -> int:
-    """Look at the requests accepted lately, and record those that are lost. Return their number.
+    """Check recently accepted requests, record lost ones as gaps, and return the number of lost requests.
 
-    A request is lost if, in two looks, its entry isn't in the stream and it is neither stored nor a dead letter.
+    A request is lost if, in two checks, its entry isn't in the stream and the request is neither stored nor a dead
+    letter.
 
     Raises:
         RedisError: Redis is unreachable or refused.
@@ -127,33 +128,33 @@ def find_gaps() -> int:
 
 def _look(due: Sequence[Witnessed]) -> int:
     requests = [request for row in due for request in row.requests]
-    edges = backlog().edges(sorted({request.tenant_id for request in requests}))
-    waiting = {request.base for request in requests if _is_waiting(request, edges.get(request.tenant_id))}
-    # After the streams: an entry is deleted from its stream once its memories are committed.
+    edge_ids = backlog().edges(sorted({request.tenant_id for request in requests}))
+    waiting = {request.base for request in requests if _is_waiting(request, edge_ids.get(request.tenant_id))}
+    # Read after the streams, since an entry is deleted from its stream only once its memories are committed.
     with database.drain() as tx:
         settled = witness.settled(tx, [request for request in requests if request.base not in waiting])
-        there = witness.take(tx, [row.witness_id for row in due])
-        return _settle(tx, [row for row in due if row.witness_id in there], waiting, settled)
+        taken = witness.take(tx, [row.witness_id for row in due])
+        return _settle(tx, [row for row in due if row.witness_id in taken], waiting, settled)
 
 
 def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[UUID], settled: set[UUID]) -> int:
     lost: dict[UUID, list[Accepted]] = defaultdict(list)
-    again: list[Accepted] = []
-    missed: list[Accepted] = []
+    still_waiting: list[Accepted] = []
+    missed_once: list[Accepted] = []
     for row in due:
         for request in row.requests:
             if request.base in settled:
                 continue
             if request.base in waiting:
-                again.append(request)
+                still_waiting.append(request)
             elif row.missed:
                 lost[request.tenant_id].append(request)
             else:
-                missed.append(request)
-    if again:
-        witness.add(tx, again, looked=True)
-    if missed:
-        witness.add(tx, missed, looked=True, missed=True)
+                missed_once.append(request)
+    if still_waiting:
+        witness.add(tx, still_waiting, looked=True)
+    if missed_once:
+        witness.add(tx, missed_once, looked=True, missed=True)
     if lost:
         witness.record_gaps(tx, lost)
     for tenant_id, requests in lost.items():
@@ -162,7 +163,7 @@ def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[UUI
 
 
 def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
-    """Return True unless the entry's id is outside of its stream: streams lose their ends, not entries in between."""
+    """Return True if the entry's id is within its stream's range of ids; streams lose entries only at their ends."""
     if edges is None:
         return False
     first, last = map(parse_entry_id, edges)
@@ -170,7 +171,7 @@ def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
 
 
 def diagnose_queue() -> str | None:
-    """Return why Redis's mark refuses it, or None if it is accepted. Marks nothing, and doesn't need to be accepted.
+    """Return the reason for which this Redis is refused, or None if it is accepted; write no mark.
 
     Raises:
         RedisError: Redis is unreachable.
@@ -195,13 +196,14 @@ def count_lost() -> int:
 
 
 def accept_queue(tenant_id: UUID, actor: str) -> None:
-    """Go on with the present Redis under a new epoch, and accept the gaps found so far.
+    """Accept the current Redis as the queue under a new epoch, and accept the gaps found so far.
 
-    What the former Redis hadn't drained is lost; `find_gaps` counts it from the witness.
+    Requests that were accepted but not drained from the previous Redis are lost; `find_gaps` counts them from the
+    witness rows.
 
     Args:
         tenant_id: The tenant whose audit log gets the entry.
-        actor: Id of the key.
+        actor: Id of the operator's API key.
     """
     with database.tenant(tenant_id) as tx:
         audit.append(tx, tenant_id, "operator_acted", actor, details={"act": "accept_queue"})
