@@ -21,8 +21,7 @@ from app.store.search.query_parts import quote_lexeme
 KIND: Final = "corrects"
 SOURCE: Final = "correction"
 WEIGHT: Final = 0.0
-"""Weight of a correction. Activation doesn't spread along links of weight 0, so a use of the current fact doesn't
-strengthen the outdated one."""
+"""Weight of corrections; at 0, activation doesn't spread along them from the current fact to the outdated fact."""
 LATER_MAX: Final = 50
 """Maximum number of later memories per subject that are checked again when an earlier memory arrives late."""
 
@@ -76,7 +75,7 @@ SELECT {_COLUMNS} FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY
 
 
 def mark_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], saying: Sequence[UUID]) -> None:
-    """Set the flag `says_change` on those of these memories that state a change, and clear it on the others."""
+    """Set the flag `says_change` of the memories in `saying`, and clear the flag of the others in `memory_ids`."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "saying": Uuids(saying)}
     driver_connection(tx).execute(_MARK, values)
 
@@ -102,8 +101,8 @@ def list_concerned(
 ) -> list[UUID]:
     """Return the memories whose corrections must be detected again because of these new or changed memories.
 
-    They are the memories that correct one of these memories, and the first `LATER_MAX` later memories per subject that
-    state a change.
+    The result contains the memories that correct one of these memories, and the first `LATER_MAX` later memories per
+    subject that state a change.
 
     Args:
         memory_ids: New or changed memories.

@@ -261,9 +261,7 @@ def list_neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> lis
 def count_terms(
     tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
 ) -> tuple[list[QueryTerm], int]:
-    """Return the lexemes of a query and of spellings with their document frequencies, and the number of memories.
-
-    Only active memories are counted.
+    """Return lexemes of a query and of spellings with their document frequencies, and the number of active memories.
 
     Args:
         spellings: Words whose lexemes are returned with a reference to the word, even if they occur in no memory.

@@ -1,4 +1,4 @@
-"""Hide the memories of an open erasure from every read until it is cancelled or finished."""
+"""Hide the memories of an open erasure from every read until the erasure is cancelled or finished."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
 def hide_matching(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> tuple[dict[UUID, list[UUID]], TierCounts]:
-    """Hide those of these memories that match an open erasure, because they were added, edited or restored since.
+    """Hide the memories among these that match an open erasure, because they were added, edited or restored since.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.
@@ -242,7 +242,7 @@ ORDER BY memory_id ON CONFLICT DO NOTHING
 
 
 def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories that are active, in id order."""
+    """Return the active memories among these, in id order."""
     return fetch_column(tx, _ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

@@ -163,7 +163,7 @@ _LETTER: Final = text("SELECT payload FROM dead_letters WHERE tenant_id = :tenan
 
 
 def still_there(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories that exist in the data, in id order."""
+    """Return the memories among these that exist in the data, in id order."""
     return fetch_column(tx, _STILL_THERE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

@@ -33,7 +33,7 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         The number of memories stored.
 
     Raises:
-        TypeError: The driver's connection isn't one of psycopg.
+        TypeError: The connection isn't a psycopg connection.
     """
     connection = tx.connection.driver_connection
     if not isinstance(connection, psycopg.Connection):

@@ -15,8 +15,7 @@ from app.domain.ingest.redis_identity import Expected, Mark
 from app.store.core.binary_arrays import Integers, Uuids, driver_connection
 
 ROWS_MOST: Final = 100
-"""Maximum number of witness rows read at once; a row contains the requests that one process accepted within about a
-second."""
+"""Maximum number of witness rows read at once; a row contains the requests that a process accepts in about 1 second."""
 
 
 class Accepted(NamedTuple):

@@ -286,7 +286,7 @@ WHERE job_id = :job_id AND claim = :claim
 
 
 def request_cancel(tx: Connection, tenant_id: UUID, job_id: UUID) -> bool:
-    """Request a job's cancellation; an unclaimed job becomes due at once. Return False if the job isn't unfinished."""
+    """Request a job's cancellation; an unclaimed job becomes due at once. Return False for an ended or unknown job."""
     return tx.execute(_WANT_CANCEL, {"tenant_id": tenant_id, "job_id": job_id}).rowcount == 1
 
 

@@ -49,7 +49,7 @@ SELECT coalesce(jsonb_agg(to_jsonb(own)), '[]') FROM (
     ) AS sources
   FROM merges WHERE tenant_id = %(tenant)s AND summary_id = wanted.id) AS own""",
 }
-"""SQL for a memory's rows in other tables as an array, by name; tables in `row_deletion.OWN` are always included."""
+"""SQL for a memory's rows in other tables as an array, by name; tables in `row_deletion.OWN` needn't be listed."""
 
 
 class HeldMemory(NamedTuple):
