@@ -1,4 +1,4 @@
-"""Read the data of an erasure report besides its steps: recipients, legal holds, schema version and policy version."""
+"""Read the recipients, legal holds, schema version and policy version that an erasure report states."""
 
 from __future__ import annotations
 

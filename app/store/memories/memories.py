@@ -1,4 +1,4 @@
-"""Read, list, edit and delete memories, and upsert them by the caller's own ids."""
+"""Read, list, lock and update memories, and upsert them by the caller's external ids."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ HOLDS: Final = """hold.released_at IS NULL
       AND (hold.before IS NULL OR coalesce(memory.occurred_at, memory.created_at) < hold.before)"""
 """SQL condition that a row `hold` covers a row `memory` of the same tenant."""
 
-# The parts of the condition for a single hold, of which `scope_sql` combines the ones needed, so that indexes are used.
+# The parts of the condition for a single hold. `scope_sql` combines only the needed parts, so that indexes are used.
 _CONDITIONS: Final = {
     "memory_ids": "memory.memory_id = ANY (:memory_ids)",
     "subject": "memory.subject = :subject",
