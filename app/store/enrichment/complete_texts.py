@@ -18,11 +18,11 @@ class CompleteText(NamedTuple):
     """A memory with a complete text.
 
     Attributes:
-        moment: Time of the event, or of acceptance if that is unknown.
-        seq: Position in the tenant's order of memories.
+        moment: Time of the event; time of acceptance if the event's time is unknown.
+        seq: Sequence number: the order of acceptance within the tenant.
         role: The speaker's effective role; None if unknown.
         is_given: True if a caller sent the memory; False for a summary.
-        says_change: The stored flag of a statement that changes an earlier one.
+        says_change: True if the stored flag marks the text as a statement that changes an earlier one.
         has_reminders: True if reminder flags are stored.
         has_finding: True if a finding of personal data is stored.
     """
@@ -42,13 +42,13 @@ class CompleteText(NamedTuple):
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[CompleteText]:
-    """Return these memories, except for deleted ones and those in cold storage, whose texts are stored in part."""
+    """Return these memories without deleted ones and cold ones, whose complete texts are only in segments."""
     rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
     return list(map(CompleteText._make, rows.fetchall()))
 
 
-# Each other table is read once for the whole batch and hashed: without statistics, the planner could turn joins into
-# loops over all pairs.
+# Subqueries read the other tables once per batch and hash the result. Without statistics, the planner could run joins
+# as nested loops over all pairs.
 _READ: Final = f"""
 SELECT memory_id, text_version, text, subject, speaker, coalesce(occurred_at, created_at), seq, {roles.EFFECTIVE},
   made_by = 'caller', says_change,

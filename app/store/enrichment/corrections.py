@@ -1,4 +1,7 @@
-"""Store corrections, links from a memory to the earlier one that it corrects, and select memories to compare."""
+"""Store corrections, and select the memories that are compared to detect them.
+
+A correction is a link from a memory to the earlier memory that it corrects.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from app.store.search.query_parts import quote_lexeme
 KIND: Final = "corrects"
 SOURCE: Final = "correction"
 WEIGHT: Final = 0.0
-"""Activation doesn't spread along links of this weight: using the current fact doesn't strengthen the outdated one."""
+"""Weight of corrections; at 0, activation doesn't spread along them from the current fact to the outdated fact."""
 LATER_MAX: Final = 50
-"""Number of later memories that are checked again when an earlier one arrives late."""
+"""Maximum number of later memories per subject that are checked again when an earlier memory arrives late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,8 @@ class CorrectionInput:
     """The part of a caller's memory that is needed to detect corrections.
 
     Attributes:
-        moment: When it happened, or its acceptance time if unknown.
-        seq: Its position in the order of speaking.
+        moment: Time of the event; time of acceptance if the event's time is unknown.
+        seq: Sequence number: the order of acceptance within the tenant.
         role: The speaker's effective role; None if unknown.
     """
 
@@ -44,11 +47,11 @@ class CorrectionInput:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionProbe:
-    """A later memory with the words used to look up earlier ones.
+    """A later memory with the words used to look up earlier memories.
 
     Attributes:
         said: The later memory.
-        lexemes: Earlier memories must contain at least one of these.
+        lexemes: Lexemes of which an earlier memory must contain at least one.
     """
 
     said: CorrectionInput
@@ -61,7 +64,7 @@ _GIVEN: Final = """deleted_at IS NULL AND made_by = 'caller' AND NOT EXISTS (
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[CorrectionInput]:
-    """Return these memories without deleted, cold and generated ones."""
+    """Return these memories, omitting deleted and cold ones and those that no caller sent (summaries)."""
     rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [CorrectionInput(*row) for row in rows]
 
@@ -72,7 +75,7 @@ SELECT {_COLUMNS} FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY
 
 
 def mark_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], saying: Sequence[UUID]) -> None:
-    """Set the flag `says_change` on those of these memories that state a change, and clear it on the others."""
+    """Set the flag `says_change` of the memories in `saying`, and clear the flag of the others in `memory_ids`."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "saying": Uuids(saying)}
     driver_connection(tx).execute(_MARK, values)
 
@@ -84,7 +87,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND says_change <> (m
 
 
 def has_corrections(tx: Connection, tenant_id: UUID) -> bool:
-    """Return whether the tenant has any correction, by an index that is empty for most tenants."""
+    """Return whether the tenant has any correction; a partial index makes the lookup cheap."""
     return bool(fetch_value(tx, f"SELECT {ANY}", {"tenant": tenant_id}))
 
 
@@ -96,12 +99,15 @@ def list_concerned(
     *,
     are_linked: bool,
 ) -> list[UUID]:
-    """Return later memories whose corrections may have changed: they correct one of these memories, or might.
+    """Return the memories whose corrections must be detected again because of these new or changed memories.
+
+    The result contains the memories that correct one of these memories, and the first `LATER_MAX` later memories per
+    subject that state a change.
 
     Args:
         memory_ids: New or changed memories.
         since: The earliest time of these memories by subject.
-        are_linked: False if the tenant has no correction (`has_corrections`).
+        are_linked: False if the tenant has no correction (`has_corrections`); existing links aren't read then.
     """
     values = {
         "tenant": tenant_id,
@@ -138,16 +144,17 @@ def find_earlier(
     window: int,
     most: int,
 ) -> list[tuple[UUID, CorrectionInput]]:
-    """Return earlier memories of the same subject that share a word with a later one, latest first.
+    """Return, for each later memory, earlier memories about the same subject that share a word with it.
 
     Args:
         probes: The later memories with their words.
-        beside: Memories that are checked regardless of the window.
-        window: Number of memories checked per subject, counted back from the newest of the later ones.
-        most: Maximum number of earlier memories for each later one.
+        beside: Memories that are compared even if they are outside the window.
+        window: Number of memories compared per subject, counted back from the newest later memory.
+        most: Maximum number of earlier memories per later memory.
 
     Returns:
-        Pairs of a later memory's id and an earlier memory.
+        Pairs of a later memory's id and an earlier memory; the earlier memories of a later memory are ordered latest
+        first.
     """
     values = {
         "tenant": tenant_id,
@@ -163,8 +170,9 @@ def find_earlier(
     return [(row[0], CorrectionInput(*row[1:])) for row in driver_connection(tx).execute(_EARLIER, values).fetchall()]
 
 
-# One window per subject, not per memory; targets of existing corrections stay included. Ids and order are queried
-# separately: combined, the planner would scan all of the tenant's memories up to the limit.
+# The window is selected per subject, not per memory; targets of existing corrections are always compared. The window is
+# selected by id, and the results are ordered by time in a separate step: in a single step, the planner would scan all
+# of the tenant's memories up to the limit.
 _EARLIER: Final = f"""
 WITH probes AS MATERIALIZED (
   SELECT memory_id, subject, moment, seq, CAST(query AS tsquery) AS query
@@ -226,13 +234,13 @@ def replace_corrections(
     *,
     are_linked: bool,
 ) -> None:
-    """Replace the detected corrections of memories by these pairs; callers' links remain.
+    """Replace the detected corrections of memories with these pairs; links created by callers remain.
 
     Args:
-        memory_ids: New or changed memories: their other corrections, in either direction, are deleted.
-        later_ids: Memories whose other outgoing corrections are deleted.
-        pairs: Ids of a later memory and of the earlier one that it corrects.
-        are_linked: False if the tenant has no correction (`has_corrections`).
+        memory_ids: New or changed memories; their corrections in either direction are deleted unless in `pairs`.
+        later_ids: Memories whose outgoing corrections are deleted unless in `pairs`.
+        pairs: Ids of a later memory and of the earlier memory that it corrects.
+        are_linked: False if the tenant has no correction (`has_corrections`); nothing is deleted then.
     """
     values = {
         "tenant": tenant_id,
@@ -263,9 +271,9 @@ ON CONFLICT DO NOTHING
 
 
 def list_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[tuple[UUID, UUID]]:
-    """Return the corrections between these memories as pairs of the later and the earlier one.
+    """Return the corrections between these memories as pairs of the later and the earlier id.
 
-    Callers' links of this kind are included.
+    Links of this kind that callers created are included.
     """
     rows = driver_connection(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [(later, older) for later, older in rows]
@@ -279,11 +287,14 @@ ORDER BY memory_id, other_id
 
 
 ANY: Final = f"(SELECT EXISTS (SELECT FROM links WHERE tenant_id = %(tenant)s AND kind = '{KIND}'))"  # noqa: S608
-"""SQL that yields whether the tenant has any correction; evaluated once per statement."""
+"""SQL expression that is true if the tenant has any correction; evaluated once per statement."""
 
 
 def list_around(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[list[UUID], list[UUID]]:
-    """Return the memories that a memory corrects and those that correct it, without deleted ones."""
+    """Return the ids of the memories that a memory corrects and of the memories that correct it, without deleted ones.
+
+    Both lists are empty if the memory itself is deleted.
+    """
     rows = driver_connection(tx).execute(_AROUND, {"tenant": tenant_id, "memory_id": memory_id}).fetchall()
     corrects = [older for later, older in rows if later == memory_id]
     return corrects, [later for later, older in rows if older == memory_id]

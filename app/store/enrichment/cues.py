@@ -1,7 +1,7 @@
 """Store cues in the rating rows of memories, and find memories whose cues match the lexemes of messages.
 
-`inferred_cues` contains each cue as the model named it. `cue_stems` contains its lexemes, sorted and separated by
-spaces.
+`inferred_cues` contains each cue as the model worded it. `cue_stems` contains the lexemes of each cue, sorted and
+joined with spaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.store.enrichment.scores import Assessment
 from app.store.search.query_parts import allowed_one_sql, filter_conditions
 
 HOLDERS_MAX: Final = 1_000
-"""Maximum number of memories, in any tier, that may hold a cue; a more common cue isn't informative."""
+"""Maximum number of memories, over all tiers, that have a cue; `find_holders` ignores more common cues."""
 
 
 def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language: str) -> None:
@@ -35,14 +35,14 @@ def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language
     """
     rows = [
         {
-            "memory_id": each.memory_id,
-            "text_version": each.text_version,
-            "version": each.version,
-            "cues": each.inferred_cues,
-            "contents": [" ".join(content_words(cue)) for cue in each.inferred_cues],
+            "memory_id": rating.memory_id,
+            "text_version": rating.text_version,
+            "version": rating.version,
+            "cues": rating.inferred_cues,
+            "contents": [" ".join(content_words(cue)) for cue in rating.inferred_cues],
         }
-        for each in rated
-        if each.inferred_cues
+        for rating in rated
+        if rating.inferred_cues
     ]
     if rows:
         values = {"tenant": tenant_id, "language": language, "rows": msgspec.json.encode(rows).decode()}
@@ -63,7 +63,7 @@ WHERE scores.tenant_id = :tenant AND scores.memory_id = given.memory_id AND scor
 
 
 def delete_outdated(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete cues that belong to former texts of these memories; the caller has locked their states."""
+    """Delete cues that were inferred from former texts of these memories; the caller has locked their states."""
     tx.execute(_DELETE_OUTDATED, {"tenant": tenant_id, "ids": list(memory_ids)})
 
 
@@ -81,20 +81,20 @@ def find_holders(
 ) -> dict[str, FlagHolders]:
     """Return, by cue stem, the active memories with a cue whose lexemes all occur in `asked`.
 
-    Cues held by more than `HOLDERS_MAX` memories are omitted.
+    Cues of more than `HOLDERS_MAX` memories are omitted.
 
     Args:
         asked: Lexemes of a conversation.
         request: Supplies the filters; only the active tier is searched.
-        most: Maximum number of memories over all cues, those of the rarest cues first.
+        most: Maximum number of memories over all cues; memories with the rarest cues are selected first.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most, "holders": HOLDERS_MAX}
     filter_conditions(request, values)
     statement = _HOLDERS.format(allowed=allowed_one_sql("rarest.memory_id", request, values))
-    return {stem: FlagHolders(*found) for stem, *found in driver_connection(tx).execute(statement, values, binary=True)}
+    return {stem: FlagHolders(*row) for stem, *row in driver_connection(tx).execute(statement, values, binary=True)}
 
 
-# One lookup per memory, in order, so that the filters are evaluated for no more memories than needed.
+# Looks memories up one by one, in order, so that the filters are evaluated for no more memories than needed.
 _HOLDERS: Final = """
 WITH
   found AS MATERIALIZED (SELECT memory_id, cue FROM cues_held(%(asked)s::text[])),

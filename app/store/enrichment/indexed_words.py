@@ -1,11 +1,11 @@
 """Build the SQL that prepares a memory's text or a query for PostgreSQL's full-text parser.
 
 ASCII text is passed unchanged. Other text is composed (NFC), and full-width letters, ligatures and similar forms become
-plain ones (NFKC). Scripts without spaces between words (Chinese, Japanese, Thai), and Korean with its endings, are
-passed as single characters and as pairs: a query of two characters finds them within a sentence, and matches best where
-they are adjacent. Accented text is also passed without accents, so that the exact spelling ranks above a similar one.
-Parts of paths, addresses and code identifiers are passed in addition to the whole: nginx of `/etc/nginx.conf`, user of
-`getUserName`.
+plain ones (NFKC). Text in scripts without spaces between words (Chinese, Japanese, Thai), and Korean text, whose words
+have endings, is passed as single characters and as pairs of characters: a query of two characters then matches within a
+sentence, and ranks adjacent characters highest. Accented text is passed with and without accents, so that the exact
+spelling ranks above a similar one. Paths, addresses and code identifiers are passed whole and in parts: `nginx` from
+`/etc/nginx.conf`, `user` from `getUserName`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _SIGN: Final = (
     r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3005-\u3007\u3040-\u312F\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF"
     r"\uAC00-\uD7AF\uF900-\uFAFF\U00020000-\U0003FFFF]"
 )
-# Latin and Greek. Of Cyrillic only the e, because short i is a letter of its own.
+# Latin, Greek, and the Cyrillic e with diaeresis; the Cyrillic short i is excluded, because it is a separate letter.
 _ACCENTED: Final = r"[\u00C0-\u024F\u1E00-\u1EFF\u0386-\u03CE\u1F00-\u1FFF\u0401\u0451]"
 _BARE: Final = r"[A-Za-z\u0391-\u03C9\u0415\u0435]"
 _JOINED: Final = r"[/.@][A-Za-z]\w|[a-z][A-Z]"
 _JOINT: Final = r"[/.@](?=[A-Za-z]\w)|(?<=[a-z])(?=[A-Z])"
 
-# OFFSET 0 keeps each step a separate subquery, so that its result is computed once.
+# OFFSET 0 prevents the planner from merging the subqueries, so that each result is computed once.
 _LEXEMES: Final = rf"""(
   SELECT to_tsvector(CAST(:language AS regconfig), concat_ws(' ', spaced,
     CASE WHEN spaced <> letters THEN concat_ws(' ',
@@ -49,7 +49,7 @@ _LEXEMES: Final = rf"""(
 )"""  # noqa: S608 - built from constants
 
 
-# What remains of `_LEXEMES` for ASCII text.
+# `_LEXEMES` reduced to the steps that affect ASCII text.
 _ASCII_LEXEMES: Final = rf"""to_tsvector(CAST(:language AS regconfig), concat_ws(' ', {{text}},
     CASE WHEN {{text}} ~ '{_JOINED}' THEN regexp_replace({{text}}, '{_JOINT}', ' ', 'g') END))"""
 
@@ -64,9 +64,9 @@ def lexemes_sql(text: str) -> str:
 
 
 def ascii_lexemes_sql(text: str) -> str:
-    """Return SQL for the same lexemes as `lexemes_sql` of an ASCII text, which takes half the time to plan and execute.
+    """Return SQL for the lexemes of an ASCII text; it takes half the time of `lexemes_sql` to plan and execute.
 
     Args:
-        text: SQL for the text, not null; it is repeated.
+        text: SQL for the text, not null; the result contains this SQL several times.
     """
     return _ASCII_LEXEMES.format(text=text)

@@ -1,4 +1,4 @@
-"""Store which kinds of personal data were detected in memories' texts, with confidence; never the matches."""
+"""Store the kinds of personal data detected in memories' texts, with their confidence; never the matched text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class StoredFinding:
     """Personal data detected in a text.
 
     Attributes:
-        memory_id: The memory.
-        text_version: The scanned version of its text.
+        text_version: The scanned version of the memory's text.
         kinds: Kinds from `pii_detection.KINDS`, in their order.
         categories: The categories of these kinds.
         pii: Confidence of the most certain finding, 0 to 1.
@@ -48,20 +47,20 @@ WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
 
 
 def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[CompleteText], found: Sequence[StoredFinding]) -> None:
-    """Store the findings of scanned texts and delete findings that are gone; texts edited since are left alone.
+    """Store the findings of scanned texts and delete findings that no longer apply; skip texts edited since the scan.
 
-    Memories whose findings change become due for the next sweep. Call it before the words are locked.
+    Memories whose findings change become due for the next sweep. Lock order: call this before locking the word index.
 
     Args:
         looked_at: Scanned texts that have findings now or had some before.
-        found: The findings in those that have any.
+        found: The current findings; texts without personal data have none.
     """
     if not looked_at:
         return
     values: dict[str, Any] = {
         "tenant": tenant_id,
-        "ids": Uuids([each.memory_id for each in looked_at]),
-        "versions": [each.text_version for each in looked_at],
+        "ids": Uuids([scanned.memory_id for scanned in looked_at]),
+        "versions": [scanned.text_version for scanned in looked_at],
         "found": msgspec.json.encode(found).decode(),
     }
     driver_connection(tx).execute(_WRITE, values)

@@ -15,20 +15,21 @@ from app.domain.strength.profile_hints import SuggestedValues
 def write(
     tx: Connection, tenant_id: UUID, texts: Sequence[tuple[UUID, int]], suggested: Sequence[SuggestedValues]
 ) -> None:
-    """Write suggestions for memories whose text is unchanged since it was read; their states are locked.
+    """Write suggestions for memories whose text is unchanged since it was read; the caller has locked their states.
 
-    A kind is written if the caller gave none, a salience if the current one is by rules. A multiplier is written if the
-    current one is 1 or was suggested: any other value is the caller's or was raised by uses.
+    A kind is written if the caller gave none, a salience if the current salience was computed by rules. A multiplier is
+    written if the current multiplier is 1 or an earlier suggestion: any other value was set by the caller or raised by
+    uses.
 
     Args:
-        texts: Memories with their text versions.
-        suggested: One suggestion for each of them; if it is empty, nothing is written.
+        texts: Memory ids, with the text versions from which the suggestions were derived.
+        suggested: One suggestion per entry of `texts`; if the sequence is empty, nothing is written.
     """
     if not suggested:
         return
     rows = [
-        {"memory_id": memory_id, "text_version": version, **each._asdict()}
-        for (memory_id, version), each in zip(texts, suggested, strict=True)
+        {"memory_id": memory_id, "text_version": version, **suggestion._asdict()}
+        for (memory_id, version), suggestion in zip(texts, suggested, strict=True)
     ]
     tx.execute(_WRITE, {"tenant": tenant_id, "rows": msgspec.json.encode(rows).decode(), "kinds": list(KINDS)})
 

@@ -19,7 +19,7 @@ class Unrated:
     """A memory to be rated by a model.
 
     Attributes:
-        asks: Number of times that it was taken and not given back, including this one.
+        asks: Number of rating attempts, including the current one and excluding undone ones (`uncount_attempts`).
     """
 
     memory_id: UUID
@@ -29,7 +29,8 @@ class Unrated:
     asks: int
 
 
-# Eligible: scored by the rules at its current text version, not by the caller, and not refused by this version.
+# Selects eligible memories: the rules have scored the current text version, the caller hasn't set the salience, and the
+# memory isn't excluded from rating by this version (`exclude`).
 _OPEN = """
   FROM scores AS score
   JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
@@ -41,14 +42,14 @@ _OPEN = """
 
 
 def claim(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
-    """Take the memories whose rule-based scores are least certain, and count an attempt on each.
+    """Select the memories whose rule-based scores are least certain, and count an attempt for each.
 
-    Memories taken before and never given back, because their worker died, come last and one at a time, so that one that
-    can't succeed doesn't affect others. Rows locked by another transaction are skipped.
+    Memories with an unfinished earlier attempt, whose worker died, are selected last and one at a time, so that a
+    memory that can't be rated doesn't affect others. Rows locked by another transaction are skipped.
 
     Args:
         tx: The tenant's transaction, to be committed before the model is called.
-        version: The rating version (model and prompt); memories that it refused are skipped.
+        version: The rating version (model and prompt); memories excluded from this version are skipped.
         limit: Maximum number of memories, 1 or more.
     """
     values = {"tenant": tenant_id, "version": version}
@@ -80,7 +81,7 @@ _COUNT = text(f"SELECT count(*) {_OPEN}")
 
 
 def find_ratings(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes]) -> dict[bytes, Score]:
-    """Return this version's earlier ratings of texts of this tenant, by digest."""
+    """Return this version's earlier ratings of the tenant's texts, by digest of the model's input."""
     values = {"tenant": tenant_id, "version": version, "digests": list(digests)}
     return {digest: Score(*map(_frozen, columns)) for digest, *columns in tx.execute(_KNOWN, values)}
 
@@ -99,7 +100,7 @@ ORDER BY digest
 
 
 def uncount_attempts(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated]) -> None:
-    """Undo the attempt on these memories, because the model couldn't be called."""
+    """Undo the counted attempt for these memories, because the model couldn't be called."""
     tx.execute(_FORGIVE, _unchanged_sql(tenant_id, memories))
 
 
@@ -125,7 +126,7 @@ WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.
 
 
 def reset_ratings(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Reset these memories so that a model may rate them again."""
+    """Reset the attempts and exclusions of these memories, so that a model can rate them again."""
     tx.execute(_ASK_AGAIN, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
 
 

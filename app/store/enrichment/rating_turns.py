@@ -1,6 +1,6 @@
 """Queue the tenants whose memories only the rules have scored: one row per tenant, claimed with a lease.
 
-Like `tenant_work`, the table has no content and no row-level security.
+Like `tenant_work`, the table `rating_turns` contains no memory content and has no row-level security.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
 def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) -> RatingTurn | None:
     """Claim the turn of the next tenant after `after`, in rotation, so that no tenant starves.
 
-    Only one turn can be claimed at a time: a stuck model then blocks one worker process, and scoring by rules has the
-    rest of the lane.
+    Only one turn can be claimed at a time, so that a slow model blocks a single worker process and the lane's other
+    processes can score by rules.
 
     Args:
         claim_id: A new id that proves the claim.

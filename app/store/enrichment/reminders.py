@@ -1,6 +1,7 @@
-"""Store the flags of memories that a conversation can ask for without sharing a word: `memory_state.reminders`.
+"""Store the reminder flags of memories, by which a recall finds memories that share no word with the conversation.
 
-The flags are `bridges.read_flags` of a memory's text. NULL means no flags, or a text that isn't indexed yet.
+`bridges.read_flags` computes them from a memory's text. The column is `memory_state.reminders`; NULL means that the
+text has no flags or isn't indexed yet.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ def write(tx: Connection, tenant_id: UUID, found: Sequence[ReminderFlags]) -> No
     """Set the flags of memories whose text is unchanged since it was read."""
     values = {
         "tenant": tenant_id,
-        "ids": Uuids([each.memory_id for each in found]),
-        "versions": [each.text_version for each in found],
-        "flags": [each.flags for each in found],
+        "ids": Uuids([entry.memory_id for entry in found]),
+        "versions": [entry.text_version for entry in found],
+        "flags": [entry.flags for entry in found],
     }
-    # Two statements: a concurrent edit that holds a row's lock commits before the second one checks the version.
+    # The first statement waits until concurrent edits have committed, so the second one checks the current text
+    # version.
     if driver_connection(tx).execute(_LOCK, values).fetchall():
         driver_connection(tx).execute(_WRITE, values)
 
@@ -57,8 +59,8 @@ class FlagHolders(NamedTuple):
     """The active memories that have a flag.
 
     Attributes:
-        memories: Their total number.
-        newest: Those that pass the request's filters, newest first.
+        memories: Total number of these memories, regardless of the request's filters.
+        newest: Ids of the memories that pass the request's filters, newest first, up to the query's limit.
     """
 
     memories: int
@@ -68,7 +70,7 @@ class FlagHolders(NamedTuple):
 def find_holders(
     tx: Connection, tenant_id: UUID, flags: Sequence[int], request: SearchRequest, most: int
 ) -> dict[int, FlagHolders]:
-    """Return the holders of each of these flags.
+    """Return, by flag, the active memories that have it.
 
     Args:
         flags: Single-bit flags.
@@ -77,16 +79,17 @@ def find_holders(
     """
     values: dict[str, Any] = {"tenant": tenant_id, "flags": list(flags), "most": most}
     connection = driver_connection(tx)
-    if not filter_conditions(request, values):  # nearly all pass: the newest are looked up one by one
+    if not filter_conditions(request, values):
+        # Without filters, nearly all flagged memories pass, so the newest are looked up one by one.
         statement = _HOLDERS.format(allowed=allowed_one_sql("state.memory_id", request, values))
-        return {flag: FlagHolders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
-    # A filter may pass few of many holders: its matches are read once and hashed. For a tenant without statistics the
-    # planner would loop over all pairs.
+        return {flag: FlagHolders(*columns) for flag, *columns in connection.execute(statement, values, binary=True)}
+    # The filter may match few of many flagged memories, so its matches are read once into a hash table. Nested loops
+    # are disabled, because without statistics the planner would compare all pairs.
     statement = _HOLDERS.format(allowed=f"state.memory_id {allowed_sql(request, values)}")
     connection.execute("SET LOCAL enable_nestloop = off")
     rows = connection.execute(statement, values, binary=True).fetchall()
     connection.execute("SET LOCAL enable_nestloop = on")
-    return {flag: FlagHolders(*found) for flag, *found in rows}
+    return {flag: FlagHolders(*columns) for flag, *columns in rows}
 
 
 # The conditions on the tier and on `reminders > 0` match the partial index. Ids are ordered by time.

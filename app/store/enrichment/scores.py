@@ -1,6 +1,6 @@
-"""Store the scores of memories by rules or a model, and read the data to score.
+"""Store the scores that rules or a model give memories, and read the inputs for scoring.
 
-A row contains its scorer's result regardless of the caller's values; readers must prefer the caller's values.
+A row contains the scorer's result regardless of the caller's values; readers must prefer the caller's values.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Unjudged:
     """A memory to be scored by the rules.
 
     Attributes:
-        categories: The caller's, otherwise those that a model inferred from this text.
-        is_open: The caller gave no salience.
-        rarity: Mean rarity of its own words among the tenant's memories, 0 (in every memory) to 1 (in no other); None
-            until it is indexed.
+        categories: The caller's categories; if there are none, the categories that a model inferred from this text.
+        is_open: True if the caller gave no salience.
+        rarity: Mean rarity of the memory's own words, 0 (in all of the tenant's memories) to 1 (in no other memory);
+            None until the memory is indexed.
     """
 
     memory_id: UUID
@@ -72,12 +72,16 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed: bool) -> list[Unjudged]:
-    """Return these memories without deleted ones in id order, those scored by the caller only if `closed` is set."""
+    """Return the scoring inputs of these memories in id order, without deleted memories.
+
+    Args:
+        closed: Include memories whose salience the caller has set.
+    """
     values = {"tenant": tenant_id, "memory_ids": list(memory_ids), "closed": closed}
     return [Unjudged(*row) for row in tx.execute(_READ, values)]
 
 
-# One lookup per row: without statistics of a new tenant the planner would loop over all pairs of a join.
+# Uses one lookup per row: without statistics for a new tenant, the planner would run a join as a loop over all pairs.
 _READ = text("""
 WITH total AS MATERIALIZED (
   SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
@@ -137,7 +141,7 @@ def list_vectors(
     rows = tx.execute(_VECTORS, values).all()
     if not rows:
         return [], np.empty((0, 0), dtype=np.float32)
-    # Binary form: dimensions and an unused field of 16 bits each, then the values; no Python object per number.
+    # A vector's binary form is its dimensions and an unused field (16 bits each), then the values (big-endian float16).
     packed = np.frombuffer(b"".join(row.embedding for row in rows), dtype=">f2").reshape(len(rows), -1)
     return [row.memory_id for row in rows], packed[:, 2:].astype(np.float32)
 
@@ -161,11 +165,11 @@ SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
 def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
     """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
-    A score by the rules isn't written if a model has rated this text already. In either case the memory's salience is
-    set from its row: the sum of the criteria divided by 40, and the inferred kind if the caller gave none. A memory
-    whose text has changed is left alone: its new text has been scored or will be.
+    A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience is
+    then set from the stored score: the sum of its four criteria divided by 40. Its kind is set to the inferred kind if
+    the caller gave none. A memory whose text has changed is skipped: its new text is scored separately.
 
-    A new score replaces an earlier one together with its cues.
+    A new score replaces the earlier score and clears its cues.
 
     Returns:
         The number of scores written.
@@ -174,15 +178,15 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
         return 0
     values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
     written = len(tx.execute(_WRITE, values).all())
-    read = {
-        "memory_ids": [each.memory_id for each in found],
-        "text_versions": [each.text_version for each in found],
+    scored = {
+        "memory_ids": [assessment.memory_id for assessment in found],
+        "text_versions": [assessment.text_version for assessment in found],
     }
-    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "kinds": list(KINDS), **read})
+    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "kinds": list(KINDS), **scored})
     return written
 
 
-# Subqueries instead of joins: without statistics the planner would loop over all pairs.
+# Uses subqueries instead of joins: without statistics, the planner would run joins as loops over all pairs.
 _WRITE = text("""
 WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
@@ -218,7 +222,7 @@ WHERE excluded.scorer = 'llm' OR known.scorer = 'heuristic' OR known.text_versio
 RETURNING memory_id
 """)
 
-# A separate statement, so that it sees rows that other transactions have committed by now.
+# Runs as a separate statement, so that it sees rows that other transactions have committed since the first one began.
 _SET_SALIENCE = text("""
 WITH same AS (
   SELECT memory_id

@@ -1,12 +1,12 @@
 """Maintain the full-text index: each memory's words, its context in the thread, and document frequencies.
 
-A row of `memory_words` contains a memory's own words (date, speaker unless it only names a role, text). Its column
-`words` also contains those of the neighbouring turns: up to two before and two after it in its thread, excluding
-summaries. The table `words` counts, per tenant, in how many memories' own words each lexeme occurs; its empty word
-counts the memories.
+In `memory_words`, the column `own` contains a memory's own words (date, speaker unless it only names a role, text). The
+column `words` also contains the words of the neighbouring turns: up to two before and two after the memory in its
+thread, excluding summaries. The table `words` contains each tenant's document frequencies: the number of memories whose
+own words include a lexeme. The row of the empty lexeme contains the number of indexed memories.
 
-Changes to one tenant's words are serialised by an advisory lock until the transaction ends. Neighbours therefore always
-see each other, and the counts stay exact.
+Changes to one tenant's words are serialised by an advisory lock until the transaction ends. Neighbours that are indexed
+concurrently therefore include each other's words, and the counts stay exact.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from app.store.memories.roles import NAME
 from app.store.memories.turns import neighbours_sql, span_sql
 
 LONG_LEXEMES: Final = 24
-"""Number of distinct lexemes up to which each is assumed to occur once in the memory."""
+"""Maximum number of distinct lexemes of a memory stored without positions; each is assumed to occur once."""
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 # Reads the turns of the fresh memories and up to four turns around them (neighbours of neighbours), and writes the rows
-# within two turns of a fresh one. Fresh memories are read by id, and every join uses a primary key: without statistics
-# the planner would read all of the tenant's rows or loop over all pairs.
+# of all turns within two turns of a fresh memory. Fresh memories are read by id, and every join uses a primary key:
+# without statistics, the planner would read all of the tenant's rows or loop over all pairs.
 _SEW = """
   wanted AS MATERIALIZED (
     SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, speaker, text,
@@ -118,12 +118,12 @@ _SPAN = span_sql(
 _SAID = f"""concat_ws(' ',
   to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
 
-# Term frequency in long texts counts in ranking, so their lexemes keep their positions.
+# Ranking uses term frequency in long texts, so their lexemes are stored with positions.
 _OWN = f"""(
   SELECT CASE WHEN length(said) > {LONG_LEXEMES} THEN said ELSE strip(said) END
   FROM (SELECT {lexemes_sql(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - built from constants
 
-# Parse the words of fresh memories; take those of the turns around them from their rows.
+# Parses the words of fresh memories; the words of the turns around them are read from `memory_words`.
 _INDEX = text(
     "WITH"  # noqa: S608 - built from constants
     + _SEW.format(
@@ -142,14 +142,16 @@ _INDEX = text(
 
 
 def _removal(ids: str, own: str) -> TextClause:
-    """Return the statement that removes the words of the memories named by a parameter.
+    """Return the statement that removes the words of memories.
 
-    Here the fresh memories are the neighbours of the removed ones: their own words remain, their context is rebuilt.
+    The statement's fresh memories are the neighbours of the removed memories: it retains their own words and rebuilds
+    their context.
 
     Args:
-        own: The words of a turn that count for its neighbours.
+        ids: Name of the parameter with the ids of the removed memories.
+        own: SQL for a turn's own words, which its neighbours include as context.
     """
-    removed = f"""WITH
+    deletion = f"""WITH
   removed AS (
     DELETE FROM memory_words
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:{ids} AS uuid[])) RETURNING own
@@ -157,20 +159,23 @@ def _removal(ids: str, own: str) -> TextClause:
     changes = """
       SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
     """
-    sewn = _SEW.format(turns=_SPAN, own=own, version="known.version", changes=changes)
-    return text(f"{removed}{sewn}SELECT count(*) FROM removed")  # noqa: S608 - built from constants
+    rebuild = _SEW.format(turns=_SPAN, own=own, version="known.version", changes=changes)
+    return text(f"{deletion}{rebuild}SELECT count(*) FROM removed")  # noqa: S608 - built from constants
 
 
 _REMOVE = _removal("gone", "known.own")
-# A memory that leaves the active tier keeps its position in the thread, without words. Otherwise, long runs of archived
-# turns would be scanned whenever a turn is added after them.
+# A memory that leaves the active tier retains its position in the thread, without words. If it lost the position,
+# adding a turn after a long run of archived turns would scan the whole run.
 _TAKE_OUT = _removal("out", "CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END")
 _BESIDE = text(neighbours_sql("2", returned="turn.memory_id <> ALL (CAST(:ids AS uuid[]))"))
 _NEIGHBOURS = text(neighbours_sql("2", counted="memory_id <> ALL (CAST(:ids AS uuid[]))"))
 
 
 def _terms_sql(lexemes: Callable[[str], str]) -> str:
-    """Return SQL for the lexemes of a query and its spellings; spellings are numbered, since one may be very long."""
+    """Return SQL for the lexemes of a query and of spellings, with their document frequencies.
+
+    The rows refer to spellings by number, because a spelling may be very long.
+    """
     statement = f"""
 WITH asked AS (
   SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
@@ -207,13 +212,13 @@ FROM (
 def index_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
     """Write the words of these memories and of the neighbours whose context changes, and update the counts.
 
-    Deleted and inactive memories are skipped. The call is idempotent. After a memory has moved to another thread, also
-    pass its former `list_neighbours`.
+    Deleted and inactive memories are skipped. The call is idempotent. After a memory has moved to another thread, pass
+    its former neighbours (`list_neighbours`) too.
 
     Args:
         ids: New or edited memories.
         language: Text search configuration.
-        time_zone: IANA name; determines the date on which a memory happened.
+        time_zone: IANA name of the time zone that determines a memory's date.
 
     Returns:
         The number of these memories that were indexed.
@@ -224,7 +229,7 @@ def index_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: 
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """Remove these memories' words: their own rows, their neighbours' context, and the counts.
+    """Remove these memories' words from the index, from the context of their neighbours, and from the counts.
 
     Call it in the transaction that deletes the memories, while their rows in `memories` still exist.
 
@@ -237,46 +242,49 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
 
 
 def delete_words(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """Remove the words of memories that leave the active tier; they keep their positions in their threads.
+    """Remove the words of memories that leave the active tier; the memories retain their positions in their threads.
 
     Returns:
         The number of memories that had words.
     """
     _lock(tx, tenant_id)
-    beside = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
-    values = {"tenant": tenant_id, "out": list(ids), "gone": [], "ids": beside}
+    neighbours = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+    values = {"tenant": tenant_id, "out": list(ids), "gone": [], "ids": neighbours}
     return int(tx.execute(_TAKE_OUT, values).scalar_one())
 
 
 def list_neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
-    """Return the memories within two turns of these in their threads, excluding these, in id order."""
+    """Return the other memories within two turns of these memories in their threads, in id order."""
     return list(tx.execute(_NEIGHBOURS, {"tenant": tenant_id, "ids": list(ids)}).scalars())
 
 
 def count_terms(
     tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
 ) -> tuple[list[QueryTerm], int]:
-    """Return the lexemes of a query and of its single words with their counts, and the number of active memories.
+    """Return lexemes of a query and of spellings with their document frequencies, and the number of active memories.
 
-    Lexemes of the whole query that occur in no memory are omitted unless `every` is set.
+    Args:
+        spellings: Words whose lexemes are returned with a reference to the word, even if they occur in no memory.
+        language: Text search configuration.
+        every: Return the query's own lexemes even if they occur in no memory.
     """
     values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
-    terms = _ASCII_TERMS if query.isascii() and all(map(str.isascii, spellings)) else _TERMS
-    rows = fetch_all(tx, terms, values)
-    found = [
+    statement = _ASCII_TERMS if query.isascii() and all(map(str.isascii, spellings)) else _TERMS
+    rows = fetch_all(tx, statement, values)
+    terms = [
         QueryTerm(lexeme, documents, None if number is None else spellings[number - 1])
         for lexeme, documents, number in rows
     ]
-    total = sum(term.documents for term in found if not term.lexeme)
-    return [term for term in found if term.lexeme], total
+    total = sum(term.documents for term in terms if not term.lexeme)
+    return [term for term in terms if term.lexeme], total
 
 
 def find_lexemes(
     tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
 ) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
-    """Return which of these lexemes occur in each memory's own words, and which only in those of its neighbours."""
+    """Return, by memory, which of these lexemes occur in its own words, and which only in its neighbours' words."""
     rows = tx.execute(_SAID_WORDS, {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes)})
-    return {memory_id: (frozenset(own), frozenset(every) - frozenset(own)) for memory_id, own, every in rows}
+    return {memory_id: (frozenset(own), frozenset(words) - frozenset(own)) for memory_id, own, words in rows}
 
 
 def _lock(tx: Connection, tenant_id: UUID) -> None:

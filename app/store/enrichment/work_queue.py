@@ -1,7 +1,7 @@
 """Queue memories for the stages of enrichment, claimed in batches under leases.
 
-`tenant_work` has no content and no row-level security: any worker may look for work there, and then does the work in
-the tenant's own transaction.
+The table `tenant_work` contains no memory content and has no row-level security: any worker can claim work of any
+tenant, and then processes it in a transaction of that tenant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INDEX: Final = "index"
 EMBED: Final = "embed"
 SCORE: Final = "score"
 STAGES: Final = (INDEX, EMBED, SCORE)
-# After these stages a memory is fully searchable.
+# The stages after which a memory is fully searchable.
 SEARCHED_BY: Final = (INDEX, EMBED)
 
 NIL = UUID(int=0)
@@ -26,11 +26,12 @@ _ITEMS_LOOKED_AT = 64
 
 @dataclass(frozen=True, slots=True)
 class WorkClaim:
-    """Work of one tenant that this worker holds until the lease ends.
+    """Work of one tenant that this worker has leased.
 
     Attributes:
-        memory_ids: All ids of the claimed items.
-        attempts: Highest number of claims of any of its items, including this one.
+        work_ids: The claimed items.
+        memory_ids: The memories of all claimed items.
+        attempts: Number of times that the most often claimed of these items was claimed, including this claim.
     """
 
     claim_id: UUID
@@ -58,7 +59,7 @@ def claim(
 ) -> WorkClaim | None:
     """Claim the oldest items of the next tenant after `after`, in rotation, so that no tenant starves.
 
-    Items that failed before are claimed alone, so that one that can't succeed doesn't affect others.
+    Items that failed before are claimed alone, so that an item that always fails doesn't affect others.
 
     Args:
         claim_id: A new id that proves the claim.
@@ -130,7 +131,7 @@ def release(tx: Connection, unfinished: WorkClaim, *, forgive: bool, delay_secon
 
     Args:
         forgive: Don't count this attempt, because the work didn't cause the failure.
-        delay_seconds: Earliest time of the next attempt.
+        delay_seconds: Time until the items can be claimed again.
     """
     tx.execute(_GIVE_BACK, _key(unfinished) | {"forgiven": int(forgive), "delay": delay_seconds})
 
@@ -143,7 +144,7 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND
 
 
 def postpone(tx: Connection, stage: str, tenant_id: UUID, seconds: float) -> None:
-    """Postpone all unclaimed work of a tenant at this stage."""
+    """Postpone all unclaimed work of a tenant at this stage by this many seconds from now."""
     tx.execute(_PUT_OFF, {"stage": stage, "tenant_id": tenant_id, "seconds": seconds})
 
 
@@ -154,7 +155,7 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
 
 
 def divide_claim(tx: Connection, large: WorkClaim, limit: int) -> None:
-    """Replace the claimed items by unclaimed ones of at most `limit` memories each, without counting an attempt."""
+    """Replace the claimed items with unclaimed items of at most `limit` memories each, without counting an attempt."""
     tx.execute(_DIVIDE, _key(large) | {"limit": limit})
 
 
@@ -172,9 +173,9 @@ ORDER BY first
 
 
 def split_claim(tx: Connection, failed: WorkClaim) -> None:
-    """Replace the claimed items by two with half of the memories each, to isolate the memory that can't be processed.
+    """Replace the claimed items with two items of half the memories each, to isolate a memory that can't be processed.
 
-    The halves start with one failed attempt, so that each is claimed alone.
+    The new items start with one counted attempt, so that each is claimed alone.
     """
     middle = len(failed.memory_ids) // 2
     finish_claim(tx, failed)
@@ -208,8 +209,8 @@ class StageBacklog:
 def read_backlog(tx: Connection, tenant_id: UUID | None = None) -> dict[str, StageBacklog]:
     """Return the backlog of every stage, for one tenant or all."""
     rows = tx.execute(_WAITING, {"tenant_id": tenant_id}).all()
-    found = {row.stage: StageBacklog(row.memories, row.age) for row in rows}
-    return {stage: found.get(stage, StageBacklog(0, 0.0)) for stage in STAGES}
+    backlogs = {row.stage: StageBacklog(row.memories, row.age) for row in rows}
+    return {stage: backlogs.get(stage, StageBacklog(0, 0.0)) for stage in STAGES}
 
 
 _WAITING = text("""
@@ -222,7 +223,7 @@ GROUP BY stage
 
 
 def oldest_age_seconds(tx: Connection, stage: str) -> float:
-    """Return the age in seconds of a stage's oldest item over all tenants; 0 without a backlog."""
+    """Return the age in seconds of a stage's oldest item over all tenants; 0 if the stage has no items."""
     return float(tx.execute(_OLDEST, {"stage": stage}).scalar_one())
 
 
@@ -232,7 +233,7 @@ SELECT coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0) FRO
 
 
 def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Return True if any of these memories (ids or aliases) still awaits a stage that search needs."""
+    """Return True if any of these memories (ids or aliases) is still queued for a stage that search depends on."""
     values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(SEARCHED_BY)}
     return bool(tx.execute(_ANY_WAITING, values).scalar())
 

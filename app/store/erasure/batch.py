@@ -1,6 +1,7 @@
-"""Fold due deletions of single memories into one erasure, a batch, and store their progress many at a time.
+"""Combine due deletions of single memories into one erasure (a batch), and store the progress of all of them at once.
 
-A batch is an erasure whose `batch_id` is its own id. Each of its deletions has this `batch_id` until it is finished.
+A batch is an erasure whose `batch_id` is its own id. Each of its deletions has this `batch_id` until the deletion is
+finished.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class Deletion(NamedTuple):
 
 
 def lock_due(tx: Connection, tenant_id: UUID, as_of: datetime, limit: int) -> list[Deletion]:
-    """Return deletions whose grace period has ended, longest ago first, with their rows locked.
+    """Return deletions whose grace period has ended, in the order in which it ended, with their rows locked.
 
-    Deletions with an unfinished job, of a memory under a legal hold or of a summary's source are omitted: each of them
-    is erased individually.
+    Deletions that have an unfinished job, and deletions of held memories or of a summary's sources, are omitted: they
+    run individually.
     """
     return [Deletion(*row) for row in tx.execute(_LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit})]
 
@@ -51,7 +52,10 @@ ORDER BY erase_after, erasure_id LIMIT :limit FOR UPDATE OF erasures
 
 
 def assign(tx: Connection, tenant_id: UUID, batch: Erasure, erasure_ids: Sequence[UUID]) -> None:
-    """Start these deletions as parts of a batch, which from now on hides their memories; their rows are locked."""
+    """Start these deletions as parts of a batch, and reassign their hidden memories to the batch.
+
+    The caller has locked the deletions' rows.
+    """
     values = {"tenant": tenant_id, "ids": Uuids(erasure_ids), "batch": batch.erasure_id}
     driver_connection(tx).execute(_ASSIGN, values | {"cut": batch.cut, "now": batch.started_at})
     driver_connection(tx).execute(_ASSIGN_HIDDEN, values)
@@ -80,9 +84,9 @@ ORDER BY erasure_id FOR UPDATE
 
 def set_progress(tx: Connection, tenant_id: UUID, singles: Sequence[Erasure]) -> None:
     """Store the plans and the executed steps of a batch's deletions."""
-    # One document: an array of documents as text would be escaped once more, quote by quote.
-    given = {each.erasure_id: {"plan": each.plan, "executed": each.executed} for each in singles}
-    values = {"tenant": tenant_id, "ids": Uuids(list(given)), "given": msgspec.json.encode(given).decode()}
+    # One JSON document for all deletions: in an array of JSON texts, every quotation mark would be escaped twice.
+    progress = {single.erasure_id: {"plan": single.plan, "executed": single.executed} for single in singles}
+    values = {"tenant": tenant_id, "ids": Uuids(list(progress)), "given": msgspec.json.encode(progress).decode()}
     driver_connection(tx).execute(_SET_PROGRESS, values)
 
 
@@ -95,7 +99,7 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAS
 
 
 def close(tx: Connection, tenant_id: UUID, batch_id: UUID) -> None:
-    """Delete a batch. Its unfinished deletions continue individually and hide what the batch still hides."""
+    """Delete a batch. Its unfinished deletions continue individually; the hidden memories are reassigned to them."""
     for statement in (_RETURN_HIDDEN, _RELEASE, _DELETE):
         driver_connection(tx).execute(statement, {"tenant": tenant_id, "batch": batch_id})
 

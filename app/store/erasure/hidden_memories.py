@@ -1,4 +1,4 @@
-"""Hide the memories of an open erasure from every read until it is cancelled or finished."""
+"""Hide the memories of an open erasure from every read until the erasure is cancelled or finished."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.store.privacy.holds import scope_sql
 
 
 class Hidden(NamedTuple):
-    """Memories that were hidden or shown again, in id order, with their contribution to the tenant's counts."""
+    """Memories that were hidden or unhidden, in id order, with their contribution to the tenant's counts."""
 
     ids: list[UUID]
     counts: TierCounts
@@ -45,13 +45,13 @@ def hide(
 ) -> Hidden:
     """Hide the memories in a scope from every read; all their data is retained.
 
-    Locks their rows in `memories`, then their states, each in id order.
+    The call locks the memories' rows in `memories`, then their states, in id order.
 
     Args:
-        erasure_id: The erasure that hides them.
-        scope: Its conditions.
-        among: Restrict to these memories; None means all.
-        cut: Restrict to memories up to this stream position.
+        erasure_id: The erasure that hides the memories.
+        scope: Conditions that select the memories.
+        among: Hide only these of the selected memories; None hides all.
+        cut: Hide only memories up to this stream position.
 
     Returns:
         The memories hidden by this call.
@@ -94,13 +94,17 @@ def _hidden(row: Row[Any]) -> Hidden:
 def unhide(
     tx: Connection, tenant_id: UUID, erasure_id: UUID | None = None, among: Sequence[UUID] | None = None
 ) -> Hidden:
-    """Unhide the memories hidden by an erasure, or the given ones, each in its former tier.
+    """Unhide the memories that an erasure hides, or these memories, and restore each to its former tier.
 
-    A memory loses its external id if another memory uses it by now; of several returning memories with one external id,
-    the latest keeps it.
+    A memory loses its external id if a visible memory uses the id by now; if several unhidden memories have the same
+    external id, only the latest retains it.
+
+    Args:
+        erasure_id: The erasure whose memories are unhidden.
+        among: Memories that are unhidden regardless of the erasure that hides them.
 
     Returns:
-        The memories shown again; the caller must restore their index entries.
+        The unhidden memories; the caller must restore their index entries.
     """
     return _hidden(
         tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}).one()
@@ -136,7 +140,7 @@ SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
 def hide_matching(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> tuple[dict[UUID, list[UUID]], TierCounts]:
-    """Hide those of these memories that match an open erasure because they were added, changed or restored since.
+    """Hide the memories among these that match an open erasure, because they were added, edited or restored since.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.
@@ -146,17 +150,17 @@ def hide_matching(
     Returns:
         The memories hidden by this call, by erasure, and their contribution to the tenant's counts.
     """
-    found: dict[UUID, list[UUID]] = {}
-    gone = tenant_counts.NONE
+    hidden_by: dict[UUID, list[UUID]] = {}
+    counts = tenant_counts.NONE
     if not memory_ids:
-        return found, gone
-    for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
-        hidden_now = hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
+        return hidden_by, counts
+    for erasure in _open(tx, tenant_id, memory_ids if also_by_id else []):
+        hidden_now = hide(tx, tenant_id, erasure.erasure_id, erasure.scope, memory_ids, erasure.cut)
         if hidden_now.ids:
-            hidden_supersessions.hide_supersessions(tx, tenant_id, each.erasure_id, hidden_now.ids)
-            found[each.erasure_id] = hidden_now.ids
-            gone = gone.plus(hidden_now.counts)
-    return found, gone
+            hidden_supersessions.hide_supersessions(tx, tenant_id, erasure.erasure_id, hidden_now.ids)
+            hidden_by[erasure.erasure_id] = hidden_now.ids
+            counts = counts.plus(hidden_now.counts)
+    return hidden_by, counts
 
 
 def _open(tx: Connection, tenant_id: UUID, named: Sequence[UUID]) -> list[Erasure]:
@@ -174,7 +178,7 @@ ORDER BY requested_at, erasure_id
 
 
 def page_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Return a page of the memories hidden by an erasure by id, with their rows in `hidden_memories` locked."""
+    """Return a page of the memories hidden by an erasure, in id order, with their rows in `hidden_memories` locked."""
     return fetch_column(tx, _INDEXED, {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit})
 
 
@@ -194,7 +198,7 @@ _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tena
 
 
 def reassign(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Reassign these hidden memories to a running erasure, and hide those that aren't hidden."""
+    """Reassign these hidden memories to a running erasure, and hide those that aren't hidden yet."""
     hide(tx, tenant_id, erasure_id, Scope(memory_ids=list(memory_ids)))
     driver_connection(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
 
@@ -205,7 +209,7 @@ UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenan
 
 
 def save_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Save callers' own vectors, which can't be computed again, before all vectors of these memories are removed."""
+    """Save the vectors that callers supplied, which can't be recomputed, before these memories' vectors are removed."""
     driver_connection(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -219,7 +223,7 @@ ON CONFLICT DO NOTHING
 
 
 def restore_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Move callers' own vectors of active memories back into the index; the others are dropped."""
+    """Move saved vectors of active memories back into the index; delete saved vectors of memories in other tiers."""
     driver_connection(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -238,7 +242,7 @@ ORDER BY memory_id ON CONFLICT DO NOTHING
 
 
 def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories that are active, in id order."""
+    """Return the active memories among these, in id order."""
     return fetch_column(tx, _ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

@@ -1,6 +1,7 @@
-"""Back up legal holds in force next to the keys, where a restore of the data doesn't overwrite them.
+"""Back up legal holds in force in the key store's schema, which a restore of the data doesn't overwrite.
 
-A trigger (migration 0025) inserts and removes the copies at the commits of the original rows, and counts these changes.
+When a transaction that places or releases a hold commits, a trigger (migration 0025) inserts or deletes the copy and
+counts the change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _WAS: Final = "ebbing_keys.kept_holds AS kept CROSS JOIN LATERAL jsonb_populate_
 
 
 def unknown(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """Return a tenant's backed-up holds that the data lacks, in order of placement."""
+    """Return a tenant's backed-up holds that are missing from the data, in order of placement."""
     return [holds.as_hold(row) for row in tx.execute(_UNKNOWN, {"tenant": tenant_id})]
 
 
@@ -32,9 +33,9 @@ ORDER BY was.placed_at, was.hold_id
 
 
 def place(tx: Connection, tenant_id: UUID, hold_id: UUID) -> None:
-    """Restore a hold without the memories that pending ledger entries erase, because no hold covered those.
+    """Restore a hold, but exclude the memories that pending ledger entries erase, because no hold covered these.
 
-    The caller holds the holds' lock. `widen` restores the full scope once the entries are replayed.
+    The caller holds the exclusive lock for holds. `widen` restores the full scope once the entries are replayed.
     """
     values = {"tenant": tenant_id, "hold_id": hold_id}
     tx.execute(_PLACE, values)
@@ -62,7 +63,7 @@ WHERE tenant_id = :tenant AND hold_id = :hold_id AND EXISTS (SELECT FROM met WHE
 
 
 def widen(tx: Connection, tenant_id: UUID) -> None:
-    """Restore the original scope of holds that were placed again."""
+    """Restore the original scope of holds that `place` restored with a narrower scope."""
     tx.execute(_WIDEN, {"tenant": tenant_id})
 
 
@@ -89,15 +90,15 @@ ORDER BY placed_at, hold_id
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """Synchronise a tenant's backed-up holds with the data. Return the holds that only the data had in force.
+    """Synchronise a tenant's backed-up holds with the data. Return the holds that were in force only in the data.
 
-    An older copy of the data may contain holds that were released since; an older key store may contain holds that were
-    released before.
+    If the data is the older copy, it may contain holds that were released since. If the key store is the older copy, it
+    may contain holds that the data shows as released.
     """
     tx.execute(_REMOVE, {"tenant": tenant_id})
-    found = without_backup(tx, tenant_id)
-    tx.execute(_KEEP, {"tenant": tenant_id, "ids": [hold.hold_id for hold in found]})
-    return found
+    only_in_data = without_backup(tx, tenant_id)
+    tx.execute(_KEEP, {"tenant": tenant_id, "ids": [hold.hold_id for hold in only_in_data]})
+    return only_in_data
 
 
 _REMOVE: Final = text("""

@@ -1,8 +1,8 @@
-"""Compare the erasure ledger with this database: which entries does a restored backup still have to replay?
+"""Compare the erasure ledger with this database, to find the entries that a restored backup still has to replay.
 
-Ledger entries are stored in the key store's schema, which dumps of the data don't include; the data's mark names the
-last entry that it has followed. Marks and entries grow in commit order, so the mark in any dump is correct for that
-dump.
+Ledger entries are stored in the key store's schema, which dumps of the data don't include. The data's mark is the
+number of the last entry that has been applied to the data. Marks and entry numbers increase in commit order, so the
+mark in any dump is correct for that dump.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class ReplayStatus:
     """Replay status of the data against the ledger.
 
     Attributes:
-        mark: The last entry that the data has followed.
-        newest: The ledger's last entry; 0 if it is empty.
+        mark: Number of the last entry that has been applied to the data.
+        newest: Number of the ledger's last entry; 0 if the ledger is empty.
         waiting: Number of entries after the mark.
-        requests: Number of changes to requests and legal holds that the data lacks; negative if it has more than the
-            key store.
+        requests: Number of changes to requests and legal holds that are missing from the data; negative if the data has
+            more changes than the key store.
     """
 
     mark: int
@@ -45,11 +45,11 @@ class ReplayStatus:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A ledger entry: the data to be erased and the stream watermark.
+    """A ledger entry: the data to be erased and the stream watermark (`cut`).
 
     Attributes:
-        digests: Digest of the subject or thread, if the erasure covered all of it.
-        memory_ids: The memories found at the time.
+        digests: Digest of the subject or thread, if the erasure covered all of its data.
+        memory_ids: The memories that the erasure found when it was planned.
     """
 
     seq: int
@@ -81,12 +81,12 @@ GROUP BY mark.seq
 
 
 def next_entry(tx: Connection, seq: int) -> LedgerEntry | None:
-    """Return the first entry after the given one."""
+    """Return the first entry after the entry with this number, or None if there is none."""
     row = tx.execute(_FOLLOWING, {"seq": seq}).one_or_none()
     if row is None:
         return None
-    named: dict[Named, bytes | None] = {"subject": row.subject, "thread": row.thread}
-    digests = {what: bytes(digest) for what, digest in named.items() if digest is not None}
+    columns: dict[Named, bytes | None] = {"subject": row.subject, "thread": row.thread}
+    digests = {what: bytes(digest) for what, digest in columns.items() if digest is not None}
     return LedgerEntry(row.seq, row.tenant_id, row.erasure_id, digests, list(row.memory_ids or ()), row.cut)
 
 
@@ -97,7 +97,7 @@ WHERE seq > :seq ORDER BY seq LIMIT 1
 
 
 def advance(tx: Connection, seq: int) -> None:
-    """Record that the data has followed the ledger up to this entry."""
+    """Record that all ledger entries up to this number have been applied to the data."""
     tx.execute(_ADVANCE, {"seq": seq})
 
 
@@ -105,7 +105,7 @@ _ADVANCE: Final = text("UPDATE ledger_mark SET seq = greatest(seq, :seq)")
 
 
 def set_back(tx: Connection) -> None:
-    """Lower the marks to the end of the ledger and of the requests if these are older than the data."""
+    """Lower the data's marks to the key store's last entry and last change if the key store is older than the data."""
     tx.execute(_SET_BACK)
 
 
@@ -116,7 +116,7 @@ UPDATE ledger_mark SET seq = least(seq, (SELECT coalesce(max(seq), 0) FROM ebbin
 
 
 def digest_key(tx: Connection, tenant_id: UUID) -> bytes | None:
-    """Return the key of a tenant's digests, or None if the key store has none."""
+    """Return the key for a tenant's digests of names, or None if the key store has none."""
     key = tx.execute(_KEY, {"tenant": tenant_id}).scalar()
     return None if key is None else bytes(key)
 
@@ -125,18 +125,18 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 
 
 def names(tx: Connection, tenant_id: UUID, what: Named) -> Iterator[str]:
-    """Yield every subject or thread of a tenant's recorded searches and memories, including hidden and deleted ones."""
+    """Yield every subject or thread in a tenant's recorded searches and memories (hidden and deleted ones too)."""
     after: str | None = None
     while True:
-        found = tx.execute(_NAMES[what], {"tenant": tenant_id, "after": after, "limit": PAGE}).scalars().all()
-        yield from found
-        if len(found) < PAGE:
+        page = tx.execute(_NAMES[what], {"tenant": tenant_id, "after": after, "limit": PAGE}).scalars().all()
+        yield from page
+        if len(page) < PAGE:
             return
-        after = found[-1]
+        after = page[-1]
 
 
 def _names(*sources: str) -> TextClause:
-    """Return SQL for a page of the names in these columns, each given as `table.column`."""
+    """Return SQL for a page of the distinct values of these columns (`table.column`), in order."""
     pages = " UNION ".join(
         f"(SELECT DISTINCT {column} FROM {table} WHERE tenant_id = :tenant AND {column} IS NOT NULL "  # noqa: S608
         f"AND (CAST(:after AS text) IS NULL OR {column} > :after) ORDER BY {column} LIMIT :limit)"
@@ -152,7 +152,7 @@ _NAMES: Final[dict[Named, TextClause]] = {
 
 
 def letters(tx: Connection, tenant_id: UUID) -> Iterator[bytes]:
-    """Yield the payloads of a tenant's dead letters one at a time, since each may have several megabytes."""
+    """Yield the payloads of a tenant's dead letters one at a time, because each may have several megabytes."""
     letter_ids = tx.execute(_LETTERS, {"tenant": tenant_id}).scalars().all()
     for letter_id in letter_ids:
         yield bytes(tx.execute(_LETTER, {"tenant": tenant_id, "letter_id": letter_id}).scalar() or b"")
@@ -163,7 +163,7 @@ _LETTER: Final = text("SELECT payload FROM dead_letters WHERE tenant_id = :tenan
 
 
 def still_there(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of these memories that exist in the data, in id order."""
+    """Return the memories among these that exist in the data, in id order."""
     return fetch_column(tx, _STILL_THERE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

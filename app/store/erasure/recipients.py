@@ -1,4 +1,4 @@
-"""Read additional facts for an erasure report: recipients of the tenant's memories, legal holds, and versions."""
+"""Read the recipients, legal holds, schema version and policy version that an erasure report states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.privacy.holds import HOLDS
 
 
 class Recipient(NamedTuple):
-    """A host that was called for a tenant, with purposes, number of calls, and first and last day."""
+    """A host that was called for a tenant: the purposes, the number of calls, and the first and last day of use."""
 
     host: str
     purposes: list[str]
@@ -24,7 +24,7 @@ class Recipient(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A legal hold and the number of the given memories that it covers."""
+    """A legal hold and the number of the queried memories that it covers."""
 
     hold_id: UUID
     placed_at: datetime
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 def hosts(tx: Connection, tenant_id: UUID) -> list[Recipient]:
-    """Return every host that was ever called for a tenant."""
+    """Return every host that was ever called for a tenant, in alphabetical order."""
     return [Recipient(*row) for row in tx.execute(_HOSTS, {"tenant": tenant_id})]
 
 
@@ -60,7 +60,7 @@ GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
 def hold_times(
     tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]
 ) -> dict[UUID, tuple[datetime, datetime | None]]:
-    """Return when these holds were placed and released; None for a hold in force. Unknown ones are omitted."""
+    """Return when each of these holds was placed and released (None if it is in force); unknown holds are omitted."""
     rows = driver_connection(tx).execute(_HOLD_TIMES, {"tenant": tenant_id, "ids": Uuids(hold_ids)}).fetchall()
     return {hold_id: (placed_at, released_at) for hold_id, placed_at, released_at in rows}
 

@@ -1,4 +1,4 @@
-"""Find references to an erasure's scope outside `memories`: dead letters, records naming the subject, segments."""
+"""Find and remove references to erased data outside `memories`: dead letters, rows with names, neighbours' vectors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.search import recorded_searches
 
 LETTERS: Final = 10
-"""Page size for dead letters of the drain; each may have several megabytes."""
+"""Page size for dead letters with content; each may have several megabytes."""
 
 
 class LetterContent(NamedTuple):
-    """The content of a dead letter of the drain; `position` is its entry's original stream position."""
+    """The content of a dead letter; `position` is the original stream position of its entry."""
 
     letter_id: UUID
     position: str
@@ -27,7 +27,7 @@ class LetterContent(NamedTuple):
 
 
 def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[LetterContent]:
-    """Return a page of dead letters with content by id, with their rows locked."""
+    """Return a page of dead letters with content, in id order, with their rows locked."""
     values = {"tenant": tenant_id, "later_than": after, "limit": LETTERS}
     rows = tx.execute(_LETTERS, values)
     return [
@@ -66,25 +66,27 @@ FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
 def count_records(
     tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]
 ) -> dict[str, int]:
-    """Count finished jobs, released holds and recorded searches that name them; arguments as in `clear_records`."""
+    """Count, by table, the rows that `clear_records` would change, with the same arguments."""
     values = _values(tenant_id, names, memory_ids)
-    found = {}
+    counts = {}
     for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", recorded_searches.NAMED)):
-        found[table] = int(fetch_value(tx, f"SELECT count(*) {rows}", values))
-    return found
+        counts[table] = int(fetch_value(tx, f"SELECT count(*) {rows}", values))
+    return counts
 
 
 def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
-    """Redact names in finished jobs and released holds, and delete recorded searches limited to them.
+    """Redact names in finished jobs and released holds, and delete recorded searches limited to a subject or thread.
 
-    A hold retains its dates and the ids of memories that no longer exist.
+    Finished jobs that contain the id of an erased memory are redacted too. A hold retains its dates and the ids of
+    memories that no longer exist.
 
     Args:
-        names: The completely erased subject or thread, by `subject` or `thread`; empty if the erasure covers less.
+        names: The completely erased subject or thread under the key `subject` or `thread`; empty if the erasure covers
+            only a part of either.
         memory_ids: The erased memories.
 
     Returns:
-        The number of rows that contained a name.
+        The number of rows changed or deleted.
     """
     values = _values(tenant_id, names, memory_ids)
     recorded_searches.lock(tx, tenant_id)
@@ -142,9 +144,9 @@ SELECT memory_id, segment_id FROM cold_memories WHERE tenant_id = %(tenant)s AND
 def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     """Delete the archived vectors of neighbouring turns whose context includes these memories. Return their number.
 
-    A vector includes the turns before its memory; the bundled embedder's also includes the turns after it. Until these
-    neighbours are restored and embedded again, they are found only by their words. Callers' own vectors contain no
-    context and are retained.
+    A memory's vector is computed from its text and the turns before it; the bundled embedder also uses the turns after
+    it. Until these neighbours are restored and embedded again, searches find them only by their words. Vectors supplied
+    by callers contain no context and are retained.
     """
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "turns": CONTEXT_TURNS, "near": _NEAR}
     return driver_connection(tx).execute(_FORGET_CONTEXT, values).rowcount
@@ -154,7 +156,7 @@ _NEAR: Final = 50
 
 
 def _turns(beside: str, order: str) -> str:
-    """Build the SELECT of turns on one side of the memory `centre`, with the visible turns between them."""
+    """Return a SELECT of the turns on one side of the memory `centre`, with the number of visible turns in between."""
     return f"""
     SELECT memory_id, coalesce(sum((deleted_at IS NULL)::int) OVER (
       ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS between
@@ -165,8 +167,8 @@ def _turns(beside: str, order: str) -> str:
     ) AS near"""  # noqa: S608 - constants only
 
 
-# Hidden turns may have been in between when a vector was computed, and may themselves return with their vectors; so
-# `between` counts only visible turns, and hidden turns are matched too.
+# A turn that is hidden now may have been visible when the vector was computed, or may become visible again with its own
+# vector. Therefore `between` counts only visible turns, and the vectors of hidden turns are deleted too.
 _FORGET_CONTEXT: Final = f"""
 UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
 WHERE tenant_id = %(tenant)s AND vector IS NOT NULL AND NOT by_caller AND memory_id = ANY (ARRAY(

@@ -1,6 +1,7 @@
-"""Back up erasure requests in their grace period next to the keys, where a restore of the data doesn't overwrite them.
+"""Back up erasure requests in their grace period in the key store's schema, which restores of the data don't overwrite.
 
-A trigger (migration 0024) inserts and removes the copies at the commits of the original rows, and counts these changes.
+When a transaction that adds, cancels or verifies a request commits, a trigger (migration 0024) inserts or deletes the
+copy and counts the change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from app.store.erasure.requests import Erasure
 
 @dataclass(frozen=True, slots=True)
 class BackedUpRequest:
-    """A backed-up request with its entry in the request log, if it has one."""
+    """A backed-up request, with its number among the changes and its entry in the request log, if it has one."""
 
     seq: int
     erasure: Erasure
@@ -26,7 +27,7 @@ class BackedUpRequest:
 
 
 def tenant_ids(tx: Connection) -> list[UUID]:
-    """Return every tenant in the data."""
+    """Return the ids of all tenants in the data."""
     return list(tx.execute(_TENANTS).scalars())
 
 
@@ -34,11 +35,11 @@ _TENANTS: Final = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 
 
 def unknown(tx: Connection, tenant_id: UUID) -> list[BackedUpRequest]:
-    """Return a tenant's backed-up requests that the data lacks, in order of their sequence numbers."""
+    """Return a tenant's backed-up requests that are missing from the data, in order of their sequence numbers."""
     return [
         BackedUpRequest(
             row.seq,
-            # A request with a watermark but without a ledger entry has erased nothing: it restarts after its grace
+            # A request with a watermark but without a ledger entry has erased nothing, so it restarts in its grace
             # period.
             replace(msgspec.convert(row.asked, Erasure), status="grace", cut=None, started_at=None),
             None if row.logged is None else msgspec.convert(row.logged, PrivacyRequest),
@@ -56,15 +57,18 @@ ORDER BY seq
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, int]]:
-    """Synchronise a tenant's backed-up requests with the data. Return those that only the data had, with hidden counts.
+    """Synchronise a tenant's backed-up requests with the data. Return the requests that existed only in the data.
 
-    An older copy of the data may contain requests that were cancelled since; an older key store may contain requests
-    that have started since.
+    If the data is the older copy, it may contain requests that were cancelled since. If the key store is the older
+    copy, it may contain requests that have started or ended since.
+
+    Returns:
+        Pairs of an erasure's id and the number of memories that it hides.
     """
     tx.execute(_REMOVE, {"tenant": tenant_id})
-    found = alone(tx, tenant_id)
-    tx.execute(_KEEP, {"tenant": tenant_id, "ids": [erasure_id for erasure_id, _ in found]})
-    return found
+    only_in_data = alone(tx, tenant_id)
+    tx.execute(_KEEP, {"tenant": tenant_id, "ids": [erasure_id for erasure_id, _ in only_in_data]})
+    return only_in_data
 
 
 _REMOVE: Final = text("""
@@ -85,7 +89,7 @@ UPDATE erasures SET status = status WHERE tenant_id = :tenant AND erasure_id = A
 
 
 def alone(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, int]]:
-    """Return requests in their grace period in the data that have no backup, with the number of memories each hides."""
+    """Return requests in their grace period that have no backup, with the number of memories that each hides."""
     return [(row.erasure_id, row.hidden) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
 
 
@@ -99,7 +103,7 @@ ORDER BY requested_at, erasure_id
 
 
 def advance(tx: Connection) -> None:
-    """Record that the data has every request, waiting for transactions that are about to add one."""
+    """Record that the data has every change to requests and holds; waits for transactions that are about to add one."""
     newest = tx.execute(_NEWEST).scalar_one()
     tx.execute(_ADVANCE, {"newest": newest})
 

@@ -1,8 +1,8 @@
 """Store erasure requests and their progress, and find the memories in their scope.
 
-Every transaction that stores, moves or changes memories takes the shared lock before it reads hidden or erased state,
-and holds it until its commit; hiding and setting the watermark (`cut`) take the exclusive lock. This prevents
-concurrent writes for a subject from escaping its erasure.
+Every transaction that stores, moves or changes memories takes the shared lock before it reads erasures or tombstones,
+and holds the lock until its commit. Hiding memories and setting the watermark (`cut`) take the exclusive lock. This
+prevents concurrent writes for a subject from escaping its erasure.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Erasure:
 
     Attributes:
         kind: The law under which it was requested.
-        scope: The conditions that select its memories; empty once the erasure is finished.
+        scope: The conditions that select its memories; empty once the erasure is finished or cancelled.
         requested_by: Id of the caller's API key.
         due_at: The legal deadline; None if there is none.
         erase_after: End of the grace period.
         hidden: Number of memories hidden at the time of the request.
-        cut: The stream watermark: the last entry that it covers; None until it runs.
+        cut: The watermark: id of the last stream entry that the erasure covers; None until the erasure runs.
         plan: The work planned for each step, written before any data is erased.
         executed: The finished steps with their results.
         report: The report for the requester; None until the erasure is verified.
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
-        rewritten_at: When they were rewritten.
-        batch_id: The running batch that carries out this deletion of one memory; its own id if it is the batch.
+        rewritten_at: Time at which the last affected segment was rewritten.
+        batch_id: The running batch that carries out this deletion of one memory; for a batch, its own id.
     """
 
     erasure_id: UUID
@@ -89,8 +89,8 @@ class Matching(NamedTuple):
 def lock_shared(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's erasure lock in shared mode until the transaction ends.
 
-    No erasure can hide memories or set its watermark while it is held. Lock order: only the holds' lock may be taken
-    before this one.
+    While the lock is held, no erasure can hide memories or set its watermark. Lock order: only the lock of legal holds
+    may be taken before this lock.
     """
     tx.execute(_SHARE, {"name": f"ebbing erasures {tenant_id}"})
 
@@ -147,10 +147,10 @@ def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
 
 
 def adopt(tx: Connection, tenant_id: UUID, erasure_id: UUID, limit: int) -> tuple[list[UUID], datetime | None]:
-    """Assign up to `limit` memories that were deleted without an erasure to this one.
+    """Assign up to `limit` memories that were deleted without an erasure to this erasure.
 
     Returns:
-        Their ids, and the time of the latest deletion.
+        The memories' ids, and the time of the latest deletion (None if there is none).
     """
     values = {"tenant": tenant_id, "erasure_id": erasure_id, "limit": limit}
     row = tx.execute(_ADOPT, values).one()
@@ -172,12 +172,16 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
-    """Return the erasure whose grace period ended first, skipping failed ones and those of a running job or batch.
+    """Return the due erasure whose grace period ended first, or None if no erasure is due.
 
-    An erasure that waits for a hold isn't due: releasing the hold creates a job for it.
+    Erasures with an unfinished job, and deletions in a running batch, aren't due. An erasure that waits for a legal
+    hold isn't due either: releasing the hold creates a job for it.
+
+    Args:
+        failed: Erasures to skip.
     """
-    found: UUID | None = tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "failed": list(failed)}).scalar()
-    return found
+    erasure_id: UUID | None = tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "failed": list(failed)}).scalar()
+    return erasure_id
 
 
 WITHOUT_JOB: Final = """NOT EXISTS (
@@ -202,12 +206,15 @@ ORDER BY requested_at, erasure_id
 
 
 def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
-    """Return the open scopes and watermarks to check arriving data against; the caller holds the shared lock."""
+    """Return the scopes and watermarks of open erasures, to check arriving data; the caller holds the shared lock.
+
+    Scopes that list memory ids are omitted, because they can't match arriving data.
+    """
     rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
-    there = [row for row in rows if row.erasure_id is not None]
-    scopes = {row.erasure_id: scope_from_json(row.scope) for row in there}
+    erasures = [row for row in rows if row.erasure_id is not None]
+    scopes = {row.erasure_id: scope_from_json(row.scope) for row in erasures}
     return ArrivalErasures(
-        scopes, {row.erasure_id: row.cut for row in there if row.cut is not None}, rows[0].last_cut_ms
+        scopes, {row.erasure_id: row.cut for row in erasures if row.cut is not None}, rows[0].last_cut_ms
     )
 
 
@@ -221,12 +228,12 @@ ORDER BY requested_at, erasure_id
 
 def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: object) -> None:
     """Update columns of an erasure; the caller has locked its row."""
-    given = ", ".join(f"{name} = {_AS.get(name, ':' + name)}" for name in fields)
+    assignments = ", ".join(f"{name} = {_AS.get(name, ':' + name)}" for name in fields)
     values = {
         name: msgspec.json.encode(value).decode() if name in _AS and value is not None else value
         for name, value in fields.items()
     }
-    statement = text(f"UPDATE erasures SET {given} WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608 - names from code
+    statement = text(f"UPDATE erasures SET {assignments} WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608 - names from code
     tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id} | values)
 
 
@@ -238,8 +245,8 @@ def finish(
     Args:
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
     """
-    given = msgspec.json.encode(reports).decode()
-    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "given": given, "now": now, "rewrite_by": rewrite_by}
+    encoded = msgspec.json.encode(reports).decode()
+    values = {"tenant": tenant_id, "ids": Uuids(list(reports)), "given": encoded, "now": now, "rewrite_by": rewrite_by}
     driver_connection(tx).execute(_FINISH, values)
 
 
@@ -253,7 +260,7 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAS
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
-# --- Memories in its scope ---
+# --- Memories in an erasure's scope ---
 
 
 def count(tx: Connection, tenant_id: UUID, scope: Scope) -> Matching:
@@ -271,7 +278,7 @@ def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False
 
     Args:
         erasure: An erasure with a watermark.
-        held: Return only memories under a legal hold; False returns only those without one.
+        held: Return only memories under a legal hold; False returns only memories without one.
     """
     statement = text(f"""
 SELECT memory_id FROM memories AS memory

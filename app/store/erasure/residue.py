@@ -1,4 +1,4 @@
-"""Count the residue of an erasure: query every table again, independently of the code that erased."""
+"""Count the residue of an erasure: query every table again, independently of the code that erased the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.erasure.requests import Erasure
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
 
-# By table: the memories that a row refers to, and the condition that any of them is given.
+# By table: SQL for the memory ids in a row, and for the condition that at least one of them is among `ids`.
 _BY_ID: Final = {
     **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
     "links": ("ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
@@ -26,7 +26,7 @@ _BY_ID: Final = {
     "merges": ("ARRAY[summary_id]", "summary_id = ANY (%(ids)s)"),
 }
 
-# Rows that may contain a name or words of the subject without a memory id.
+# By description: statements that count rows that may contain the subject's name or words without a memory id.
 _BY_NAME: Final = {
     "requests kept beside the keys": """
 SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND (erasure_id = %(erasure)s
@@ -60,12 +60,12 @@ def by_id(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[s
 def by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
     """Count, for each of these memories, the rows of each table that refer to it."""
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    found: dict[UUID, dict[str, int]] = {memory_id: dict.fromkeys(_BY_ID, 0) for memory_id in memory_ids}
+    row_counts: dict[UUID, dict[str, int]] = {memory_id: dict.fromkeys(_BY_ID, 0) for memory_id in memory_ids}
     for table, (members, condition) in _BY_ID.items():
         statement = _BY_MEMORY.format(table=table, members=members, condition=condition)
         for memory_id, count in driver_connection(tx).execute(statement.encode(), values).fetchall():
-            found[memory_id][table] = count
-    return found
+            row_counts[memory_id][table] = count
+    return row_counts
 
 
 _BY_MEMORY: Final = """
@@ -84,10 +84,10 @@ def counts(
     Args:
         memory_ids: The erased memories.
         erasure: The erasure; data under a legal hold or after its watermark may remain.
-        shared: The bases that every tenant may use.
+        shared: Ids of the PCA bases that all tenants share.
     """
-    left = by_id(tx, tenant_id, memory_ids)
-    left["memories"] = max(left["memories"], len(requests.ids(tx, tenant_id, erasure)))
+    residue = by_id(tx, tenant_id, memory_ids)
+    residue["memories"] = max(residue["memories"], len(requests.ids(tx, tenant_id, erasure)))
     subject = erasure.scope.subject if is_whole(erasure.scope, "subject") else None
     thread = erasure.scope.thread if subject is None and is_whole(erasure.scope, "thread") else None
     member = b"\0" if subject is None else b'"subject":' + msgspec.json.encode(subject)
@@ -100,7 +100,7 @@ def counts(
         "cut": erasure.cut,
         "erasure": erasure.erasure_id,
     }
-    return left | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
+    return residue | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
 
 
 def _count(tx: Connection, statement: str, values: dict[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """Store tombstones, which identify late data about erased subjects, and the ledger of erasures.
 
-The ledger and the digest key are stored in the key store's schema, which dumps of the data don't include: a restored
-backup finds there which data must not return.
+The ledger and the digest key are stored in the key store's schema, which dumps of the data don't include. After a
+restore from a backup, the ledger lists the data that must be erased again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 
 
 def add(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
-    """Add tombstones: from now on, data about these names up to the stream position is dropped."""
+    """Add tombstones: from now on, arriving data about these subjects or threads is dropped up to the stream position.
+
+    Args:
+        names: Digests by `subject` or `thread`.
+        cut: Last stream position that the erasure covers.
+    """
     for what, digest in names.items():
         values = {
             "tenant": tenant_id,
@@ -54,8 +59,8 @@ WHERE known.cut_ms <= excluded.cut_ms
 
 def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Tombstone]:
     """Return tombstones that may cover data accepted at this time (milliseconds since 1970) or later."""
-    found = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
-    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in found]
+    rows = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
+    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in rows]
 
 
 _SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant AND cut_ms >= :since")
@@ -64,14 +69,15 @@ _SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id =
 def enter_in_ledger(
     tx: Connection, tenant_id: UUID, entries: Mapping[UUID, Sequence[UUID]], names: Mapping[str, bytes], cut: str
 ) -> None:
-    """Record a planned erasure in the ledger, which a restore of the data doesn't reach, and advance the data's mark.
+    """Record a planned erasure in the ledger, which restores of the data don't overwrite, and advance the data's mark.
 
-    Recording it again adds new memories, such as those that a hold protected until then, and moves the entry to the
-    end: a backup made between the two has to replay it again.
+    A second call for an erasure adds its new memories, such as memories that a hold protected until then, to the entry
+    and moves the entry to the end of the ledger: a backup made between the calls has to replay the entry again.
 
     Args:
         entries: The memories by erasure: one erasure, or the deletions of a batch.
-        names: Digests of the subject or thread that is erased completely.
+        names: Digest of the subject or thread that is erased completely, by `subject` or `thread`.
+        cut: The erasure's watermark.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -113,7 +119,7 @@ WHERE NOT known.memory_ids @> excluded.memory_ids
 
 
 def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
-    """Return the memories that an erasure, or a batch's deletions, set out to erase, according to the ledger."""
+    """Return the memories that the ledger lists for an erasure or for the deletions of a batch, in id order."""
     return list(tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar_one())
 
 
@@ -127,10 +133,10 @@ SELECT ARRAY(
 
 
 def names_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> dict[str, bytes]:
-    """Return the digests of an erasure's subject or thread, according to its ledger entry."""
+    """Return the digests in an erasure's ledger entry by `subject` or `thread`; empty without an entry."""
     row = tx.execute(_NAMES_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
-    given = {} if row is None else {"subject": row.subject, "thread": row.thread}
-    return {what: bytes(digest) for what, digest in given.items() if digest is not None}
+    columns = {} if row is None else {"subject": row.subject, "thread": row.thread}
+    return {what: bytes(digest) for what, digest in columns.items() if digest is not None}
 
 
 _NAMES_OF: Final = text("""

@@ -21,9 +21,9 @@ class UnstoredEntry:
     """A stream entry that could not be stored.
 
     Attributes:
-        entry_id: Its id in the stream.
-        position: Its original stream id; differs from `entry_id` only after a replay.
-        memories: Number of memories that it declares.
+        entry_id: The entry's current id in the stream.
+        position: The entry's original stream id; differs from `entry_id` only after a replay.
+        memories: Number of memories that the entry declares.
     """
 
     entry_id: str
@@ -41,8 +41,9 @@ class DeadLetter:
         memory_ids: The affected memories, if they are stored.
         memories: Number of affected memories.
         payload_bytes: Size of the content that could not be stored; 0 if the memories are stored.
-        entry_id: Original stream position of an entry that could not be stored.
-        replayable: It can be replayed.
+        entry_id: Original stream id (`UnstoredEntry.position`) of an entry that could not be stored; None if the
+            memories are stored.
+        replayable: True if the letter isn't discarded and has the content or memory ids that a replay needs.
     """
 
     letter_id: UUID
@@ -64,7 +65,7 @@ class LetterFilter:
     """A filter for letters; None matches any value.
 
     Attributes:
-        before: Only letters written before this time.
+        before: Only letters written before this time; ignored by `list_letters` and `count_by_reason`.
     """
 
     stage: str | None = None
@@ -89,7 +90,8 @@ def add(
         memory_ids: The affected memories, if they are stored.
         unstored: The affected entry, if its memories aren't stored.
     """
-    # Derived from the entry's own id: a failed replay creates another letter, because the first is about to be deleted.
+    # The letter's id is derived from the entry's current stream id. A replay gives the entry a new stream id, so an
+    # entry that fails again gets a new letter instead of the one that the replay is about to delete.
     letter_id = uuid4() if unstored is None else uuid5(tenant_id, unstored.entry_id)
     values = {
         "tenant_id": tenant_id,
@@ -170,7 +172,7 @@ ORDER BY created_at DESC, letter_id DESC""")
 def count_by_reason(
     tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, discarded: bool
 ) -> list[tuple[str, str, int]]:
-    """Return stage, reason and number of letters, most frequent first; at most `REASONS_SHOWN` rows."""
+    """Return stage, reason and number of letters, most frequent reason first; at most `REASONS_SHOWN` rows."""
     values = _values(tenant_id, wanted) | {"limit": REASONS_SHOWN}
     return [(row.stage, row.reason, row.letters) for row in tx.execute(_REASONS[discarded], values)]
 
@@ -197,7 +199,7 @@ _COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AN
 
 
 def get_drain_content(tx: Connection, tenant_id: UUID, letter_id: UUID) -> UnstoredEntry | None:
-    """Return the content of a letter of the drain, or None if it no longer exists or can't be replayed."""
+    """Return the content of a letter written by the drain, or None if it no longer exists or can't be replayed."""
     row = tx.execute(_OF_DRAIN, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else _unstored(row)
 
@@ -211,11 +213,11 @@ _OF_DRAIN = text(f"""
 def list_drain_contents(
     tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, limit: int, most_bytes: int
 ) -> list[tuple[UUID, UnstoredEntry]]:
-    """Return the oldest matching letters written by the drain, in order of creation.
+    """Return the ids and contents of the oldest matching, replayable letters of the drain, in order of creation.
 
     Args:
         limit: Maximum number of letters.
-        most_bytes: Maximum total size, unless the first letter alone is larger.
+        most_bytes: Total size after which no further letter is added.
     """
     values = _values(tenant_id, wanted) | {"limit": limit, "most_bytes": most_bytes}
     return [(row.letter_id, _unstored(row)) for row in tx.execute(_SOME_OF_DRAIN, values)]
@@ -251,7 +253,11 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:lette
 
 
 def claim(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
-    """Delete a letter of stored memories to queue them again in this transaction; return its stage and memory ids."""
+    """Delete a letter whose memories are stored, so that the caller can queue them again in this transaction.
+
+    Returns:
+        The letter's stage and memory ids, or None if it no longer exists or can't be replayed.
+    """
     row = tx.execute(_TAKE, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else (row.stage, row.memory_ids)
 
@@ -266,12 +272,15 @@ RETURNING stage, memory_ids
 def delete_stored(
     tx: Connection, tenant_id: UUID, wanted: LetterFilter, limit: int
 ) -> dict[UUID, tuple[str, list[UUID]]]:
-    """Delete the oldest matching letters of stored memories; return stage and memory ids by letter id.
+    """Delete the oldest matching letters whose memories are stored, so that the caller can queue the memories again.
 
     Letters locked by another transaction are skipped.
+
+    Returns:
+        Stage and memory ids by letter id.
     """
-    found = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
-    return {row.letter_id: (row.stage, row.memory_ids) for row in found}
+    rows = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
+    return {row.letter_id: (row.stage, row.memory_ids) for row in rows}
 
 
 # Materialised: an inlined subquery may run once per row and select different letters each time.

@@ -1,7 +1,8 @@
-"""Store arriving envelopes: the ledger, and bulk COPY under the role that may use it.
+"""Store arriving envelopes: record them in the ingest ledger, and insert their memories with COPY.
 
-The ledger has one row per envelope, written in the transaction that stores its memories. A redelivered envelope
-conflicts with its row, so no staging table is needed. The primary key of `memories` is the second safeguard.
+The ledger (table `envelopes`) has one row per envelope, written in the transaction that stores its memories. A
+redelivered envelope conflicts with its row and is skipped, so no staging table is needed. The primary key of `memories`
+is a second safeguard against duplicates.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ from app.store.enrichment.work_queue import STAGES
 from app.store.memories import writes
 from app.store.memories.tenant_counts import TierCounts
 
-# Number of memories per item of enrichment work: small enough for one batch of an embedder.
+# Maximum number of memories per item of enrichment work: small enough for one batch of the embedder.
 WORK_ITEM_MEMORIES = 1000
 
 
 def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:
-    """Store envelopes that the ledger doesn't have and queue their enrichment. Return the number of memories stored.
+    """Store the envelopes that aren't in the ledger yet, and queue the enrichment of their memories.
 
     Args:
-        tx: A transaction of `ebbing_drain`; COPY isn't allowed under row-level security.
+        tx: A transaction of the role `ebbing_drain`, because COPY isn't allowed under row-level security.
+
+    Returns:
+        The number of memories stored.
+
+    Raises:
+        TypeError: The connection isn't a psycopg connection.
     """
     connection = tx.connection.driver_connection
     if not isinstance(connection, psycopg.Connection):
@@ -38,31 +45,32 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         _LEDGER, (tenant_id, bases, sizes, tenant_id, len(sizes))
     ).fetchall()
     terms = PolicyTerms(version or 0, bool(from_occurred))
-    storing = list(by_base.values())
+    new_arrivals = list(by_base.values())
     if fresh is not None:
-        entered = {base.bytes for base in fresh}
-        storing = [arrival for arrival in storing if arrival.base in entered]
-    if not storing:
+        new_bases = {base.bytes for base in fresh}
+        new_arrivals = [arrival for arrival in new_arrivals if arrival.base in new_bases]
+    if not new_arrivals:
         return 0
     states = []
     text_bytes = 0
     with connection.cursor() as cursor:
         with cursor.copy(MEMORIES_COPY) as copy:
             copy.write(HEADER)
-            for rows, state, of_texts in pack(tenant_id, storing, now_ms, terms):
+            for rows, state, size in pack(tenant_id, new_arrivals, now_ms, terms):
                 copy.write(rows)
                 states.append(state)
-                text_bytes += of_texts
+                text_bytes += size
             copy.write(TRAILER)
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
-    stored = sum(len(arrival.memories) for arrival in storing)
-    work = [(" ".join(STAGES), ids) for ids in _work_items(storing)]
+    stored = sum(len(arrival.memories) for arrival in new_arrivals)
+    work = [(" ".join(STAGES), ids) for ids in _work_items(new_arrivals)]
     writes.record(tx, tenant_id, TierCounts(active=stored, text_bytes=text_bytes), {}, work)
     return stored
 
 
-# Bases are returned only if some weren't fresh: usually all are, and decoding a thousand UUIDs takes a while.
+# Returns the new bases only if some of the envelopes were stored before. Usually all are new, and decoding a thousand
+# UUIDs would take a while.
 _LEDGER = """
 WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
@@ -80,7 +88,7 @@ FROM fresh
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
-    """Yield the ids of all envelopes in order, as array literals of at most `WORK_ITEM_MEMORIES`."""
+    """Yield the memory ids of all envelopes in order, as array literals of at most `WORK_ITEM_MEMORIES` ids."""
     ids: list[str] = []
     for arrival in arrivals:
         ids += memory_uuids(arrival.base, len(arrival.memories))
@@ -89,7 +97,7 @@ def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
 
 
 def insert_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]) -> set[bytes]:
-    """Insert envelopes into the ledger. Return the bases of those that weren't there.
+    """Insert envelopes into the ledger. Return the bases of the envelopes that weren't in the ledger before.
 
     Args:
         envelopes: Number of memories by base.
@@ -111,7 +119,7 @@ ON CONFLICT DO NOTHING RETURNING base
 
 
 def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
-    """Return True if the ledger has the envelope with this base."""
+    """Return True if the ledger contains the envelope with this base."""
     return bool(tx.execute(_IS_STORED, {"tenant_id": tenant_id, "base": UUID(bytes=base)}).scalar())
 
 

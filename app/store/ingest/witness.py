@@ -1,4 +1,4 @@
-"""Store the queue's identity, the requests accepted lately, and the gaps: requests that were accepted and then lost."""
+"""Store the queue's identity, recently accepted requests (witness rows), and gaps (requests accepted and then lost)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.domain.ingest.redis_identity import Expected, Mark
 from app.store.core.binary_arrays import Integers, Uuids, driver_connection
 
 ROWS_MOST: Final = 100
-"""Maximum number of witness rows read at once; each has the requests of one process in about a second."""
+"""Maximum number of witness rows read at once; a row contains the requests that a process accepts in about 1 second."""
 
 
 class Accepted(NamedTuple):
-    """An accepted request: its stream entry is `<milliseconds>-<sequence>`, with the same time as its acceptance."""
+    """An accepted request; its stream id, `<milliseconds>-<sequence>`, begins with the time of acceptance."""
 
     tenant_id: UUID
     base: UUID
@@ -29,7 +29,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """A witness row; `missed` is True if a former look didn't find all of its requests."""
+    """A witness row; `missed` is True if an earlier check found its requests neither in the stream nor stored."""
 
     witness_id: int
     missed: bool
@@ -38,7 +38,7 @@ class Witnessed:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Requests of a tenant that were accepted between two times and lost."""
+    """Requests of a tenant that were accepted between `first_at` and `last_at` and then lost."""
 
     tenant_id: UUID
     tenant: str
@@ -50,20 +50,20 @@ class Gap:
 
 
 def expected(tx: Connection) -> Expected:
-    """Return the mark that Redis should have; a new installation gets an epoch that isn't claimed yet."""
-    found = read_expected(tx)
-    if found.mark.epoch is None:
+    """Return the mark that Redis should have; in a new installation, create an unclaimed epoch."""
+    identity = read_expected(tx)
+    if identity.mark.epoch is None:
         tx.execute(_BEGIN, {"epoch": uuid4()})
-        found = read_expected(tx)
-    return found
+        identity = read_expected(tx)
+    return identity
 
 
 def read_expected(tx: Connection) -> Expected:
-    """Return the mark that Redis should have, without an epoch in a new installation."""
-    found = tx.execute(_EXPECTED).one_or_none()
-    if found is None:
+    """Return the mark that Redis should have; its epoch is None in a new installation."""
+    row = tx.execute(_EXPECTED).one_or_none()
+    if row is None:
         return Expected(Mark(None, 0), is_claimed=False)
-    return Expected(Mark(str(found.epoch), found.beat), found.is_claimed)
+    return Expected(Mark(str(row.epoch), row.beat), row.is_claimed)
 
 
 _EXPECTED = text("SELECT epoch, beat, claimed_at IS NOT NULL AS is_claimed FROM queue_identity")
@@ -71,12 +71,12 @@ _BEGIN = text("INSERT INTO queue_identity (epoch) VALUES (:epoch) ON CONFLICT DO
 
 
 def claim(tx: Connection, epoch: str) -> None:
-    """Record that Redis has the epoch."""
+    """Record that Redis contains this epoch."""
     tx.execute(text("UPDATE queue_identity SET claimed_at = now() WHERE epoch = :epoch"), {"epoch": UUID(epoch)})
 
 
 def begin_epoch(tx: Connection) -> str:
-    """Replace the epoch, as yet unclaimed, and forget the beat. Return the new epoch."""
+    """Replace the epoch with a new, unclaimed epoch and reset the beat to 0. Return the new epoch."""
     epoch = uuid4()
     values = {"epoch": epoch}
     tx.execute(
@@ -90,24 +90,25 @@ def begin_epoch(tx: Connection) -> str:
 
 
 def advance_beat(tx: Connection, beat: int) -> None:
-    """Advance the time of the last witnessed acceptance."""
+    """Advance the beat (time of the last witnessed acceptance, in milliseconds since 1970) to at least this value."""
     tx.execute(text("UPDATE queue_identity SET beat = greatest(beat, :beat)"), {"beat": beat})
 
 
 def add(tx: Connection, requests: Sequence[Accepted], *, looked: bool = False, missed: bool = False) -> None:
-    """Insert one witness row; `tx` is a transaction of `ebbing_drain`, as for all functions below.
+    """Insert one witness row with these requests.
 
     Args:
-        looked: The requests have just been looked at.
-        missed: They weren't found.
+        tx: A transaction of the role `ebbing_drain`, as for all functions below.
+        looked: The requests have just been checked.
+        missed: The check found the requests neither in the stream nor stored.
     """
     values = {
         "looked": looked,
         "missed": missed,
-        "tenant_ids": Uuids([each.tenant_id for each in requests]),
-        "bases": Uuids([each.base for each in requests]),
-        "memories": Integers([each.memories for each in requests]),
-        "entry_ids": [each.entry_id for each in requests],
+        "tenant_ids": Uuids([request.tenant_id for request in requests]),
+        "bases": Uuids([request.base for request in requests]),
+        "memories": Integers([request.memories for request in requests]),
+        "entry_ids": [request.entry_id for request in requests],
     }
     driver_connection(tx).execute(_ADD, values)
 
@@ -119,11 +120,11 @@ VALUES (%(missed)s, CASE WHEN %(looked)s THEN now() END, %(tenant_ids)s, %(bases
 
 
 def due(tx: Connection, after_seconds: float, again_seconds: float) -> list[Witnessed]:
-    """Return the oldest witness rows to look at.
+    """Return the oldest witness rows that are due for a check, at most `ROWS_MOST`.
 
     Args:
-        after_seconds: Age of a row before the first look.
-        again_seconds: Time between two looks.
+        after_seconds: Minimum age of a row for the first check.
+        again_seconds: Minimum time between two checks.
     """
     values = {"after": after_seconds, "again": again_seconds, "most": ROWS_MOST}
     return [
@@ -144,7 +145,7 @@ ORDER BY witness_id LIMIT :most
 
 
 def take(tx: Connection, witness_ids: Sequence[int]) -> set[int]:
-    """Delete witness rows. Return those that were there: another process may have taken the others."""
+    """Delete witness rows. Return the ids that still existed; another process may have deleted the others."""
     rows = tx.execute(
         text("DELETE FROM accepted_requests WHERE witness_id = ANY (:ids) RETURNING witness_id"),
         {"ids": list(witness_ids)},
@@ -153,8 +154,11 @@ def take(tx: Connection, witness_ids: Sequence[int]) -> set[int]:
 
 
 def settled(tx: Connection, requests: Sequence[Accepted]) -> set[UUID]:
-    """Return the bases of requests that are stored, are dead letters, or whose tenant no longer exists."""
-    values = {"tenant_ids": [each.tenant_id for each in requests], "bases": [each.base for each in requests]}
+    """Return the bases of requests that are stored, are dead letters, or belong to a tenant that no longer exists."""
+    values = {
+        "tenant_ids": [request.tenant_id for request in requests],
+        "bases": [request.base for request in requests],
+    }
     return set(tx.execute(_SETTLED, values).scalars())
 
 
@@ -169,16 +173,20 @@ WHERE EXISTS (SELECT FROM envelopes AS known WHERE known.tenant_id = given.tenan
 
 
 def record_gaps(tx: Connection, lost: Mapping[UUID, Sequence[Accepted]]) -> None:
-    """Insert a gap per tenant."""
+    """Insert a gap per tenant.
+
+    Args:
+        lost: The lost requests by tenant, at least one each.
+    """
     tx.execute(
         _GAPS,
         [
             {
                 "tenant": tenant_id,
                 "requests": len(requests),
-                "memories": sum(each.memories for each in requests),
-                "first": min(_accepted_ms(each) for each in requests) / 1000,
-                "last": max(_accepted_ms(each) for each in requests) / 1000,
+                "memories": sum(request.memories for request in requests),
+                "first": min(_accepted_ms(request) for request in requests) / 1000,
+                "last": max(_accepted_ms(request) for request in requests) / 1000,
             }
             for tenant_id, requests in lost.items()
         ],

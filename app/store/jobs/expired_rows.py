@@ -1,4 +1,4 @@
-"""Delete rows whose retention period has ended, a limited number with each call."""
+"""Delete rows whose retention period has ended, a limited number per call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlalchemy import Connection, text
 
 
 class _Rows(NamedTuple):
-    """Rows to be deleted.
+    """Rows of a table to be deleted.
 
     Attributes:
         key: The primary key's columns after `tenant_id`.
-        expired: Condition of the rows that ended before `:before`, and their order and lock if these matter.
-        part: Table whose rows belong to these rows and have their key.
+        expired: SQL condition on rows that expired before `:before`, followed by an order and a lock where they matter.
+        part: Table of dependent rows with the same key, which are deleted too.
     """
 
     table: str
@@ -25,8 +25,8 @@ class _Rows(NamedTuple):
 
 
 _EXPIRED: Final = {
-    # A base begins with its timestamp. Envelopes that a dead letter refers to are retained: they may have been stored
-    # before the letter was written, and its replay must detect that.
+    # An envelope's base begins with its timestamp. Envelopes to which a dead letter refers are retained: they may have
+    # been stored before the letter was written, and a replay of the letter must detect that.
     "ledger": _Rows(
         "envelopes",
         "base",
@@ -52,7 +52,7 @@ _EXPIRED: Final = {
         "tier_moves", "day, move, rule", "day < CAST(CAST(:before AS timestamptz) AT TIME ZONE 'UTC' AS date)"
     ),
     "self_tests": _Rows("self_test_runs", "run_id", "started_at < :before", "self_tests"),
-    # Merges are retained longer than the run that made them.
+    # Merges are retained longer than the consolidation run that made them.
     "consolidations": _Rows("consolidation_runs", "run_id", "started_at < :before"),
     "names": _Rows("supersessions", "supersession_id", "status = 'waiting' AND made_at < :before"),
     "searches": _Rows(
@@ -75,5 +75,11 @@ _STATEMENTS: Final = {
 
 
 def delete_expired(tx: Connection, tenant_id: UUID, name: str, before: datetime, limit: int) -> int:
-    """Delete up to `limit` rows of one kind that ended before this time. Repeat while it returns `limit`."""
+    """Delete up to `limit` rows of one kind that expired before this time, and return the number deleted.
+
+    Repeat the call while it returns `limit`.
+
+    Args:
+        name: The kind of rows: a key of `_EXPIRED`.
+    """
     return tx.execute(_STATEMENTS[name], {"tenant": tenant_id, "before": before, "limit": limit}).rowcount

@@ -1,8 +1,8 @@
 """Store jobs: long-running work of tenants, claimed under a lease that each step renews.
 
-The table holds no content and has no row-level security. A job's row is its own outbox: the rows alone determine which
-job is sent to a worker next. `claim` and `claimed_until` together give the job's state. With an unexpired claim, its
-message or its worker is on the way; without a claim, the job waits at least until `claimed_until`.
+The table contains no memory content and has no row-level security. It also is the outbox of the job messages: its rows
+alone determine which job is sent to a worker next. A job with an unexpired claim has been sent or is running; a job
+without a claim waits at least until `claimed_until`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ClaimedJob:
     """A job that this worker has claimed.
 
     Attributes:
-        attempts: Attempts at the next step, including this one.
-        cancel_wanted: A cancellation was requested; the job must end.
+        attempts: Number of attempts at the next step, including the current one.
+        cancel_wanted: True if a cancellation was requested; the job must end.
         age_seconds: Seconds since the job was created.
         run_seconds: Seconds since the job started.
     """
@@ -70,10 +70,10 @@ def add(
     lone: bool,
     not_before: datetime | None = None,
 ) -> bool:
-    """Insert a job. Return False if `lone` is set and the tenant has an unfinished lone job of this kind.
+    """Insert a job. Return False if `lone` is set and the tenant already has an unfinished lone job of this kind.
 
     Args:
-        lone: At most one such job of this kind may be unfinished per tenant.
+        lone: Allow at most one unfinished lone job of this kind per tenant.
         not_before: Earliest start; None means immediately.
     """
     values = {
@@ -96,9 +96,9 @@ ON CONFLICT (tenant_id, kind) WHERE lone AND status IN ('queued', 'running') DO 
 
 
 def find_lone(tx: Connection, tenant_id: UUID, kind: str) -> UUID | None:
-    """Return the id of the unfinished lone job of a kind."""
-    found: UUID | None = tx.execute(_FIND_LONE, {"tenant_id": tenant_id, "kind": kind}).scalar()
-    return found
+    """Return the id of the tenant's unfinished lone job of this kind, or None if there is none."""
+    job_id: UUID | None = tx.execute(_FIND_LONE, {"tenant_id": tenant_id, "kind": kind}).scalar()
+    return job_id
 
 
 _FIND_LONE = text("""
@@ -119,15 +119,15 @@ SELECT EXISTS (
 
 
 def claim_for_sending(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
-    """Claim due jobs for sending to workers, longest wait first, and return their ids.
+    """Claim due jobs to send them to workers, longest wait first, and return their ids.
 
-    Jobs whose message was lost or whose worker died are due again once their claim expires. Rows locked by another
-    sender are skipped.
+    A job whose message was lost or whose worker died is due again once its claim expires. Rows locked by another sender
+    are skipped.
 
     Args:
-        at_once: Maximum number of jobs in transit or running, over all tenants.
+        at_once: Maximum number of selected jobs that may be sent or running at a time, over all tenants.
         kinds: The job kinds to which `among` refers.
-        among: Send only jobs of these kinds; False sends only jobs of all other kinds.
+        among: Select only jobs of these kinds; False selects only jobs of all other kinds.
     """
     values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
     return list(tx.execute(_SEND, values).scalars())
@@ -179,10 +179,11 @@ def record_step(
     then: Literal["queued", "running", "done", "failed"],
     lease_seconds: float,
 ) -> ClaimedJob | None:
-    """Record the result of a step. Return None if another worker now holds the claim; then only its step counts.
+    """Record the result of a step. Return None, without recording it, if the claim has passed to another worker.
 
     Args:
-        then: `done` and `failed` end the job, `queued` waits for its next turn, `running` renews the lease.
+        then: The job's next status: `done` and `failed` end the job, `queued` releases the claim until the job is sent
+            again, `running` renews the lease.
     """
     values = {
         "job_id": job_id,
@@ -236,7 +237,7 @@ def requeue(tx: Connection, job_id: UUID, claim_id: UUID, *, delay_seconds: floa
 
     Args:
         forgive: Don't count this attempt, because the job didn't cause the failure.
-        message: A log line (a fixed phrase and an error type); omitted if the log already ends with it.
+        message: A log line (a fixed phrase and an error type); omitted if it equals the last log line.
     """
     values = {"job_id": job_id, "claim": claim_id, "delay": delay_seconds, "forgiven": int(forgive)}
     tx.execute(_PUT_OFF, values | _lines([message]) | {"message": message})
@@ -252,7 +253,7 @@ WHERE job_id = :job_id AND claim = :claim
 
 
 def count_attempts(tx: Connection, job_id: UUID, claim_id: UUID) -> int:
-    """Return the attempts at the current step of a job, including this one, or 0 if the claim isn't ours."""
+    """Return the number of attempts at a job's current step, including this one; 0 if the claim is no longer valid."""
     return int(tx.execute(_ATTEMPTS, {"job_id": job_id, "claim": claim_id}).scalar() or 0)
 
 
@@ -267,10 +268,10 @@ def end_job(
     message: str,
     error: str | None = None,
 ) -> None:
-    """End a job claimed by us before its work is done.
+    """End a job with this claim before its work is complete.
 
     Args:
-        message: A line for its log.
+        message: A line for the job's log.
         error: The error's type or a fixed phrase; never the error's message.
     """
     values = {"job_id": job_id, "claim": claim_id, "status": status, "error": error}
@@ -285,7 +286,7 @@ WHERE job_id = :job_id AND claim = :claim
 
 
 def request_cancel(tx: Connection, tenant_id: UUID, job_id: UUID) -> bool:
-    """Request a job's cancellation; an unclaimed job becomes due at once. Return False if no such job is unfinished."""
+    """Request a job's cancellation; an unclaimed job becomes due at once. Return False for an ended or unknown job."""
     return tx.execute(_WANT_CANCEL, {"tenant_id": tenant_id, "job_id": job_id}).rowcount == 1
 
 
@@ -300,7 +301,7 @@ _LISTED = (
 
 
 def get(tx: Connection, tenant_id: UUID, job_id: UUID) -> JobView | None:
-    """Return a tenant's job with its log."""
+    """Return a tenant's job with its log, or None if it doesn't exist."""
     return build_one(JobView, tx.execute(_GET, {"tenant_id": tenant_id, "job_id": job_id}))
 
 
@@ -325,16 +326,18 @@ ORDER BY created_at DESC, job_id""")  # noqa: S608 - constants only
 def count_unfinished(
     tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None
 ) -> dict[bool, tuple[int, float]]:
-    """Count the unfinished jobs of one tenant or of all, with the age of the oldest in seconds.
+    """Count the unfinished jobs of one tenant or of all tenants, with the age of the oldest in seconds.
 
-    The age counts from `not_before`, or from creation without one. Jobs that may not start yet, such as erasures in
-    their grace period, aren't counted.
+    A job's age counts from its `not_before`, or from its creation if it has none. Jobs that may not start yet, such as
+    erasures in their grace period, aren't counted.
 
     Args:
-        kinds: The result holds jobs of these kinds under True and all others under False.
+        kinds: Job kinds counted under True; all other jobs are counted under False.
     """
-    found = {row.among: (row.jobs, row.age) for row in tx.execute(_UNFINISHED, {"kinds": list(kinds), "of": tenant_id})}
-    return {among: found.get(among, (0, 0.0)) for among in (True, False)}
+    groups = {
+        row.among: (row.jobs, row.age) for row in tx.execute(_UNFINISHED, {"kinds": list(kinds), "of": tenant_id})
+    }
+    return {among: groups.get(among, (0, 0.0)) for among in (True, False)}
 
 
 _UNFINISHED = text("""

@@ -1,4 +1,4 @@
-"""Store schedules and their runs. A run is inserted together with its job, and its status is derived from that job."""
+"""Store schedules and their runs. A run is inserted together with its job, from which the run's status is derived."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Schedule:
     """A schedule row, possibly locked by the caller's transaction.
 
     Attributes:
-        task: The job kind that it starts.
-        next_run_at: Next due time, including its delay.
-        last_date: The tenant's local date of the last due time; the next one has a later date.
+        task: The job kind that the schedule starts.
+        next_run_at: Next due time, including the schedule's delay.
+        last_date: The tenant's local date of the last due time; the next due time has a later date.
     """
 
     schedule_id: UUID
@@ -41,7 +41,7 @@ class NewScheduleRun:
         kind: `scheduled` or `by_hand`.
         scheduled_for: The due time, or the time of the manual request.
         local_date: The tenant's local date; a schedule has at most one scheduled run per date.
-        coalesced: Number of missed due times that this run replaces in addition to its own.
+        coalesced: Number of earlier, missed due times that this run replaces.
         job_id: The job that does the work; None if the run is skipped.
         skipped: The reason for skipping the run.
     """
@@ -60,12 +60,12 @@ class ScheduleRun:
 
     Attributes:
         status: `skipped`, `cut_short`, or the job's status.
-        late_seconds: Delay between the due time and the start, or until now while the run waits.
-        seconds: Duration so far.
+        late_seconds: Time from the due time to the start; to now while the run waits; to the skip for a skipped run.
+        seconds: Duration in seconds, until now for a running job; None before the start.
         step: The current step; for an ended run, the step at which it was cut short.
-        left: Unfinished steps, the current one first.
-        failed: Error types by the step that failed.
-        done: Number of rows processed; `counts` breaks it down by step.
+        left: Names of the unfinished steps, starting with the current step.
+        failed: Error types by failed step.
+        done: Number of rows processed; `counts` breaks this number down.
     """
 
     run_id: UUID
@@ -107,7 +107,7 @@ _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def list_tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
-    """Return tenants without a schedule row for this task; simulated tenants never have one."""
+    """Return tenants without a schedule row for this task; simulated tenants, which have no schedules, are omitted."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
 
@@ -138,9 +138,9 @@ _IS_DUE = """NOT paused AND next_run_at <= :now AND NOT EXISTS (
 
 
 def list_due(tx: Connection, moment: datetime, limit: int) -> list[tuple[UUID, UUID]]:
-    """Return the ids of due schedules and their tenants, longest overdue first."""
-    found = tx.execute(_DUE, {"now": moment, "limit": limit})
-    return [(row.schedule_id, row.tenant_id) for row in found]
+    """Return the ids of due schedules and of their tenants, longest overdue first."""
+    rows = tx.execute(_DUE, {"now": moment, "limit": limit})
+    return [(row.schedule_id, row.tenant_id) for row in rows]
 
 
 _DUE = text(f"""
@@ -149,7 +149,7 @@ SELECT schedule_id, tenant_id FROM schedules WHERE {_IS_DUE} ORDER BY next_run_a
 
 
 def claim(tx: Connection, schedule_id: UUID, moment: datetime) -> Schedule | None:
-    """Lock a schedule. Return None if it is no longer due or another tick has locked it."""
+    """Lock and return a schedule. Return None if it is no longer due or another tick has locked it."""
     return build_one(Schedule, tx.execute(_CLAIM, {"schedule_id": schedule_id, "now": moment}))
 
 
@@ -159,7 +159,7 @@ SELECT {_SCHEDULE} FROM schedules WHERE schedule_id = :schedule_id AND {_IS_DUE}
 
 
 def lock(tx: Connection, tenant_id: UUID) -> list[Schedule]:
-    """Lock a tenant's schedules, ordered by task."""
+    """Lock and return a tenant's schedules, ordered by task."""
     return [Schedule(*row) for row in tx.execute(_LOCK, {"tenant_id": tenant_id})]
 
 
@@ -179,7 +179,7 @@ _OF_TENANT = text(f"SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_
 def insert_run(tx: Connection, schedule: Schedule, run: NewScheduleRun, moment: datetime) -> bool:
     """Insert a run. Return False if the schedule already has a scheduled run for this date.
 
-    The caller's transaction holds the lock on the schedule.
+    The caller has locked the schedule.
     """
     values: dict[str, object] = {"run_id": uuid4(), "entered_at": moment} | asdict(run)
     values |= {name: getattr(schedule, name) for name in ("schedule_id", "tenant_id", "task")}
@@ -196,7 +196,7 @@ ON CONFLICT (schedule_id, local_date) WHERE kind = 'scheduled' DO NOTHING
 
 
 def move_on(tx: Connection, schedule_id: UUID, last_date: date, next_run_at: datetime) -> None:
-    """Set a schedule's next due time and the date of its last one."""
+    """Set a schedule's next due time and the date of its last due time."""
     tx.execute(_MOVE_ON, {"schedule_id": schedule_id, "last_date": last_date, "next_run_at": next_run_at})
 
 
@@ -224,7 +224,7 @@ ORDER BY run.scheduled_for DESC, run.run_id""")
 
 
 def find_by_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> ScheduleRun | None:
-    """Return the run that belongs to a job."""
+    """Return the run to which a job belongs, or None if it belongs to no run."""
     return build_one(ScheduleRun, tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}))
 
 
@@ -233,8 +233,8 @@ _OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.
 
 def cut_short(tx: Connection, tenant_id: UUID, task: str) -> str | None:
     """Return the step at which the latest finished run was cut short, or None if it was complete."""
-    found: str | None = tx.execute(_CUT_SHORT, {"tenant_id": tenant_id, "task": task}).scalar()
-    return found
+    step: str | None = tx.execute(_CUT_SHORT, {"tenant_id": tenant_id, "task": task}).scalar()
+    return step
 
 
 _CUT_SHORT = text(f"""
@@ -246,14 +246,14 @@ ORDER BY run.scheduled_for DESC LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """Statistics of the latest run of a task over all tenants; a skipped run is ignored in favour of the one before it.
+    """Statistics over the latest started run of a task in each tenant; skipped and waiting runs are ignored.
 
     Attributes:
-        overdue_seconds: Age of the longest overdue schedule.
+        overdue_seconds: Time since the due time of the longest overdue schedule; 0 if none is overdue.
         late_seconds: Longest start delay.
         seconds: Longest duration.
         cut_short: Number of runs cut short.
-        failed: Number of failures by step name.
+        failed: Number of runs in which a step failed, by step.
     """
 
     overdue_seconds: float
@@ -264,7 +264,7 @@ class RunStatistics:
 
 
 def read_statistics(tx: Connection, task: str) -> RunStatistics:
-    """Return statistics of the latest run of a task over all tenants."""
+    """Return statistics over the latest started run of a task in each tenant."""
     row = tx.execute(_FIGURES, {"task": task}).one()
     return RunStatistics(row.overdue, row.late, row.seconds, row.cut_short, row.failed)
 

@@ -35,15 +35,15 @@ EventKind = Literal[
 class EventChange(NamedTuple):
     """Numeric values of one event per memory: arrays of shape (n,), or one value for all.
 
-    Uses, tests and reviews record strengths. Other kinds record the value that changed: a tier as its index in
-    `DECAY_TIERS`, a kind as its index in `KINDS`, an associate's stability.
+    Uses, tests and reviews record strengths. Other events record the changed value: a tier as its index in
+    `DECAY_TIERS`, a memory kind as its index in `KINDS`, an associated memory's stability.
 
     Attributes:
         at: Event time in seconds since 1970.
         before: The value before the event.
         after: The value after the event.
         strength: Strength after the event, 0 to 1.
-        sessions: Digest of the session in which a use happened; None if there is none.
+        sessions: Digests of the sessions in which the uses happened, shape (n,); None for events without a session.
     """
 
     at: npt.ArrayLike
@@ -54,7 +54,7 @@ class EventChange(NamedTuple):
 
 
 def add(tx: Connection, tenant_id: UUID, kind: EventKind, memory_ids: Sequence[UUID], change: EventChange) -> None:
-    """Insert one event of a kind for each of these memories."""
+    """Insert one event of this kind for each memory."""
     if not memory_ids:
         return
     shape = (len(memory_ids),)
@@ -66,7 +66,7 @@ def add(tx: Connection, tenant_id: UUID, kind: EventKind, memory_ids: Sequence[U
         "sessions": None if change.sessions is None else Longs(change.sessions),
     }
     for name in ("before", "after", "strength"):
-        # PostgreSQL rejects values too close to 0 for a `real`.
+        # PostgreSQL rejects values that are too small for a `real`.
         column = np.broadcast_to(np.asarray(getattr(change, name), np.float64), shape)
         values[name] = Doubles(np.where(np.abs(column) < _REAL_MIN, 0, column))
     driver_connection(tx).execute(_ADD, values)
@@ -86,12 +86,11 @@ class HistoryEvent(NamedTuple):
     """One entry of a memory's history.
 
     Attributes:
-        at: Event time.
-        place: Order among entries with the same time.
-        kind: An `EventKind`; or `accepted`, or `policy` for a version that took effect.
-        before: The value before; for a policy, its version.
-        after: The value after.
-        strength: Strength after the event.
+        place: Sequence number that orders entries with the same time.
+        kind: An `EventKind`, or `accepted`, or `policy` for a policy version that took effect.
+        before: The value before the event; for a policy, the version before it.
+        after: The value after the event; for a policy, its version.
+        strength: Strength after the event, 0 to 1; None for `accepted` and `policy`.
     """
 
     at: datetime
@@ -105,12 +104,12 @@ class HistoryEvent(NamedTuple):
 def list_events(
     tx: Connection, tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int
 ) -> Page[HistoryEvent]:
-    """Return a page of a memory's history, newest first, including its acceptance and later policies.
+    """Return a page of a memory's history, newest first, including its acceptance and the policies in effect since.
 
     The result is empty for deleted memories.
 
     Args:
-        older_than: Time and place of the previous page's last entry.
+        older_than: `at` and `place` of the previous page's last entry.
     """
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "memory_id": memory_id, "at": at, "place": place, "limit": limit}
@@ -118,7 +117,7 @@ def list_events(
     return page_of(rows, limit, lambda row: (row.at, row.place))
 
 
-# At equal times the order is: acceptance, policy, then events in order of insertion.
+# Entries with equal times are ordered: acceptance, policies by version, then events in order of insertion.
 _PAGE: Final = text("""
 WITH memory AS (
   SELECT created_at FROM memories

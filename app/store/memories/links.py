@@ -17,7 +17,7 @@ from app.store.core.paging import Page, page_of
 
 
 class LinkKey(NamedTuple):
-    """The identity of a link: source memory, target memory and kind. Lists are ordered by it."""
+    """The identity of a link: source memory, target memory and kind. Lists of links are ordered by this key."""
 
     memory_id: UUID
     other_id: UUID
@@ -49,7 +49,6 @@ class LinkFilter:
         memory_id: The memory at either end.
         from_id: The source memory.
         to_id: The target memory.
-        kind: The link kind.
     """
 
     memory_id: UUID | None = None
@@ -77,8 +76,8 @@ class Neighbours:
         return zip(self.memory_ids, self.neighbour_ids, strict=True)
 
 
-# A scalar subquery instead of EXISTS: for a tenant without statistics the planner would turn EXISTS into a join with
-# all of its memories.
+# A scalar subquery instead of EXISTS: for a tenant without statistics, the planner would turn EXISTS into a join with
+# all of the tenant's memories.
 _ALIVE: Final = """(
     SELECT memory.deleted_at IS NULL FROM memories AS memory
     WHERE memory.tenant_id = {tenant} AND memory.memory_id = {memory_id})"""
@@ -88,7 +87,7 @@ def lock_ends(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dic
     """Lock the memories with these ids or aliases, in id order.
 
     Returns:
-        Given id → stored id, without deleted and unknown ids.
+        The stored id by given id or alias; deleted and unknown memories are omitted.
     """
     values = {"tenant": tenant_id, "ids": list(given_ids)}
     return {row.given_id: row.memory_id for row in tx.execute(_LOCK_ENDS, values)}
@@ -105,7 +104,7 @@ ORDER BY memory.memory_id FOR NO KEY UPDATE OF memory
 
 
 def resolve_ids(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Map each given id or alias to its stored id, including hidden memories; ids without a row are omitted."""
+    """Return the stored id by given id or alias, including deleted and hidden memories; unknown ids are omitted."""
     return {row.given_id: row.memory_id for row in tx.execute(_KEPT_AS, {"tenant": tenant_id, "ids": list(given_ids)})}
 
 
@@ -120,7 +119,8 @@ JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coa
 def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, float]) -> tuple[int, int]:
     """Insert links, or update the weight of existing ones; the caller has locked their memories.
 
-    A link that came from a detected correction becomes the caller's own, so it remains whatever the two memories say.
+    A link from a detected correction becomes the caller's own link, so it remains even if the texts of the two memories
+    no longer contain a correction.
 
     Returns:
         The number of new links and the number of updated ones.
@@ -130,7 +130,7 @@ def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, floa
         "memory_ids": [key.memory_id for key in weights],
         "other_ids": [key.other_id for key in weights],
         "kinds": [key.kind for key in weights],
-        "weights": [round(weight, 30) for weight in weights.values()],  # PostgreSQL rejects `real`s nearer to 0
+        "weights": [round(weight, 30) for weight in weights.values()],  # PostgreSQL rejects smaller `real` values
     }
     written = tx.execute(_UPSERT, values).scalars().all()
     return written.count(True), written.count(False)
@@ -149,9 +149,12 @@ RETURNING xmax = 0
 
 
 def most_linked(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> tuple[UUID, int]:
-    """Return the memory with the most links in either direction among these, and its count; some must be linked."""
-    found = tx.execute(_FULLEST, {"tenant": tenant_id, "ids": list(memory_ids)}).one()
-    return found.memory_id, found.links
+    """Return the memory with the most links in either direction among these memories, and its number of links.
+
+    At least one of the memories must have a link.
+    """
+    row = tx.execute(_FULLEST, {"tenant": tenant_id, "ids": list(memory_ids)}).one()
+    return row.memory_id, row.links
 
 
 _FULLEST = text(f"""
@@ -194,7 +197,7 @@ ORDER BY memory_id, other_id, kind LIMIT :limit
 
 
 def remove(tx: Connection, tenant_id: UUID, wanted: LinkFilter) -> int:
-    """Delete links. Return the number deleted."""
+    """Delete the links that match a filter. Return the number deleted."""
     return tx.execute(_REMOVE, _values(tenant_id, wanted)).rowcount
 
 

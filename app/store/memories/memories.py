@@ -1,4 +1,4 @@
-"""Read, list, edit and delete memories, and upsert them by the caller's own ids."""
+"""Read, list, lock and update memories, and upsert them by the caller's external ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECLARED: Final = [field.name for field in COLUMNS]
 _CONTENT: Final = [field.name for field in CONTENT]
 _ENRICHED: Final = [field.name for field in CONTENT if field.column.is_enriched]
 ENRICHED_FIELDS: Final = frozenset(_ENRICHED)
-"""A change of one of these fields changes the indexed words or the vector of the memory or its neighbours."""
+"""Fields whose change affects the indexed words or the vector of the memory or of its neighbours."""
 
 
 class StoredMemory(MemoryIn, frozen=True, kw_only=True):
@@ -31,9 +31,9 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     Attributes:
         indexed: The full-text index covers the current text version.
         embedded: An embedding of the current text version exists.
-        criteria: The four salience components, 0 to 10 each; None if the caller set the salience or before scoring.
-        inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`
-            and `sensitivity`, which only a model provides.
+        criteria: The four salience components, 0 to 10 each; None before scoring or if the caller set the salience.
+        inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`,
+            `cues` and `sensitivity`, which only a model provides.
     """
 
     memory_id: UUID
@@ -77,7 +77,11 @@ class Filters:
 
 
 def _names(fields: Iterable[str], row: str = "") -> str:
-    """Return columns in the order of these fields, optionally of a named row."""
+    """Return the columns of these fields, separated by commas.
+
+    Args:
+        row: Prefix of each column, such as `memory.`.
+    """
     return ", ".join(f"{row}{name}" for name in fields)
 
 
@@ -154,8 +158,7 @@ def list_memories(
 
     Args:
         older_than: The previous page's last id.
-        state: The relation to read states from; must be `live_strength_sql.strength_relation` when filtering by
-        strength.
+        state: The relation to read states from; to filter by strength, pass `live_strength_sql.strength_relation`.
     """
     values = {
         "tenant": tenant_id,
@@ -175,8 +178,8 @@ def _list_page(state: str, *, by_strength: bool) -> TextClause:
 
 def resolve_id(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
     """Return the stored id of a memory: the target if the given id is an alias, otherwise the id itself."""
-    stored = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
-    return stored or memory_id
+    target = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
+    return target or memory_id
 
 
 _RESOLVE = text("SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :alias")
@@ -197,8 +200,8 @@ def update_memory(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Map
     """Update columns of a memory that the caller has locked.
 
     Args:
-        changes: Column → value. A change to `ENRICHED_FIELDS` increments the text version, so that enrichment results
-            computed from the old text aren't written afterwards.
+        changes: The new values by column. A change to `ENRICHED_FIELDS` increments the text version, so that enrichment
+            results computed from the old text aren't written afterwards.
     """
     table = tables.memories
     values: dict[str, Any] = {**changes, "updated_at": func.now()}
@@ -215,7 +218,13 @@ def update_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapp
 
 
 class NewMemory(msgspec.Struct, frozen=True):
-    """A memory to be inserted: its id, its position in the order of speaking (`seq`), and the caller's input."""
+    """A memory to be inserted.
+
+    Attributes:
+        seq: Sequence number: the order of acceptance within the tenant.
+        accepted_ms: Time of acceptance in milliseconds since 1970.
+        given: The caller's input.
+    """
 
     memory_id: UUID
     seq: int
@@ -228,9 +237,9 @@ class UpsertResult:
     """The result of an upsert.
 
     Attributes:
-        versions: The text version of every memory.
-        changed: New and changed memories.
-        aliases: Given ids that became aliases of existing memories.
+        versions: The text version by stored id, for every memory in the input.
+        changed: Stored ids of new and changed memories.
+        aliases: Stored id by input id, for input ids that became aliases of existing memories.
     """
 
     versions: dict[UUID, int]
@@ -239,7 +248,7 @@ class UpsertResult:
 
 
 def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> dict[UUID, Row[Any]]:
-    """Lock the memories with these external ids, in id order. Return their rows with the `ENRICHED_FIELDS`."""
+    """Lock the memories with these external ids, in id order. Return, by id, their rows with the `ENRICHED_FIELDS`."""
     values = {"tenant": tenant_id, "external_ids": list(external_ids)}
     return {row.memory_id: row for row in tx.execute(_LOCK_EXTERNAL, values)}
 
@@ -255,7 +264,7 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Upsert
     """Insert memories, or update those whose external id exists and whose content differs.
 
     Args:
-        rows: Each external id at most once.
+        rows: The memories; each external id may occur at most once.
     """
     encoded = msgspec.json.encode([as_json(row) for row in rows]).decode()
     written = tx.execute(_UPSERT, {"tenant": tenant_id, "rows": encoded}).all()
@@ -270,7 +279,7 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Upsert
 
 
 def _changes(fields: Iterable[str], row: str = "excluded") -> str:
-    """Return an SQL condition that `known` differs from another row in one of these fields."""
+    """Return an SQL condition that row `known` differs from another row in at least one of these fields."""
     return f"({_names(fields, 'known.')}) IS DISTINCT FROM ({_names(fields, f'{row}.')})"
 
 
@@ -333,8 +342,8 @@ SELECT memory_id, external_id, text_version, is_changed FROM settled
 def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
     """Set the memory kinds that determine how fast the memories decay."""
     if kinds:
-        places = [KINDS.index(kind) for kind in kinds.values()]
-        tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": places})
+        numbers = [KINDS.index(kind) for kind in kinds.values()]
+        tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": numbers})
 
 
 _SET_KINDS = text("""
@@ -345,7 +354,11 @@ WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.
 
 
 def add_aliases(tx: Connection, tenant_id: UUID, aliases: Mapping[UUID, UUID]) -> None:
-    """Store given ids as aliases of the memories that they resolved to."""
+    """Store aliases of memories.
+
+    Args:
+        aliases: The stored id by alias.
+    """
     if aliases:
         values = {"tenant": tenant_id, "given": list(aliases), "stored": list(aliases.values())}
         tx.execute(_ADD_ALIASES, values)
@@ -363,7 +376,7 @@ def as_json(row: NewMemory) -> dict[str, object]:
     """Convert a row to the JSON form that the upsert statement reads."""
     given = row.given
     fields = {name: getattr(given, name) for name in _DECLARED}
-    # PostgreSQL rejects 16-hour offsets.
+    # Converted to UTC, because PostgreSQL rejects UTC offsets of 16 hours or more.
     fields |= {name: value.astimezone(UTC) for name, value in fields.items() if isinstance(value, datetime)}
     return fields | {
         "memory_id": row.memory_id,

@@ -14,10 +14,10 @@ class Subject(NamedTuple):
     """Counts of a subject's data.
 
     Attributes:
-        hidden: Memories hidden by an open erasure or deleted; they are in no tier.
+        hidden: Memories that are deleted or hidden by an open erasure, and therefore in no tier.
         held: Memories under a legal hold, including hidden ones.
         exports: Exports of the subject that are running or can be downloaded.
-        open_erasures: Unfinished erasures with this subject in their scope, alone or with other conditions.
+        open_erasures: Unfinished erasures whose scope names this subject, alone or with other conditions.
     """
 
     active: int

@@ -1,7 +1,7 @@
-"""Maintain each tenant's memory counts in the transactions that change them, so no query has to count memories.
+"""Maintain each tenant's memory counts in the transactions that change memories, so that no query has to count them.
 
 A count is the sum over a few slot rows. A transaction adds to one slot, so concurrent transactions seldom block each
-other. It takes the slot's lock late, after all its other locks except the audit chain's.
+other. Lock order: the slot's row is locked last, except for the head of the audit chain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TierCounts(NamedTuple):
     """Number of memories per tier and the size of their texts in the database; or a difference of these.
 
     Attributes:
-        text_bytes: UTF-8 bytes over all tiers, including the remainder of cold memories that stays in the database.
+        text_bytes: UTF-8 bytes over all tiers, including the part of cold memories' texts that remains in the database.
     """
 
     active: int = 0
@@ -32,7 +32,7 @@ class TierCounts(NamedTuple):
 
     @property
     def memories(self) -> int:
-        """Number of memories (or its difference) over all tiers."""
+        """Number of memories over all tiers, or a difference of such numbers."""
         return self.active + self.archived + self.cold
 
     def less(self, others: TierCounts) -> TierCounts:
@@ -72,7 +72,7 @@ ON CONFLICT (tenant_id, slot) DO UPDATE SET active = known.active + excluded.act
 
 
 def count_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:
-    """Count these memories only; deleted ones contribute nothing."""
+    """Count these memories; deleted memories aren't counted."""
     if not memory_ids:
         return NONE
     return TierCounts(
@@ -97,7 +97,7 @@ CROSS JOIN LATERAL (
 
 @contextmanager
 def track_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
-    """Record the changes that the body makes to these memories (move, edit, delete); their rows are locked."""
+    """Add the effect of the `with` block on these memories, which the caller has locked, to the tenant's counts."""
     before = count_memories(tx, tenant_id, memory_ids)
     yield
     add(tx, tenant_id, count_memories(tx, tenant_id, memory_ids).less(before))
@@ -106,8 +106,8 @@ def track_changes(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -
 def measure_drift(tx: Connection, tenant_id: UUID) -> TierCounts:
     """Return the actual counts of the tenant's memories minus the maintained ones.
 
-    A single statement reads both, so its snapshot includes a transaction's memories and its count changes together or
-    not at all. No lock is needed.
+    A single statement reads both, so its snapshot includes either both a transaction's memories and its count changes
+    or neither. No lock is needed.
     """
     return TierCounts(*driver_connection(tx).execute(_DRIFT, {"tenant": tenant_id}).fetchall()[0])
 
@@ -125,7 +125,7 @@ FROM (
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Take the advisory lock for correcting the counts, until the transaction ends; `add` doesn't wait for it."""
+    """Take the advisory lock for corrections of the counts until the transaction ends; `add` doesn't take this lock."""
     driver_connection(tx).execute(_LOCK, {"tenant": str(tenant_id)})
 
 

@@ -1,4 +1,4 @@
-"""SQL that selects the turns around memories in their threads. Only turns of callers count; deleted ones don't."""
+"""SQL that selects the turns around memories in their threads. Summaries and deleted memories aren't turns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def neighbours_sql(limit: str, *, counted: str = "true", returned: str = "true")
 
     Args:
         limit: Number of turns on each side.
-        counted: Condition on the turns that count towards the limit.
-        returned: Condition on the turns that are returned.
+        counted: SQL condition on the turns that count towards the limit.
+        returned: SQL condition on the turns that are returned.
     """
     before, after = (
         _TURNS.format(columns="memory_id", thread="centre.thread", which=f"seq {side} centre.seq AND {counted}")
@@ -29,13 +29,13 @@ ORDER BY turn.memory_id
 
 
 def span_sql(columns: str, *, before: str, after: str, counted: str = "true") -> str:
-    """Return a subquery of the turns of a thread from `span.first_seq` to `span.last_seq`, and of those around them.
+    """Return a subquery for a thread's turns from `span.first_seq` to `span.last_seq` and the turns around this span.
 
     Args:
         columns: Columns to be selected.
-        before: Number of turns before the first.
-        after: Number of turns after the last.
-        counted: Condition on the turns.
+        before: Number of turns before the span.
+        after: Number of turns after the span.
+        counted: SQL condition on the turns.
     """
     parts = (
         ("seq < span.first_seq", f"ORDER BY seq DESC LIMIT {before}"),

@@ -1,7 +1,7 @@
-"""Lock what guards a tenant's memories, and record what a transaction did to them.
+"""Take the locks that writes of memories need, and record the results of a write: enrichment work, counts, tier moves.
 
-`services.storage.memory_write` documents the lock order and calls these functions. The drain's COPY, which runs under a
-role of its own, calls `record` directly.
+`services.storage.memory_write` documents the lock order and calls these functions. The drain, whose COPY runs under a
+separate database role, calls `record` directly.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('ebbing holds ' || %(tenant
 
 
 def record(tx: Connection, tenant_id: UUID, counts: TierCounts, moves: Counted, work: Sequence[Work]) -> None:
-    """Queue work, then add to the tenant's counts and its counters of tier moves: one statement, none if all is empty.
+    """Queue enrichment work, and add to the tenant's counts and its counters of tier moves, in a single statement.
+
+    Nothing is executed if all three are empty.
 
     Args:
-        tx: The tenant's transaction or the drain's. It must take no other locks afterwards except the audit chain's.
+        tx: The tenant's or the drain's transaction. Afterwards, it may take no lock except that of the audit chain.
     """
     moved = tier_moves.ordered(moves)
     statement = _statement(counted=any(counts), moved=bool(moved), queued=bool(work))
@@ -50,14 +52,14 @@ def record(tx: Connection, tenant_id: UUID, counts: TierCounts, moves: Counted, 
 
 @lru_cache
 def _statement(*, counted: bool, moved: bool, queued: bool) -> str:
-    """Build the statement, without parts that have nothing to write: the drain's role may not write tier moves."""
-    every = ((queued, _QUEUE), (counted, tenant_counts.ADD), (moved, tier_moves.ADD))
-    parts = [sql for is_given, sql in every if is_given]
-    named = ", ".join(f"part_{place} AS ({sql})" for place, sql in enumerate(parts[1:]))
-    return f"WITH {named} {parts[0]}" if named else "".join(parts)
+    """Build the statement from the parts that have something to write (the drain's role can't write tier moves)."""
+    optional = ((queued, _QUEUE), (counted, tenant_counts.ADD), (moved, tier_moves.ADD))
+    parts = [sql for is_needed, sql in optional if is_needed]
+    subqueries = ", ".join(f"part_{number} AS ({sql})" for number, sql in enumerate(parts[1:]))
+    return f"WITH {subqueries} {parts[0]}" if subqueries else "".join(parts)
 
 
-# The inner subquery casts each item once, not once a stage.
+# The inner subquery casts each item once, instead of once per stage.
 _QUEUE: Final = """
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
 SELECT stage, %(tenant)s, ids

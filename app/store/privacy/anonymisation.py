@@ -1,4 +1,4 @@
-"""Remove remaining traces of an anonymised memory's subject, and count retained memories by legal ground."""
+"""Delete data derived from an anonymised memory's former text, and count anonymised memories by legal ground."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from app.store.search import recorded_searches
 
 
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
-    """Delete the memory's score and sample, which were computed from its former text and aren't recomputed.
+    """Delete the memory's score, PCA sample and saved vector, which were derived from its former text.
 
-    Recorded searches with the memory among their candidates are deleted too, because they found it as the subject's.
+    Recorded searches with the memory among their candidates are deleted too, because they link it to the subject.
     """
     for statement in _FORGET:
         tx.execute(statement, {"tenant": tenant_id, "memory_id": memory_id})
@@ -29,7 +29,7 @@ _FORGET: Final = [
 
 
 class AnonymisedCount(NamedTuple):
-    """Anonymised memories: the legal ground, their number, and the time of the latest."""
+    """The number of memories anonymised on a legal ground, and the time of the latest anonymisation."""
 
     ground: str
     memories: int
@@ -59,7 +59,7 @@ WHERE tenant_id = :tenant AND digest = ANY (CAST(:digests AS bytea[])) ORDER BY 
 
 
 def delete_counts(tx: Connection, tenant_id: UUID, digests: Iterable[bytes]) -> None:
-    """Delete the counts under these digests after they were reported; they could identify the subject."""
+    """Delete the counts under these digests once they have been reported, because they could identify the subject."""
     tx.execute(_CLEAR, {"tenant": tenant_id, "digests": list(digests)})
 
 

@@ -1,4 +1,4 @@
-"""Store the audit log. A trigger enforces that rows are only appended."""
+"""Store the audit log. A trigger rejects updates and deletions of its rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ChainHead:
     """The end of a tenant's audit chain.
 
     Attributes:
-        place: Its last entry.
-        subject_key: Key for its digests of subjects, 32 bytes.
+        place: Number and hash of the chain's last entry.
+        subject_key: Key for the chain's digests of subjects, 32 bytes.
         now: The database's current time.
     """
 
@@ -35,7 +35,7 @@ def lock(tx: Connection, tenant_id: UUID, fresh_key: bytes) -> ChainHead:
 
     Args:
         tx: The tenant's transaction; it must already hold all its other locks.
-        fresh_key: Key for digests of subjects, used if the chain starts here.
+        fresh_key: Key for digests of subjects; stored if the chain has no entries yet.
     """
     row = tx.execute(_LOCK, {"tenant": tenant_id}).one_or_none()
     if row is None:
@@ -54,7 +54,7 @@ INSERT INTO audit_heads (tenant_id, seq, hash, subject_key) VALUES (:tenant, 0, 
 
 
 def add(tx: Connection, entry: AuditEntry) -> None:
-    """Append an entry to a locked chain."""
+    """Append an entry to its tenant's chain, which the caller has locked."""
     values = {name: getattr(entry, name) for name in AuditEntry.__slots__}
     tx.execute(_ADD, values | {"details": msgspec.json.encode(entry.details).decode()})
 
@@ -69,7 +69,7 @@ UPDATE audit_heads SET seq = :seq, hash = :hash WHERE tenant_id = :tenant_id
 
 
 def read_head(tx: Connection, tenant_id: UUID) -> tuple[ChainPosition | None, int]:
-    """Return the recorded end of a tenant's chain (None without one) and the highest existing entry number (else 0)."""
+    """Return the recorded end of a tenant's chain, or None, and the highest number of an existing entry, or 0."""
     row = tx.execute(_END, {"tenant": tenant_id}).one()
     return (None if row.seq is None else ChainPosition(row.seq, row.hash)), row.last_seq
 
@@ -81,7 +81,7 @@ FROM (SELECT) AS one LEFT JOIN audit_heads AS head ON head.tenant_id = :tenant
 
 
 def read_position(tx: Connection, tenant_id: UUID, *, back: int) -> ChainPosition:
-    """Return the entry `back` entries before the chain's end, or the start if there are fewer."""
+    """Return the position `back` entries before the chain's last entry, or the chain's start if it is shorter."""
     row = tx.execute(_PLACE, {"tenant": tenant_id, "back": back}).one_or_none()
     return START if row is None else ChainPosition(row.seq, row.hash)
 
@@ -95,7 +95,7 @@ WHERE tenant_id = :tenant
 
 
 def list_after(tx: Connection, tenant_id: UUID, seq: int, up_to: int, limit: int) -> list[AuditEntry]:
-    """Return entries in order with numbers above `seq`, up to `up_to`."""
+    """Return entries with numbers above `seq` and up to `up_to`, in order."""
     return _read(tx.execute(_AFTER, {"tenant": tenant_id, "seq": seq, "up_to": up_to, "limit": limit}).all())
 
 
@@ -105,7 +105,12 @@ _AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :li
 def list_entries(
     tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int
 ) -> Page[AuditEntry]:
-    """Return a page of entries, newest first, optionally only those below a number."""
+    """Return a page of entries, newest first.
+
+    Args:
+        action: Return only entries of this action; None returns all.
+        below: Number of the previous page's last entry.
+    """
     values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
     return page_of(_read(tx.execute(_PAGE, values).all()), limit, lambda entry: entry.seq)
 

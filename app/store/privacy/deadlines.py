@@ -11,14 +11,14 @@ from sqlalchemy import Connection, text
 
 
 class LateRewrites(NamedTuple):
-    """Number of erasures whose segment rewrite is overdue, and the earliest of those deadlines."""
+    """Number of erasures whose segment rewrite is overdue, and the earliest missed deadline."""
 
     erasures: int
     since: datetime | None
 
 
 class DueRequests(NamedTuple):
-    """Number of open requests due within some days, and the days left for the first; negative if it is overdue."""
+    """Number of open requests that are due soon or overdue, and the days left for the first (negative if overdue)."""
 
     requests: int
     days_left: float | None
@@ -29,10 +29,10 @@ class DeadlineTotals:
     """Totals over all tenants.
 
     Attributes:
-        open: Unanswered requests by nature.
-        min_days_left: Days left for the open request due first; None if none has a deadline.
-        residue: Rows that verification found after erasures and that remain to be erased.
-        late_rewrites: Erasures whose segment rewrite is overdue.
+        open: Number of unanswered requests by nature.
+        min_days_left: Days left for the open request that is due first; None if no open request has a deadline.
+        residue: Number of rows that the verification of running erasures found and that remain to be erased.
+        late_rewrites: Number of erasures whose segment rewrite is overdue.
     """
 
     open: dict[str, int]
@@ -42,7 +42,7 @@ class DeadlineTotals:
 
 
 def to_rewrite(tx: Connection, tenant_id: UUID) -> list[UUID]:
-    """Return segments that still contain (unreadable) records of erased data, earliest deadline first."""
+    """Return the segments that still contain records of erased data (already unreadable), earliest deadline first."""
     return [row.segment_id for row in tx.execute(_TO_REWRITE, {"tenant": tenant_id})]
 
 
@@ -67,7 +67,7 @@ ORDER BY promised.first NULLS LAST, segment.segment_id
 
 
 def mark_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:
-    """Mark erasures whose segments have all been rewritten and their objects deleted. Return the number marked."""
+    """Mark erasures whose affected segments have all been rewritten and deleted. Return the number marked."""
     return tx.execute(_NOTE_REWRITTEN, {"tenant": tenant_id, "now": now}).rowcount
 
 
@@ -82,7 +82,7 @@ WHERE tenant_id = :tenant AND rewrite_by IS NOT NULL AND rewritten_at IS NULL AN
 
 
 def read_late(tx: Connection, tenant_id: UUID, now: datetime) -> LateRewrites:
-    """Return the erasures whose segment rewrite is overdue."""
+    """Count the erasures whose segment rewrite is overdue."""
     return LateRewrites(*tx.execute(_LATE, {"tenant": tenant_id, "now": now}).one())
 
 
@@ -93,7 +93,7 @@ WHERE tenant_id = :tenant AND rewrite_by < :now AND rewritten_at IS NULL
 
 
 def read_due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> DueRequests:
-    """Return the open requests that are due within this many days or overdue."""
+    """Count the open requests that are due within this many days or overdue."""
     return DueRequests(*tx.execute(_DUE, {"tenant": tenant_id, "now": now, "days": days}).one())
 
 
@@ -104,12 +104,16 @@ WHERE tenant_id = :tenant AND answer IS NULL AND due_at < :now + make_interval(d
 
 
 def read_totals(tx: Connection) -> DeadlineTotals:
-    """Return totals over all tenants from a transaction of `ebbing_drain`; the rows read name no subjects."""
+    """Return totals over all tenants; the rows that they are computed from name no subjects.
+
+    Args:
+        tx: A transaction of the role `ebbing_drain`.
+    """
     natures = tx.execute(_OPEN).all()
-    left = [row.days_left for row in natures if row.days_left is not None]
+    days_left = [row.days_left for row in natures if row.days_left is not None]
     residue, late_rewrites = tx.execute(_LEFT).one()
     return DeadlineTotals(
-        {row.nature: row.requests for row in natures}, min(left, default=None), residue, late_rewrites
+        {row.nature: row.requests for row in natures}, min(days_left, default=None), residue, late_rewrites
     )
 
 

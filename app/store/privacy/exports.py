@@ -1,4 +1,4 @@
-"""Store exports: the request, its progress, and its parts."""
+"""Store exports: the requests, their progress, and the list of written parts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Export:
     """An export with its progress.
 
     Attributes:
-        subject: The subject; None once it has expired.
-        law: The law under which it was requested.
-        requested_by: Id of the caller's key.
-        place: The job's position: section, and the last entry written in it; and the names of the parts' objects.
+        subject: The subject; None once the export has expired.
+        law: The law under which the export was requested.
+        requested_by: Id of the caller's API key.
+        place: The job's position (`section`, and the last written entry `after`) and the names of the parts' `objects`.
         parts: File and number of lines of each written part, in order.
         counts: Number of exported rows by name.
-        status: `failed` if its job failed or was cancelled.
+        status: The status; `failed` if the export's job failed or was cancelled.
     """
 
     export_id: UUID
@@ -50,9 +50,9 @@ class Export:
 
     @property
     def objects(self) -> list[str]:
-        """The names of the parts' objects. Those that an earlier version wrote are named by their numbers."""
-        named: list[str] = self.place.get("objects", [])
-        return [*named, *(f"{number:06}" for number in range(len(named), len(self.parts)))]
+        """The names of the parts' objects. Objects written by earlier versions are named by the part's number."""
+        stored_names: list[str] = self.place.get("objects", [])
+        return [*stored_names, *(f"{number:06}" for number in range(len(stored_names), len(self.parts)))]
 
 
 _GIVEN: Final = "export_id, kind, subject, reason, law, requested_at, requested_by, job_id, expires_at"
@@ -62,7 +62,7 @@ _COLUMNS: Final = f"""{_GIVEN}, finished_at, place, parts, counts, CASE WHEN sta
 
 
 def add(tx: Connection, tenant_id: UUID, new: Export) -> None:
-    """Insert an export that is to be produced."""
+    """Insert an export with the status `running`."""
     tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in _GIVEN.split(", ")})
 
 
@@ -101,7 +101,7 @@ def record_progress(
     parts: Sequence[tuple[str, int]],
     counts: dict[str, int],
 ) -> None:
-    """Store an export's progress; its row is locked."""
+    """Store an export's progress; the caller has locked its row."""
     values = {name: msgspec.json.encode(value).decode() for name, value in (("place", place), ("parts", parts))}
     values["counts"] = msgspec.json.encode(counts).decode()
     tx.execute(_NOTE, {"tenant": tenant_id, "export_id": export_id} | values)
@@ -125,7 +125,7 @@ WHERE tenant_id = :tenant AND export_id = :export_id
 
 
 def list_due(tx: Connection, tenant_id: UUID, as_of: datetime, limit: int) -> list[UUID]:
-    """Return exports whose retention period has ended."""
+    """Return exports whose retention period has ended, longest ago first."""
     return list(tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit}).scalars())
 
 
@@ -136,7 +136,7 @@ ORDER BY expires_at LIMIT :limit
 
 
 def list_by_subjects(tx: Connection, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return unexpired exports of this subject or of the subjects of these memories."""
+    """Return the unexpired exports about this subject or about the subjects of these memories."""
     return fetch_column(tx, _OF_SUBJECTS, {"tenant": tenant_id, "subject": subject, "ids": Uuids(memory_ids)})
 
 
@@ -148,7 +148,7 @@ WHERE tenant_id = %(tenant)s AND subject IS NOT NULL AND status <> 'expired' AND
 
 
 def expire_exports(tx: Connection, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
-    """Mark exports as expired and remove the subject from their rows. Return those that weren't expired before."""
+    """Mark exports as expired and remove the subject from their rows. Return the exports that weren't expired yet."""
     return fetch_column(tx, _EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)})
 
 
@@ -159,7 +159,7 @@ WHERE tenant_id = %(tenant)s AND export_id = ANY (%(ids)s) AND status <> 'expire
 
 
 def list_with_objects(tx: Connection, tenant_id: UUID) -> set[UUID]:
-    """Return exports that have objects in the object store or may be writing some."""
+    """Return the exports that may have objects in the object store: all except expired ones."""
     return set(tx.execute(_KNOWN, {"tenant": tenant_id}).scalars())
 
 

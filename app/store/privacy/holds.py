@@ -1,8 +1,8 @@
 """Store legal holds: place and release them, and find the holds on a memory.
 
-Every transaction that removes, moves or changes memories takes the shared lock before it reads the holds, and holds it
-until its commit; placing a hold takes the exclusive lock. Held memories are therefore safe once the request that placed
-the hold has been answered.
+Every transaction that removes, moves or changes memories takes the shared lock before it reads the holds, and holds the
+lock until its commit; placing a hold takes the exclusive lock. Held memories are therefore safe once the request that
+placed the hold has been answered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOLDS: Final = """hold.released_at IS NULL
       AND (hold.before IS NULL OR coalesce(memory.occurred_at, memory.created_at) < hold.before)"""
 """SQL condition that a row `hold` covers a row `memory` of the same tenant."""
 
-# The condition specialised for one hold, so that indexes are used.
+# The parts of the condition for a single hold. `scope_sql` combines only the needed parts, so that indexes are used.
 _CONDITIONS: Final = {
     "memory_ids": "memory.memory_id = ANY (:memory_ids)",
     "subject": "memory.subject = :subject",
@@ -47,7 +47,13 @@ _CONDITIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A legal hold; `placed_by` and `released_by` are ids of keys."""
+    """A legal hold.
+
+    Attributes:
+        meant: The scope: conditions that select the held memories.
+        placed_by: Id of the API key of the caller who placed the hold.
+        released_by: Id of the API key of the caller who released it; None while the hold is in force.
+    """
 
     hold_id: UUID
     meant: Scope
@@ -59,7 +65,7 @@ class Hold:
 
 
 class MemoryHold(NamedTuple):
-    """A hold on a memory."""
+    """A hold in force on a memory."""
 
     hold_id: UUID
     placed_at: datetime
@@ -67,14 +73,14 @@ class MemoryHold(NamedTuple):
 
 
 class HoldCounts(NamedTuple):
-    """Number of memories that a hold covers; `hidden` counts deleted ones whose rows still exist."""
+    """Number of memories that a hold covers; `hidden` counts deleted memories whose rows still exist."""
 
     memories: int
     hidden: int
 
 
 def lock_shared(tx: Connection, tenant_id: UUID) -> None:
-    """Take the tenant's hold lock in shared mode until the transaction ends, so that no hold is placed.
+    """Take the tenant's hold lock in shared mode until the transaction ends, so that no hold can be placed.
 
     Lock order: before any other lock.
     """
@@ -118,7 +124,7 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND 
 
 
 def list_holds(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
-    """Return a page of holds, latest first; with `released`, include released ones."""
+    """Return a page of holds, latest first; `released` includes released holds."""
     return _PAGES.read(tx, as_hold, older_than, limit, tenant=tenant_id, released=released)
 
 
@@ -149,12 +155,15 @@ FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(meant)}
 
 
 def make_due(tx: Connection, tenant_id: UUID, meant: Scope, after: UUID, limit: int) -> tuple[int, UUID | None]:
-    """Make memories that match a hold's conditions due for the next sweep, one slice by id per call.
+    """Make memories that match a hold's conditions due for the next sweep, one page in id order per call.
 
-    Locks their rows in `memory_state` in id order.
+    The call locks the memories' rows in `memory_state` in id order.
+
+    Args:
+        after: Last id of the previous page.
 
     Returns:
-        The number of memories, and the last id if there may be more.
+        The number of memories in the page, and the page's last id, or None if there are no more.
     """
     statement = text(f"""
 WITH picked AS MATERIALIZED (
@@ -172,18 +181,18 @@ WITH picked AS MATERIALIZED (
 SELECT count(*) AS looked_at, (SELECT memory_id FROM picked ORDER BY memory_id DESC LIMIT 1) AS last FROM picked
 """)  # noqa: S608 - constants only
     values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.conditions()
-    found = tx.execute(statement, values).one()
-    return found.looked_at, found.last if found.looked_at == limit else None
+    row = tx.execute(statement, values).one()
+    return row.looked_at, row.last if row.looked_at == limit else None
 
 
 def list_by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[MemoryHold]]:
-    """Return the holds on each of these memories in order of placement; memories without any are omitted."""
-    found: dict[UUID, list[MemoryHold]] = {}
-    for memory_id, *holder in (
+    """Return the holds in force on each of these memories, in order of placement; memories without any are omitted."""
+    holds: dict[UUID, list[MemoryHold]] = {}
+    for memory_id, *columns in (
         driver_connection(tx).execute(_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     ):
-        found.setdefault(memory_id, []).append(MemoryHold(*holder))
-    return found
+        holds.setdefault(memory_id, []).append(MemoryHold(*columns))
+    return holds
 
 
 _ON: Final = f"""
@@ -198,15 +207,17 @@ ORDER BY hold.placed_at, hold.hold_id
 def remove_external_ids(
     tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]
 ) -> list[UUID]:
-    """Remove the external ids of held memories that the input would change, so the input is stored separately.
+    """Remove the external ids of held memories whose content the input would change.
+
+    The input is then stored as new memories, and the held memories remain unchanged.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.
         held: Memories under a hold.
-        given: The input, each external id at most once.
+        given: The input; each external id occurs at most once.
 
     Returns:
-        The memories whose external id is now free.
+        The memories that lost their external id.
     """
     rows = msgspec.json.encode([as_json(row) for row in given if row.given.external_id is not None]).decode()
     return list(tx.execute(_UNNAME, {"tenant": tenant_id, "ids": list(held), "rows": rows}).scalars())
@@ -222,7 +233,7 @@ RETURNING known.memory_id
 
 
 def scope_sql(meant: Scope) -> str:
-    """Return SQL conditions on a row `memory`; their parameters are `meant.given()`."""
+    """Return SQL conditions on a row `memory`; their parameters are `meant.conditions()`."""
     return " AND ".join(_CONDITIONS[name] for name in meant.conditions())
 
 

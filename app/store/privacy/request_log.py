@@ -29,7 +29,7 @@ VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by,
 
 
 def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> PrivacyRequest | None:
-    """Return a request by its id, which equals that of its erasure or export if any; None if it doesn't exist."""
+    """Return a request by its id, or None if it doesn't exist. A request's erasure or export has the same id."""
     values = {"tenant": tenant_id, "request_id": request_id}
     return build_one(PrivacyRequest, tx.execute(_GET_LOCKED if locked else _GET, values))
 
@@ -41,7 +41,7 @@ _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 def list_requests(
     tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, is_open: bool
 ) -> Page[PrivacyRequest]:
-    """Return a page of requests, latest first; with `is_open`, only open ones."""
+    """Return a page of requests, latest first; `is_open` restricts the page to open requests."""
     return _PAGES.read(tx, lambda row: PrivacyRequest(*row), older_than, limit, tenant=tenant_id, is_open=is_open)
 
 
@@ -56,7 +56,7 @@ def store_answer(
 ) -> None:
     """Store the outcome of requests; answered requests remain unchanged and unknown ids are ignored.
 
-    An answered request needs no confirmation any more, so it counts as confirmed at that time.
+    A request whose receipt wasn't confirmed counts as confirmed at the time of the answer.
     """
     tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
 
@@ -69,7 +69,7 @@ WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer
 
 
 def store_confirmation(tx: Connection, tenant_id: UUID, request_id: UUID) -> None:
-    """Record the first time that receipt of the request was confirmed to the requester."""
+    """Record that the requester has received a confirmation of receipt; an earlier record remains unchanged."""
     tx.execute(_CONFIRM, {"tenant": tenant_id, "request_id": request_id})
 
 
@@ -99,13 +99,13 @@ GROUP BY nature, law ORDER BY nature, law
 
 
 def count_by_category(tx: Connection, tenant_id: UUID, limit: int) -> tuple[dict[str, int], int]:
-    """Count stored memories by category, given by callers or inferred.
+    """Count stored memories by category; inferred categories count for memories without categories from the caller.
 
     Returns:
-        The number of memories of the most frequent categories, at most `limit`, and the number of other categories.
+        The number of memories in each of the `limit` most frequent categories, and the number of other categories.
     """
-    found = tx.execute(_CATEGORIES, {"tenant": tenant_id, "limit": limit}).all()
-    return {row.category: row.memories for row in found}, found[0].categories - len(found) if found else 0
+    rows = tx.execute(_CATEGORIES, {"tenant": tenant_id, "limit": limit}).all()
+    return {row.category: row.memories for row in rows}, rows[0].categories - len(rows) if rows else 0
 
 
 _CATEGORIES: Final = text("""

@@ -1,4 +1,4 @@
-"""Read open privacy requests, most urgent first, and the erasures requested through the log."""
+"""Read open privacy requests, most urgent first, and the erasures that the request log contains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, d
 
 
 def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[PrivacyRequest]:
-    """Return unanswered requests, earliest deadline first."""
+    """Return unanswered requests, ordered by the earliest pending deadline (confirmation of receipt or answer)."""
     return [PrivacyRequest(*row) for row in tx.execute(_OPEN, {"tenant": tenant_id, "limit": limit})]
 
 
@@ -28,7 +28,7 @@ LIMIT :limit
 
 
 def filter_erasures(tx: Connection, tenant_id: UUID, request_ids: list[UUID]) -> set[UUID]:
-    """Return those of these request ids that are erasures, which answer the requests."""
+    """Return the request ids to which an erasure belongs; an erasure answers its request and has the same id."""
     return set(tx.execute(_ERASURES_AMONG, {"tenant": tenant_id, "ids": request_ids}).scalars())
 
 
@@ -53,7 +53,7 @@ ORDER BY received_at DESC, request_id DESC""")
 
 
 def hasten_jobs(tx: Connection, tenant_id: UUID, kind: str, erasure_id: UUID) -> int:
-    """Make an erasure's postponed jobs due at once. Return the number of its unfinished jobs."""
+    """Make an erasure's postponed jobs of this kind due at once. Return the number of its unfinished jobs."""
     values = {"tenant": tenant_id, "kind": kind, "erasure": str(erasure_id)}
     return tx.execute(_HASTEN, values).rowcount
 

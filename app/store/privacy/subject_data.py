@@ -1,4 +1,4 @@
-"""Read all data held about a subject, table by table, in pages. Each line is JSON as PostgreSQL writes it."""
+"""Read all data stored about a subject, table by table, in pages. Each line is JSON as PostgreSQL writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from app.store.tiers import row_deletion
 
 _OWN_LINES: Final = frozenset({"memories", "memory_state", "scores", "memory_events"})
 """Tables whose rows are exported separately, not as an array in the memory's line."""
-# Vector values mean nothing to a person, and indexed words may be a neighbour's, so only their existence is exported.
+# For each table, the exported columns. Vectors and indexed words are omitted: vectors mean nothing to a person, and the
+# words may be a neighbour's.
 _TOLD: Final = {
     "embeddings": "space_id, text_version, by_caller",
     "memory_windows": "space_id, place, from_char, to_char",
@@ -48,20 +49,20 @@ SELECT coalesce(jsonb_agg(to_jsonb(own)), '[]') FROM (
     ) AS sources
   FROM merges WHERE tenant_id = %(tenant)s AND summary_id = wanted.id) AS own""",
 }
-"""A memory's other rows as an array, by name; tables added to `row_deletion.OWN` are included automatically."""
+"""SQL for a memory's rows in other tables as an array, by name; tables in `row_deletion.OWN` needn't be listed."""
 
 
 class HeldMemory(NamedTuple):
-    """A memory, possibly hidden, with all data held about it.
+    """A memory, possibly hidden, with all data stored about it.
 
     Attributes:
-        memory: Its row in `memories` as JSON; truncated if it is cold.
-        state: Its row in `memory_state`.
-        score: The inputs of its salience; `null` if there are none.
-        others: Its rows in other tables, by table.
-        hidden: An erasure of it was requested.
-        held: It is under a legal hold.
-        tier: Its tier; for a hidden memory, the former one.
+        memory: The row in `memories` as JSON; a cold memory's text is truncated.
+        state: The row in `memory_state` as JSON.
+        score: The row in `scores` as JSON; `null` if there is none.
+        others: The rows in other tables as JSON, by table.
+        hidden: True if the memory is deleted or an erasure of it was requested.
+        held: True if the memory is under a legal hold.
+        tier: The memory's tier; for a hidden memory, its former tier.
     """
 
     memory_id: UUID
@@ -75,13 +76,13 @@ class HeldMemory(NamedTuple):
 
 
 def count(tx: Connection, tenant_id: UUID, subject: str) -> int:
-    """Count the stored memories about a subject, including hidden ones."""
+    """Count the stored memories about a subject, including hidden memories."""
     return int(tx.execute(_COUNT, {"tenant": tenant_id, "subject": subject}).scalar_one())
 
 
 _COUNT: Final = text("SELECT count(*) FROM memories WHERE tenant_id = :tenant AND subject = :subject")
 
-# Data of a running erasure is no longer considered held.
+# Memories hidden by a running erasure aren't exported.
 _GOING: Final = """
 EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, erasure_id)
   WHERE tenant_id = %(tenant)s AND hidden.memory_id = memory.memory_id AND erasures.status = 'running')
@@ -91,7 +92,7 @@ EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, er
 def list_ids(
     tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int, *, given: bool = False
 ) -> list[UUID]:
-    """Return a page of memories about a subject by id, including hidden ones; with `given` without summaries."""
+    """Return a page of memories about a subject in id order, including hidden ones; `given` excludes summaries."""
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit, "given": given}
     return fetch_column(tx, _IDS, values)
 
@@ -105,7 +106,7 @@ ORDER BY memory_id LIMIT %(limit)s
 
 
 def list_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[HeldMemory]:
-    """Return these memories with all data held about each, in id order."""
+    """Return these memories with all data stored about each of them, in id order."""
     rows = driver_connection(tx).execute(_MEMORIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [HeldMemory(*row) for row in rows]
 
@@ -136,7 +137,11 @@ ORDER BY wanted.id
 
 
 def list_given(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """Return the fields of these memories as they were given, in id order; JSON objects as PostgreSQL writes them."""
+    """Return, by id and in id order, the fields of these memories as callers submitted them.
+
+    JSON fields are `msgspec.Raw` with the text that PostgreSQL writes. `occurred_at` is the time of acceptance if the
+    caller gave none.
+    """
     with driver_connection(tx).cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_GIVEN_BY, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     for row in rows:
@@ -165,7 +170,11 @@ ORDER BY id
 def list_events(
     tx: Connection, tenant_id: UUID, subject: str, after: tuple[UUID, datetime, int], limit: int
 ) -> list[tuple[UUID, datetime, int, str]]:
-    """Return a page of the events of a subject's memories: memory id, time, event id, and the entry as JSON."""
+    """Return a page of the events of a subject's memories: memory id, time, event id, and the event as JSON.
+
+    Args:
+        after: Memory id, time and event id of the previous page's last event.
+    """
     values = {"tenant": tenant_id, "subject": subject, "limit": limit}
     values |= dict(zip(("memory_id", "at", "event_id"), after, strict=True))
     return [(*row[:3], row[3]) for row in driver_connection(tx).execute(_HISTORY, values).fetchall()]
@@ -189,7 +198,7 @@ ORDER BY memory.memory_id, event.at, event.event_id LIMIT %(limit)s
 def list_letters(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int) -> list[tuple[UUID, str]]:
     """Return a page of dead letters that refer to stored memories about a subject: id, and the letter as JSON."""
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit}
-    return [(letter_id, told) for letter_id, told in driver_connection(tx).execute(_LETTERS, values).fetchall()]
+    return [(letter_id, letter) for letter_id, letter in driver_connection(tx).execute(_LETTERS, values).fetchall()]
 
 
 _LETTERS: Final = """
@@ -220,10 +229,10 @@ WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND letter_id > %(after)s O
 
 
 def list_service_data(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
-    """Return tenant-wide data and data about the subject as a whole, each as a line of JSON.
+    """Return data that doesn't belong to a single memory, each item as a line of JSON.
 
-    It covers recipients of the data, the policy in force, requests about the subject, and recorded searches that were
-    limited to the subject or had the subject's memories among their candidates.
+    The items are the recipients of the tenant's data, the policy in force, erasures, holds and exports of the subject,
+    and recorded searches that were limited to the subject or had the subject's memories among their candidates.
     """
     values = {"tenant": tenant_id, "subject": subject}
     return [str(row[0]) for row in driver_connection(tx).execute(_SERVICE, values).fetchall()]
