@@ -64,7 +64,8 @@ def test_a_kept_plan_serves_one_tenant(crowd: Crowd) -> None:
 
 
 def test_a_connection_keeps_few_plans(crowd: Crowd) -> None:
-    tenants = [crowd.tenant(5) for _ in range(kept_plans.KEPT_MAX + 2)]
+    # enough random vectors that some are similar to the query: dissimilar ones are no candidates
+    tenants = [crowd.tenant(60) for _ in range(kept_plans.KEPT_MAX + 2)]
     for tenant in tenants * ENOUGH:
         assert find(tenant, crowd.probe())
     with database.tenant(tenants[0]) as tx:
