@@ -25,6 +25,7 @@ from app.api.http.auth import cache
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
 from app.clients.redis.connection import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import AppendResult, StreamWriter
 from app.domain.ingest.envelope import Form
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
@@ -283,6 +284,7 @@ def forget() -> None:
     settings.cache_clear()
     failpoints._planned.cache_clear()
     database.close()
+    verify_connections(None)  # an application or worker that ran in this process has registered a check
     stream.close()
     if queues._sender.cache_info().currsize:
         queues._sender().close()
