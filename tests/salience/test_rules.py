@@ -228,6 +228,15 @@ def test_the_first_word_of_a_sentence_is_no_name() -> None:
     assert judged("Bread is out. Milk too! Eggs? No.\nOats").entities == ()
 
 
+@pytest.mark.parametrize("name", ["September", "November", "Monday", "Saturday", "Mondays", "Sunday's"])
+def test_a_month_or_weekday_is_no_name(name: str) -> None:
+    assert judged(f"In Porto we met every {name} with Ana.").entities == ("Porto", "Ana")
+
+
+def test_may_stays_a_name_and_a_month_with_a_day_stays_a_date() -> None:
+    assert judged("We saw May again on 3 September.").entities == ("May", "3 September")
+
+
 def test_what_the_rules_cannot_read_is_uncertain() -> None:
     known = judged("The towels are on the shelf.").uncertainty
     for text in (

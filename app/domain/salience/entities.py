@@ -19,7 +19,13 @@ _HANDLE = re.compile(r"(?<![\w.])[@#][^\W\d]\w+|\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.
 _NAME = re.compile(
     r"(?<=[\w,;] )[A-Z][^\W\d_]+(?:['’-][A-Z]?[^\W\d_]+)*(?: [A-Z][^\W\d_]+(?:['’-][A-Z][^\W\d_]+)*){0,3}"
 )
-_NO_NAME = "I I'm I've I'll I'd I’m I’ve I’ll I’d OK TV AM PM January February March April June July"
+_NO_NAME = (
+    "I I'm I've I'll I'd I’m I’ve I’ll I’d OK TV AM PM "
+    # May is missing because it is also a name.
+    "January February March April June July August September October November December "
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday "
+    "Mondays Tuesdays Wednesdays Thursdays Fridays Saturdays Sundays"
+)
 _NO_NAMES = frozenset(_NO_NAME.split())
 _DIGIT = re.compile(r"\d")
 _POSSESSIVE = re.compile(r"['’]s$")

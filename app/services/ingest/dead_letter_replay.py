@@ -95,19 +95,22 @@ def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Dead
             "this dead letter was written by an older version, which didn't keep what a replay needs: "
             "send its memories again, then discard it"
         )
+    replayed = 0  # remains 0 if another call was quicker
     if letter.stage == dead_letters.DRAIN:
         with database.tenant(tenant_id) as tx:
             unstored = dead_letters.get_drain_content(tx, tenant_id, letter_id)
-        if unstored is not None:  # otherwise another call was quicker
-            _store_again(tenant_id, [(letter_id, unstored)], actor)
+        if unstored is not None:
+            replayed = _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with memory_write(tenant_id, "state") as write:
             claimed = dead_letters.claim(write.tx, tenant_id, letter_id)
             _queue_again(write, [claimed] if claimed else [])
             if claimed:
+                replayed = 1
                 write.audit("letters_replayed", actor, ids=[letter_id])
         queues.nudge(_TASKS[letter.stage])
-    _log("dead_letters_replayed", tenant_id, 1)
+    if replayed:
+        _log("dead_letters_replayed", tenant_id, replayed)
     return letter
 
 
@@ -182,7 +185,7 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]],
     """Append entries to the stream, then delete their letters; stop early if the stream refuses one.
 
     Returns:
-        The number of entries appended.
+        The number of letters deleted; it excludes letters that another call replayed at the same time.
 
     Raises:
         BacklogFull: Not even the first entry was accepted.
@@ -202,10 +205,11 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]],
         return 0
     failpoints.trigger("replay.before_delete")
     with database.tenant(tenant_id) as tx:
-        _audit(tx, tenant_id, "letters_replayed", actor, dead_letters.delete(tx, tenant_id, appended))
+        deleted = dead_letters.delete(tx, tenant_id, appended)
+        _audit(tx, tenant_id, "letters_replayed", actor, deleted)
     if nudge:
         queues.send_nudge(queues.DRAIN)
-    return len(appended)
+    return len(deleted)
 
 
 def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:

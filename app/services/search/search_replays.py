@@ -30,6 +30,7 @@ from app.domain.search.search_record import (
 from app.domain.search.weight_fitting import JudgedSearch, Proposal
 from app.errors import Conflict, FieldError, Invalid
 from app.services.search import candidate_strength
+from app.services.search.ranking_input import CandidateSet
 from app.services.search.search import gather_candidates, rank_gathered
 from app.services.strength import memory_strength
 from app.store.core import database
@@ -37,6 +38,7 @@ from app.store.search import recorded_searches, search_context
 from app.store.search.recorded_searches import RecordedSearch
 from app.store.search.search_context import SearchContext
 from app.store.strength import states
+from app.store.strength.states import StoredStates
 
 SEARCHES_MAX: Final = recorded_searches.RECORDS_MAX
 AGAIN_MAX: Final = 500
@@ -78,8 +80,8 @@ class SearchReplay:
     Attributes:
         changes: Fields in which the changed policy differs.
         vitals: `recorded` if strength and importance were taken from each record, `present` if they were computed as of
-            now. Unless the searches were repeated, the changed policy's are computed as if its forgetting model had
-            applied since each memory's anchor, the last change of its strength state.
+            now. A changed forgetting model's strengths are computed as if the model had applied since each memory's
+            anchor, the last change of its strength state.
         again: Whether the searches were repeated.
         left_out: Number of records that weren't compared, by reason.
         comparison: The comparison of the rankings.
@@ -119,7 +121,7 @@ def replay_searches(tenant_id: UUID, wish: ReplayOptions) -> SearchReplay:
     _check(names, again=wish.again)
     is_dynamic = any(name.partition(".")[0] in DYNAMIC for name in names)
     if wish.again:
-        pairs = _repeat_searches(tenant_id, records, policy)
+        pairs = _repeat_searches(tenant_id, records, policy, is_dynamic=is_dynamic)
     else:
         pairs = _rank_recorded(tenant_id, records, policy, is_dynamic=is_dynamic)
     vitals = "present" if wish.again or is_dynamic else "recorded"
@@ -209,18 +211,12 @@ class _PresentStrength:
 
 
 def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentStrength:
-    """Compute the candidates' vitals as of now under both policies, and drop searches with removed candidates.
-
-    Under the changed policy, memories decay by its forgetting model from their anchor on.
-    """
+    """Compute the candidates' vitals as of now under both policies, and drop searches with removed candidates."""
     ids = {memory_id for search in read.searches for memory_id in search.candidates.memory_ids}
     with database.tenant(tenant_id) as tx:
         stored = states.read(tx, tenant_id, list(ids))
         around = search_context.read(tx, tenant_id)
-    times, now = memory_strength.build_timeline(around.policies), around.now
-    converted = memory_strength.advance_to_era(stored, times, now)
-    rebased = rebase(converted.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
-    after = candidate_strength.compute_vitals(replace(converted, state=rebased), policy.importance, policy.model, now)
+    after = _vitals_under(policy, stored, around)
     existing = set(stored.ids)
     for search in list(read.searches):
         if not existing.issuperset(search.candidates.memory_ids):  # a candidate was removed after the records were read
@@ -229,7 +225,15 @@ def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _Present
     return _PresentStrength(stored.ids, [candidate_strength.strengths_of_states(tenant_id, stored, around), after])
 
 
-def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy) -> list[ReplayedSearch]:
+def _vitals_under(policy: Policy, stored: StoredStates, around: SearchContext) -> CandidateStrength:
+    """Compute vitals as of now under a changed policy: memories decay by its forgetting model from their anchor on."""
+    times, now = memory_strength.build_timeline(around.policies), around.now
+    converted = memory_strength.advance_to_era(stored, times, now)
+    rebased = rebase(converted.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
+    return candidate_strength.compute_vitals(replace(converted, state=rebased), policy.importance, policy.model, now)
+
+
+def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool) -> list[ReplayedSearch]:
     """Repeat searches under both policies, newest first, with the recorded vectors and terms; return oldest first."""
     pairs: list[ReplayedSearch] = []
     deadline = time.monotonic() + SECONDS_MAX
@@ -241,7 +245,8 @@ def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy) -> list[Re
         if request is None:
             read.left_out["not_repeatable"] += 1
             continue
-        before, after = (_search_again(tenant_id, request, compared) for compared in (read.policy, policy))
+        before = _search_again(tenant_id, request, read.policy)
+        after = _search_again(tenant_id, request, policy, is_dynamic=is_dynamic)
         pairs.append(_pair(search, before, after))
     read.left_out["beyond_the_most"] += max(len(read.searches) - AGAIN_MAX, 0)
     return pairs[::-1]
@@ -260,10 +265,26 @@ def _request(search: RecordedSearch, read: _Records) -> SearchRequest | None:
     return msgspec.structs.replace(request, limit=100, vector=vector, subject=search.subject, thread=search.thread)
 
 
-def _search_again(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:
+def _search_again(tenant_id: UUID, request: SearchRequest, policy: Policy, *, is_dynamic: bool = False) -> list[UUID]:
     gathered = gather_candidates(tenant_id, request, policy)
+    if is_dynamic and gathered.found:
+        gathered = replace(gathered, vitals=_changed_vitals(tenant_id, gathered))
     results, _ = rank_gathered(tenant_id, gathered, request)
     return [result.id for result in results]
+
+
+def _changed_vitals(tenant_id: UUID, gathered: CandidateSet) -> CandidateStrength:
+    """Compute the candidates' vitals under their set's policy; candidates that were removed since keep their vitals."""
+    rows = {candidate.memory_id: row for row, candidate in enumerate(gathered.found)}
+    with database.tenant(tenant_id) as tx:
+        stored = states.read(tx, tenant_id, list(rows))
+        around = search_context.read(tx, tenant_id)
+    changed = _vitals_under(gathered.policy, stored, around)
+    places = [rows[memory_id] for memory_id in stored.ids]
+    columns = {field.name: getattr(gathered.vitals, field.name).copy() for field in fields(CandidateStrength)}
+    for name, column in columns.items():
+        column[places] = getattr(changed, name)
+    return CandidateStrength(**columns)
 
 
 def _pair(search: RecordedSearch, before: Sequence[UUID], after: Sequence[UUID]) -> ReplayedSearch:

@@ -175,17 +175,24 @@ ORDER BY first
 def split_claim(tx: Connection, failed: WorkClaim) -> None:
     """Replace the claimed items with two items of half the memories each, to isolate a memory that can't be processed.
 
-    The new items start with one counted attempt, so that each is claimed alone.
+    The new items start with one counted attempt, so that each is claimed alone. Items that another worker has claimed
+    since remain unchanged.
     """
-    middle = len(failed.memory_ids) // 2
-    finish_claim(tx, failed)
-    for half in (failed.memory_ids[:middle], failed.memory_ids[middle:]):
-        tx.execute(_ADD_TRIED, {"stage": failed.stage, "tenant_id": failed.tenant_id, "memory_ids": half})
+    tx.execute(_SPLIT, _key(failed))
 
 
-_ADD_TRIED = text("""
+_SPLIT = text("""
+WITH failed AS (
+  DELETE FROM tenant_work
+  WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+  RETURNING stage, tenant_id, work_id, memory_ids
+), numbered AS (
+  SELECT stage, tenant_id, memory_id, row_number() OVER (ORDER BY work_id, number) AS place, count(*) OVER () AS size
+  FROM failed CROSS JOIN LATERAL unnest(memory_ids) WITH ORDINALITY AS item (memory_id, number)
+)
 INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts)
-VALUES (:stage, :tenant_id, CAST(:memory_ids AS uuid[]), 1)
+SELECT stage, tenant_id, array_agg(memory_id ORDER BY place), 1
+FROM numbered GROUP BY stage, tenant_id, place > size / 2 ORDER BY min(place)
 """)
 
 

@@ -111,6 +111,7 @@ def count_by_category(tx: Connection, tenant_id: UUID, limit: int) -> tuple[dict
 _CATEGORIES: Final = text("""
 SELECT category, count(*) AS memories, count(*) OVER () AS categories FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+  AND score.text_version = memory.text_version
 CROSS JOIN LATERAL unnest(
   CASE WHEN memory.categories = '{}' THEN coalesce(score.inferred_categories, '{}') ELSE memory.categories END
 ) AS category

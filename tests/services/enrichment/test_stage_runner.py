@@ -192,6 +192,33 @@ def test_a_claim_is_ones_own_until_its_lease_ends(service: Service, tenant: Tena
     assert waiting(service, stage) == 0
 
 
+def test_a_lost_claim_is_not_split(service: Service, tenant: Tenant, stage: str) -> None:
+    ids = service.send(tenant.tenant_id, "a", "b", "c")
+    drain.drain_streams()
+
+    def claim(lease: float) -> work_queue.WorkClaim | None:
+        with database.shared() as tx:
+            return work_queue.claim(tx, stage, claim_id=uuid4(), after=work_queue.NIL, limit=10, lease_seconds=lease)
+
+    def items() -> list[tuple[list[UUID], int]]:
+        return [
+            (row[0], row[1])
+            for row in service.rows(
+                "SELECT memory_ids, attempts FROM tenant_work WHERE stage = %s ORDER BY work_id", stage
+            )
+        ]
+
+    lost, present = claim(-1), claim(60)
+    assert lost is not None
+    assert present is not None
+    with database.shared() as tx:
+        work_queue.split_claim(tx, lost)
+    assert items() == [(ids, 2)], "the second worker holds the item, and no memory is queued twice"
+    with database.shared() as tx:
+        work_queue.split_claim(tx, present)
+    assert items() == [(ids[:1], 1), (ids[1:], 1)]
+
+
 def test_a_slice_ends_in_time_and_asks_for_another(
     service: Service, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,6 +299,52 @@ def test_a_memory_that_a_model_refused_is_asked_about_again(service: Service, te
     assert service.one("SELECT count(*) FROM tenant_work") == 0
 
 
+# --- Simultaneous replays ---
+
+
+def replayed(service: Service) -> int:
+    return int(service.redis.hget("ebbing:{s0}:counters", "dead_letters_replayed") or 0)
+
+
+@pytest.mark.parametrize("stage", ["drain", work_queue.INDEX])
+def test_a_letter_that_another_call_has_replayed_is_not_counted_again(
+    service: Service, tenant: Tenant, curse: list[str], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    if stage == "drain":
+        letter_id = set_aside(service, tenant, curse, "curse")[0].letter_id
+    else:
+        letter_id = set_aside_at(service, tenant, stage, [uuid4()])
+    read = dead_letter_replay.get
+
+    def read_and_lose(tenant_id: UUID, wanted: UUID) -> DeadLetter:
+        monkeypatch.undo()
+        letter = read(tenant_id, wanted)
+        dead_letter_replay.replay_letter(tenant_id, wanted)
+        return letter
+
+    monkeypatch.setattr(dead_letter_replay, "get", read_and_lose)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter_id)
+    assert replayed(service) == 1
+    assert service.one("SELECT count(*) FROM audit WHERE action = 'letters_replayed'") == 1
+
+
+def test_a_letter_that_two_calls_append_is_counted_once(
+    service: Service, tenant: Tenant, curse: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [letter] = set_aside(service, tenant, curse, "curse")
+
+    def replay_too(name: str) -> None:
+        assert name == "replay.before_delete"
+        monkeypatch.undo()
+        dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
+
+    monkeypatch.setattr("app.failpoints.trigger", replay_too)
+    dead_letter_replay.replay_letter(tenant.tenant_id, letter.letter_id)
+    assert service.redis.xlen(stream_key(tenant.tenant_id)) == 2
+    assert replayed(service) == 1
+    assert drain.drain_streams() == 1
+
+
 # --- Many letters ---
 
 

@@ -135,6 +135,20 @@ def test_categories_are_counted_as_given_or_inferred(vault: Vault) -> None:
     assert request_log.summarise_requests(vault.tenant_id, LONG_AGO, FAR).categories == {"work": 2, "health": 1}
 
 
+def test_categories_inferred_from_a_former_text_are_not_counted(vault: Vault) -> None:
+    vault.remember({"text": "I have asthma"}, {"text": "I was promoted"})
+    for text, category in (("I have asthma", "health"), ("I was promoted", "work")):
+        vault.service.rows(
+            "UPDATE scores SET inferred_categories = ARRAY[%s] "
+            "WHERE memory_id = (SELECT memory_id FROM memories WHERE text = %s)",
+            category,
+            text,
+        )
+    assert request_log.summarise_requests(vault.tenant_id, LONG_AGO, FAR).categories == {"health": 1, "work": 1}
+    vault.service.rows("UPDATE memories SET text_version = text_version + 1 WHERE text = 'I have asthma'")
+    assert request_log.summarise_requests(vault.tenant_id, LONG_AGO, FAR).categories == {"work": 1}
+
+
 def test_a_summary_counts_the_categories_that_it_leaves_out(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     vault.remember({"text": "x", "categories": ["a", "b", "c"]}, {"text": "y", "categories": ["b"]})
     monkeypatch.setattr(request_log, "CATEGORIES_MAX", 2)

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.uses import parse_touch
+from app.domain.policy import policy_diff
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest, Weights
 from app.domain.search.search_record import order_candidates
@@ -21,6 +22,7 @@ from app.services.search.search_replays import ReplayOptions
 from app.services.uses import reinforcement
 from app.store.core import database
 from app.store.search import recorded_searches
+from app.store.tenants import policies
 from tests.service import Service
 
 TOPICS = ("sage tea", "the old boat", "a train to Lisbon", "green kites", "the office kettle", "my sister's garden")
@@ -234,6 +236,32 @@ def test_searches_are_repeated_by_their_vectors_and_terms(recorder: Recorder) ->
     assert {of[memory_id] for memory_id in everybody.before} == {"ann", "bob"}
     texts = dict(recorder.service.rows("SELECT memory_id, text FROM memories"))
     assert "sage tea" in texts[everybody.before[0]], "the terms resolve through the tenant's words"
+
+
+def test_a_change_of_forgetting_affects_repeated_searches(service: Service) -> None:
+    recorder = Recorder(service, oldest=1)
+    for query in QUERIES:
+        for strength in (1.0, 0.0):
+            recorder.search(query, weights=Weights(strength=strength))
+    harsh = {"curve": "exponential", "half_life_days": 0.001}
+    found = recorder.replay(again=True, forgetting={"profile": "mnemex", "parameters": harsh})
+    weighed, unweighed = found.pairs[::2], found.pairs[1::2]
+    # Under the changed model all is forgotten, so strength raises no result.
+    assert [pair.after for pair in weighed] == [pair.after for pair in unweighed] != [pair.before for pair in weighed]
+    assert [pair.before for pair in unweighed] == [pair.after for pair in unweighed]
+
+
+def test_a_change_of_importance_affects_repeated_searches_as_the_policy_itself_does(recorder: Recorder) -> None:
+    for query in QUERIES:
+        recorder.search(query, weights=Weights(importance=1.0, strength=0.0))
+    importance = {"weights": {"recency": 0.0, "frequency": 0.0, "salience": 1.0}}
+    found = recorder.replay(again=True, importance=importance)
+    assert [pair.after for pair in found.pairs] != [pair.before for pair in found.pairs]
+    changed = policy_diff.amend_policy(recorder.policy, {"importance": importance})
+    with database.tenant(recorder.tenant_id) as tx:
+        policies.add(tx, recorder.tenant_id, 2, changed)
+    present = recorder.replay(again=True)
+    assert [pair.before for pair in present.pairs] == [pair.after for pair in found.pairs]
 
 
 def test_the_newest_searches_are_repeated_while_there_is_time(
