@@ -20,7 +20,7 @@ TIMEOUT_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
 FIRST_WAIT_SECONDS: Final = 0.2
 LONGEST_WAIT_SECONDS: Final = 30.0
-PASSING: Final = frozenset({429, 502, 503, 504})
+RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
 
 
 class ApiRefusal(CommandFailure):
@@ -46,7 +46,8 @@ class Api:
 
     With `patience_seconds`, calls are retried for that long while the API is unreachable or overloaded (429, 502,
     503, 504). The wait follows `Retry-After`, or else exponential backoff. A call that isn't safe to repeat is
-    retried only if it can't have reached the API.
+    retried only if no connection was established, or after a response that invites another attempt: 429, or a 503
+    of the API with `Retry-After`. A 502 or 504 comes from a proxy and doesn't tell whether the API performed the call.
     """
 
     def __init__(self, place: ApiConnection, *, patience_seconds: float = 0) -> None:
@@ -75,9 +76,9 @@ class Api:
         return self.call("POST", "/v1/memories", content=body, headers=headers)
 
     def search(self, query: str, **filters: object) -> Json:
-        """Search memories; filters that are None or empty are omitted."""
-        given = {name: value for name, value in filters.items() if value not in (None, [], ())}
-        return self.call("POST", "/v1/search", json={"query": query, **given}, safe=True).body
+        """Search memories; filters that are None, [] or () are omitted."""
+        filters = {name: value for name, value in filters.items() if value not in (None, [], ())}
+        return self.call("POST", "/v1/search", json={"query": query, **filters}, safe=True).body
 
     def stats(self) -> Json:
         """Return the tenant's statistics."""
@@ -98,31 +99,33 @@ class Api:
         """Send a request, with the retries described on the class.
 
         Args:
-            safe: True if a POST or PATCH may be retried.
+            safe: True if repeating a POST, PUT or PATCH does no harm.
             with_key: Send the API key.
 
         Raises:
-            Refused: The API answered with an error.
-            Failure: The API can't be reached, or a key is required and none is configured.
+            ApiRefusal: The API answered with an error.
+            CommandFailure: The API can't be reached, or a key is required and none is configured.
         """
-        given = dict(headers or {})
+        sent_headers = dict(headers or {})
         if with_key:
-            given["Authorization"] = f"Bearer {self._key()}"
-        repeatable = safe or method in {"GET", "DELETE"} or "Idempotency-Key" in given
+            sent_headers["Authorization"] = f"Bearer {self._key()}"
+        repeatable = safe or method in {"GET", "DELETE"} or "Idempotency-Key" in sent_headers
         query = dict(params) if params else None
-        request = self._client.build_request(method, path, json=json, content=content, headers=given, params=query)
+        request = self._client.build_request(
+            method, path, json=json, content=content, headers=sent_headers, params=query
+        )
         response = self._send(request, repeatable=repeatable)
         return ApiResponse(response.status_code, self._decode(response))
 
     def save(self, path: str, file: BinaryIO) -> int:
         """Stream a response body into a file and return its size in bytes; raises like `call`."""
-        given = {"Authorization": f"Bearer {self._key()}"}
+        headers = {"Authorization": f"Bearer {self._key()}"}
         size = 0
         try:
-            with self._client.stream("GET", path, headers=given) as response:
+            with self._client.stream("GET", path, headers=headers) as response:
                 if not response.is_success:
                     response.read()
-                    raise self._raise_refusal(response)
+                    raise self._parse_refusal(response)
                 for piece in response.iter_bytes():
                     size += file.write(piece)
         except httpx2.TransportError as error:
@@ -131,8 +134,8 @@ class Api:
 
     def page(self, path: str) -> str:
         """Return the text of a page that requires the key; raises like `call`."""
-        given = {"Authorization": f"Bearer {self._key()}"}
-        return self._send(self._client.build_request("GET", path, headers=given), repeatable=True).text
+        headers = {"Authorization": f"Bearer {self._key()}"}
+        return self._send(self._client.build_request("GET", path, headers=headers), repeatable=True).text
 
     def _send(self, request: httpx2.Request, *, repeatable: bool) -> httpx2.Response:
         began, tries = time.monotonic(), 0
@@ -143,15 +146,15 @@ class Api:
                 response = self._client.send(request)
             except httpx2.TransportError as error:
                 failure: CommandFailure = self._unreachable(error)
-                passing = repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                is_retryable = repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             else:
                 if response.is_success:
                     return response
-                failure = self._raise_refusal(response)
-                passing = response.status_code in PASSING
+                failure = refusal = self._parse_refusal(response)
+                is_retryable = _is_retryable(refusal, response, repeatable=repeatable)
                 wait = _retry_after(response)
             wait = _pause(tries) if wait is None else min(wait, LONGEST_WAIT_SECONDS)
-            if not passing or time.monotonic() + wait - began > self._patience_seconds:
+            if not is_retryable or time.monotonic() + wait - began > self._patience_seconds:
                 raise failure
             time.sleep(wait)
 
@@ -159,7 +162,7 @@ class Api:
         if self.place.key:
             return self.place.key
         where = (
-            "set EBBING_API_KEY, or EBBING_HOME to the home of `ebbing run`"
+            "set EBBING_API_KEY, or set EBBING_HOME to the folder that `ebbing run` uses"
             if self.place.is_here
             else "set EBBING_API_KEY"
         )
@@ -182,11 +185,11 @@ class Api:
             found = None
         if not isinstance(found, dict):
             raise CommandFailure(
-                f"the response of {self.place.url} isn't from an Ebbing API: check the address and port"
+                f"the response from {self.place.url} isn't from an Ebbing API: check the address and port"
             )
         return found
 
-    def _raise_refusal(self, response: httpx2.Response) -> ApiRefusal:
+    def _parse_refusal(self, response: httpx2.Response) -> ApiRefusal:
         try:
             problem = response.json()
         except ValueError:
@@ -215,12 +218,20 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
     """Yield all entries of a paginated list."""
     cursor: str | None = None
     while True:
-        given = dict(params or {}) | ({"cursor": cursor} if cursor else {})
-        answer = api.call("GET", path, params=given).body
+        page_params = dict(params or {}) | ({"cursor": cursor} if cursor else {})
+        answer = api.call("GET", path, params=page_params).body
         yield from answer.get(noun, [])
         cursor = answer.get("next_cursor")
         if not cursor:
             return
+
+
+def _is_retryable(refusal: ApiRefusal, response: httpx2.Response, *, repeatable: bool) -> bool:
+    """Return whether a call may be sent again after this response; see the class `Api`."""
+    if repeatable:
+        return refusal.status in RETRYABLE_STATUSES
+    is_from_api = str(refusal.body.get("type", "")).startswith("urn:ebbing:problem:")
+    return refusal.status == 429 or (refusal.status == 503 and is_from_api and _retry_after(response) is not None)
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
@@ -239,4 +250,4 @@ def _pause(tries: int) -> float:
 def _code(status: int) -> Code:
     if status in {401, 403}:
         return Code.NOT_ALLOWED
-    return Code.UNREACHABLE if status in PASSING - {429} else Code.FAILED
+    return Code.UNREACHABLE if status in RETRYABLE_STATUSES - {429} else Code.FAILED

@@ -29,21 +29,34 @@ ExcludeThread = Annotated[
 ]
 Tags = Annotated[Labels, typer.Option("--tag", help="Only memories with this tag. Repeatable; all tags must match.")]
 Categories = Annotated[
-    Labels, typer.Option("--category", help="Only memories of this category. Repeatable; any category matches.")
+    Labels,
+    typer.Option(
+        "--category", help="Only memories of this category. Repeatable; memories of any of the given categories match."
+    ),
 ]
-Kinds = Annotated[Labels, typer.Option("--kind", help="Only memories of this kind. Repeatable; any kind matches.")]
+Kinds = Annotated[
+    Labels,
+    typer.Option("--kind", help="Only memories of this kind. Repeatable; memories of any of the given kinds match."),
+]
 Roles = Annotated[
     Labels,
     typer.Option(
         "--role",
-        help="Only memories of this role. Repeatable; any role matches. Default: every role except system and tool.",
+        help="Only memories of this role. Repeatable; memories of any of the given roles match. "
+        "Default: every role except system and tool.",
     ),
 ]
 After = Annotated[
     str | None,
-    time_option("--after", "Only memories whose event (if its time is unknown: acceptance) was at or after this time."),
+    time_option(
+        "--after",
+        "Only memories whose event time is at or after this time. If no event time is set, the acceptance time counts.",
+    ),
 ]
 Before = Annotated[
     str | None,
-    time_option("--before", "Only memories whose event (if its time is unknown: acceptance) was before this time."),
+    time_option(
+        "--before",
+        "Only memories whose event time is before this time. If no event time is set, the acceptance time counts.",
+    ),
 ]

@@ -101,7 +101,7 @@ def run_tour(place: ApiConnection, *, rated: bool, quiet: bool) -> TourReport:
         quiet: Hide progress bars.
 
     Raises:
-        Failure: A call failed, or memories didn't become searchable.
+        CommandFailure: A call failed, or memories didn't become searchable.
     """
     with Api(place) as admin:
         made = admin.call("POST", "/v1/admin/tenants", json={"name": f"demo-{token_hex(4)}"}).body

@@ -78,7 +78,7 @@ def simulate(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a year of use and compare what forgetting profiles retain, delete and let searches find.
+    """Simulate a year of use and compare forgetting profiles: memories retained and deleted, and search results.
 
     The simulation runs the production code in a temporary database. The service doesn't know which memories
     are labelled as important; only the report uses these labels. Each profile is compared with retaining

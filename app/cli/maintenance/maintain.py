@@ -34,7 +34,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 router = typer.Typer(
     name="maintain",
     cls=Commands,
-    help="Run one of the nightly maintenance tasks now.",
+    help="Run one scheduled maintenance task now.",
     no_args_is_help=True,
     epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait"),
 )

@@ -96,7 +96,7 @@ def _save(path: Path, charts: Mapping[str, str], colours: Mapping[str, tuple[str
         colours: Name and colour of each class of lines and areas.
 
     Raises:
-        Failure: The file can't be written.
+        CommandFailure: The file can't be written.
     """
     from markupsafe import escape
 

@@ -74,7 +74,7 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
     """Wait until every tenant has moved. Jobs of other tenants aren't visible, so poll the remaining counts.
 
     Raises:
-        Failure: No progress for `STANDSTILL_SECONDS`.
+        CommandFailure: The remaining counts didn't change for `STANDSTILL_SECONDS`.
     """
     left = _counts(api, wanted)
     most, since = left["memories"], time.monotonic()

@@ -47,14 +47,20 @@ def ingest(
     thread: Annotated[str | None, typer.Option("--thread", help="Thread for memories that don't name one.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Subject for memories that don't name one.")] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=4096, help="Memories per request.")] = 500,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all memories of the tenant are searchable.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until the tenant's backlog is empty, including memories sent by other clients."
+        ),
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Send memories from files.
 
-    A chat is an object with "messages" in the usual chat format; it fills a file or one line. Each message with text
-    becomes a memory; other fields of the object, such as "thread", apply to each of these memories.
+    A chat is an object with "messages" in the usual chat format, either a whole file or one line of a JSON Lines
+    file. Each message with text becomes a memory; other fields of the object, such as "thread", apply to each of these
+    memories.
 
     Each request has an idempotency key derived from file, position and content, so repeating the command within
     24 hours stores nothing twice. Requests are retried while the service is unreachable or overloaded.

@@ -92,7 +92,7 @@ def split_batches(stream: BinaryIO, name: str, origin: str, form: LineFormat, mo
     object, of up to 64 MiB.
 
     Raises:
-        Failure: A line is not a valid memory; the message names file and line.
+        CommandFailure: A line is not a valid memory; the message names file and line.
     """
     part = Batch(name, origin, 0)
     number = offset = 0

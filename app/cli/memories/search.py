@@ -43,8 +43,8 @@ def search(
         list[str] | None,
         typer.Option(
             "--tier",
-            help="Search this tier: active or archived. Repeatable; any tier matches. Default: active. Cold memories "
-            "can't be searched.",
+            help="Search this tier: active or archived. Repeatable; memories of any of the given tiers match. "
+            "Default: active. Cold memories can't be searched.",
         ),
     ] = None,
     after: After = None,

@@ -48,8 +48,8 @@ def erase(
             "--grace-days",
             min=0,
             max=30,
-            help="Grace period in days, during which the erasure can be cancelled. Default: 30; with --kind gdpr "
-            "or ccpa 7, at most 14.",
+            help="Grace period in days, during which the erasure can be cancelled. Default: 30. With --kind gdpr "
+            "or ccpa: default 7, maximum 14.",
         ),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the erasure completes.")] = None,
@@ -60,7 +60,7 @@ def erase(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase memories by id, or all memories that match the given subject, thread and other conditions together.
+    """Erase memories by id, or all memories that match every given condition (subject, thread, tag, …).
 
     Matching memories are hidden from searches and lists before the command returns. Until the grace period ends, the
     erasure can be cancelled with `ebbing privacy cancel ID`.

@@ -65,7 +65,7 @@ def place(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place a hold on memories by id, or on all current and future memories that match the conditions together."""
+    """Place a hold on memories by id, or on all current and future memories that match every given condition."""
     from app.cli.core.client import Api
 
     labels = given(tags=tags or None, categories=categories or None, kinds=kinds or None)
@@ -125,7 +125,7 @@ def release(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a hold. Unless another hold or rule protects them, its memories can be changed and deleted again."""
+    """Release a hold. Its memories can then be edited and deleted, unless another hold or rule protects them."""
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:

@@ -57,6 +57,38 @@ def test_a_broken_connection_is_tried_again_where_that_is_safe(stub: Stub, clien
     assert [asked.path for asked in stub.asked] == ["/v1/memories"] * 2 + ["/v1/admin/tenants"]
 
 
+@pytest.mark.parametrize(
+    ("reply", "tries"),
+    [
+        (FULL, 2),
+        (Reply(503, problem(503, "unavailable"), {"Retry-After": "1"}), 2),
+        (AWAY, 1),  # without an invitation to repeat
+        (Reply(503, {"error": "maintenance"}, {"Retry-After": "1"}), 1),  # from a proxy
+        (Reply(502, {}, {"Retry-After": "1"}), 1),
+        (Reply(504, {}), 1),
+    ],
+)
+def test_an_unsafe_call_is_repeated_only_if_the_api_invites_it(
+    stub: Stub, client: Client, reply: Reply, tries: int
+) -> None:
+    stub.replies["POST /v1/admin/tenants"] = [reply, Reply(201, {"name": "acme"})]
+    with client(60) as api:
+        if tries == 1:
+            with pytest.raises(ApiRefusal, match=str(reply.status)):
+                api.call("POST", "/v1/admin/tenants", json={"name": "acme"})
+        else:
+            assert api.call("POST", "/v1/admin/tenants", json={"name": "acme"}).status == 201
+    assert len(stub.asked) == tries
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_safe_call_is_repeated_after_every_passing_status(stub: Stub, client: Client, status: int) -> None:
+    stub.replies["POST /v1/memories"] = [Reply(status, {}), ACCEPTED]
+    with client(60) as api:
+        assert api.add(b"{}\n", "key").status == 202
+    assert len(stub.asked) == 2
+
+
 def test_patience_ends(stub: Stub, client: Client) -> None:
     stub.replies["GET /v1/stats"] = Reply(
         503, problem(503, "unavailable", detail="Redis is away"), {"Retry-After": "9"}
