@@ -110,7 +110,7 @@ def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
     text = said(visit().page("/privacy"))
     assert "correction GDPR 2 0 2 0 0 0 0 3.0 3.0" in text
     assert "pii 30 days" in text
-    assert "credentials 30 days above a privacy risk of 0.7" in text
+    assert "credentials 30 days if the privacy risk exceeds 0.7" in text
     assert "health no limit" in text
     api.remember({"text": "My IBAN is DE89 3704 0044 0532 0130 00", "categories": ["financial"]})
     counted = said(visit().page("/privacy/categories"))

@@ -31,6 +31,7 @@ def show_log(viewer: AnyViewer, request: Request, cursor: str | None = None) -> 
         acts=acts,
         following=TIMED.encode(acts.following),
         state=state,
+        only_last=state is not None and state.last_seq > audit_verification.LAST_ENTRIES,
         anchor=format_anchor(state.place) if state else None,
         entries=audit.list_entries(viewer.tenant_id, None, None, 10) if state else [],
     )
