@@ -1,4 +1,8 @@
-"""Read totals over all tenants. The tables have row-level security, so only the drain's role sees all rows."""
+"""Read totals over all tenants.
+
+Row-level security hides other tenants' rows from every role except `ebbing_drain`: pass transactions from
+`database.drain()` where a function requires it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from sqlalchemy import Connection, text
 from app.domain.evaluation.self_test_rules import EMPTY_SHARE, EMPTY_TESTS_MIN
 
 COUNTED_MOST: Final = 100_000
-"""Maximum number of dead letters that are counted; a higher exact number would not be more useful."""
+"""Maximum number of dead letters that are counted; higher counts are reported as this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,11 @@ class Whole:
 
 
 def whole(tx: Connection) -> Whole:
-    """Return totals over all tenants from the count slots and one index; `tx` must be a drain transaction."""
+    """Return totals over all tenants from `tenant_counts` and the index of dead letters.
+
+    Args:
+        tx: A transaction from `database.drain()`.
+    """
     return Whole(*tx.execute(_WHOLE, {"most": COUNTED_MOST}).one())
 
 
@@ -41,7 +49,7 @@ FROM tenant_counts
 
 
 def provisional(tx: Connection) -> int:
-    """Count memories that only the rules have scored, using an index; `tx` must be a drain transaction."""
+    """Count memories that only the rules have scored, using an index; `tx` is from `database.drain()`."""
     return int(tx.execute(_PROVISIONAL).scalar_one())
 
 
@@ -52,7 +60,7 @@ def empty_recalls(tx: Connection) -> int:
     """Return the number of tenants whose recalls were nearly always empty in their last self-test run with recalls.
 
     Args:
-        tx: A drain transaction.
+        tx: A transaction from `database.drain()`.
     """
     return int(tx.execute(_EMPTY_RECALLS, {"share": EMPTY_SHARE, "least": EMPTY_TESTS_MIN}).scalar_one())
 
@@ -68,10 +76,11 @@ SELECT count(*) FROM (
 """)
 
 
-def last_success(tx: Connection, task: str) -> float | None:
-    """Return the oldest last success of a scheduled task over all tenants, in seconds since 1970.
+def oldest_last_success(tx: Connection, task: str) -> float | None:
+    """Return the finish time of the latest complete successful run, for the tenant for which it is the longest ago.
 
-    A tenant without any success counts from its creation. Paused schedules are ignored. None if there is no schedule.
+    The time is in seconds since 1970. Runs that were cut short don't count. A tenant without a complete run counts from
+    its creation. Paused schedules are ignored. None if there is no schedule.
     """
     oldest_success: float | None = tx.execute(_LAST_SUCCESS, {"task": task}).scalar()
     return oldest_success

@@ -26,13 +26,13 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Return a page of audit entries with action, key and number of affected items. Entries contain no content.
+    """Return a page of audit entries with action, key and number of affected items. Entries contain no memory text.
 
     `digest` is the SHA-256 over the distinct affected ids, as 16 bytes each in numeric order. `subject` is a keyed
     digest, equal for equal subjects.
     """
     if action is not None and not is_word(action):
-        raise Invalid(errors=[FieldError("action", "is not a known action")])
+        raise Invalid(errors=[FieldError("action", "must be a word of at most 64 letters, digits and `_.:+-`")])
     found = audit.list_entries(caller.tenant_id, action, _SEQ.decode(cursor), limit)
     return responses.page("entries", found, _render, _SEQ)
 
@@ -44,13 +44,16 @@ def verify(
     cursor: str | None = None,
     anchor: str | None = None,
 ) -> Response:
-    """Verify the next entries of the hash chain, starting at the first; repeat with `next_cursor` until it is null.
+    """Verify a section of the hash chain. Without `cursor`, the section starts at the first entry.
 
-    `broken` names the first missing or altered entry. `anchor` identifies the chain up to the verified entry: if stored
-    outside the database and sent with a later verification, it also detects a truncated or rewritten chain.
+    Repeat with `next_cursor` until it is null. `broken` names the first missing or altered entry. The response's
+    `anchor` identifies the chain up to the last verified entry. Store it outside the database: sent as `anchor` with a
+    later request, it reveals a truncated or rewritten chain.
     """
-    noted = None if anchor is None else _parse_anchor("anchor", anchor)
-    found = audit.verify(caller.tenant_id, START if cursor is None else _parse_anchor("cursor", cursor), limit, noted)
+    expected = None if anchor is None else _parse_anchor("anchor", anchor)
+    found = audit.verify(
+        caller.tenant_id, START if cursor is None else _parse_anchor("cursor", cursor), limit, expected
+    )
     reached = format_anchor(found.place)
     shown = {
         "well": None if not found.finished else found.broken is None,
@@ -74,7 +77,8 @@ def _render(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _parse_anchor(field: str, text: str) -> ChainPosition:
-    place = read_anchor(text)
-    if place is None:
-        raise Invalid(errors=[FieldError(field, "must be an anchor from a verification")])
-    return place
+    position = read_anchor(text)
+    if position is None:
+        source = "`next_cursor`" if field == "cursor" else "`anchor`"
+        raise Invalid(errors=[FieldError(field, f"must be the {source} of a verification")])
+    return position

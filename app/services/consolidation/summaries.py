@@ -1,12 +1,11 @@
 """Summarise groups of memories with a model if one is available, otherwise by extracting their own sentences.
 
-A model's summary is used only if it passes the faithfulness checks. If the provider fails, refuses or is too expensive,
-the extractive summary is used, so every group gets a summary.
+A model's summary is used only if it passes the faithfulness checks. If the provider fails or refuses, or a budget,
+time or size limit is reached, the extractive summary is used, so every group gets a summary.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -88,25 +87,27 @@ class _SummaryCalls:
     def __init__(self, tenant_id: UUID, until: float) -> None:
         self._tenant_id = tenant_id
         self._until = until
-        self._is_over = threading.Event()
+        self._stopped_by: str | None = None
         self._reasons: list[str] = []
 
     def summary(self, place: int, wanted: SummaryRequest, extracted: Summary) -> Summary:
         """Return the model's summary, or the extractive summary if the model can't be used."""
         config = settings()
         if input_tokens(wanted.sources) > config.summary_tokens:
-            return self._without("too large", extracted)
-        if self._is_over.is_set() or (place >= config.llm_concurrency and not self._has_time()):
-            return self._without("no time", extracted)
+            return self._fall_back("too large", extracted)
+        if self._stopped_by is not None:
+            return self._fall_back(self._stopped_by, extracted)
+        if place >= config.llm_concurrency and not self._has_time():
+            return self._fall_back("no time", extracted)
         try:
             return self._ask_model(wanted, extracted)
         except OverBudget:
-            self._is_over.set()
-            return self._without("over_budget", extracted)
+            self._stopped_by = "over_budget"
+            return self._fall_back("over_budget", extracted)
         except ProviderFailed as failure:
             if not failure.treatment.halve:  # the provider itself failed: further calls would fail too
-                self._is_over.set()
-            return self._without(str(failure), extracted)
+                self._stopped_by = str(failure)
+            return self._fall_back(str(failure), extracted)
 
     def log_results(self, summaries: Sequence[Summary]) -> None:
         """Count and log the results."""
@@ -118,14 +119,14 @@ class _SummaryCalls:
     def _ask_model(self, wanted: SummaryRequest, extracted: Summary) -> Summary:
         """Return the model's summary; if the first answer fails a check, retry once with the fault in the prompt."""
         try:
-            return self._once(wanted, extracted)
+            return self._call_model(wanted, extracted)
         except ProviderFailed as failure:
             fault = failure.detail
-            if fault not in FAULTS or self._is_over.is_set() or not self._has_time():
+            if fault not in FAULTS or self._stopped_by is not None or not self._has_time():
                 raise
-        return self._once(wanted, extracted, fault)
+        return self._call_model(wanted, extracted, fault)
 
-    def _once(self, wanted: SummaryRequest, extracted: Summary, fault: str | None = None) -> Summary:
+    def _call_model(self, wanted: SummaryRequest, extracted: Summary, fault: str | None = None) -> Summary:
         model = model_clients.summariser
         memories = 0 if fault else len(wanted.sources)
         with budget.book_usage(self._tenant_id, "summarise", model.model, memories) as usage:
@@ -135,6 +136,6 @@ class _SummaryCalls:
     def _has_time(self) -> bool:
         return time.monotonic() < self._until
 
-    def _without(self, reason: str, extracted: Summary) -> Summary:
+    def _fall_back(self, reason: str, extracted: Summary) -> Summary:
         self._reasons.append(reason)
         return extracted

@@ -21,11 +21,11 @@ from app.store.core import database, server_info
 from app.store.tenants import tenants
 from app.store.tiers import cold_segments
 
-TENANTS: Final = 500
+TENANTS_PER_PAGE: Final = 500
 
 
 def examine() -> Iterator[Finding]:
-    """Yield the findings of all probes, except probes that need a store without a URL or an unreachable store."""
+    """Yield the findings of all probes, except probes whose stores have no URL or can't be reached."""
     config = settings()
     urls = {"postgresql": config.database_url, "redis": config.redis_url}
     unconfigured = [store for store, url in urls.items() if url is None]
@@ -74,7 +74,7 @@ def redis() -> Iterator[Finding]:
 
 
 def queue() -> Iterator[Finding]:
-    """Check that Redis carries this installation's mark: it is the Redis that the installation has written to."""
+    """Check that Redis has this installation's identity mark, which shows that it wasn't replaced."""
     problem = witness.diagnose_queue()
     if problem is not None:
         what, _, todo = problem.partition("; ")
@@ -107,13 +107,13 @@ def cold_keys() -> Iterator[Finding]:
     after = ""
     while True:
         with database.shared() as tx:
-            batch = tenants.list_tenants(tx, after, TENANTS)
+            batch = tenants.list_tenants(tx, after, TENANTS_PER_PAGE)
         for tenant in batch:
             with database.tenant(tenant.tenant_id) as tx:
                 without_key = cold_segments.without_key(tx, tenant.tenant_id)
             lost += without_key
             affected_tenants += without_key > 0
-        if len(batch) < TENANTS:
+        if len(batch) < TENANTS_PER_PAGE:
             break
         after = batch[-1].name
     if not lost:
@@ -196,7 +196,7 @@ def models() -> Iterator[Finding]:
         return
     names = budget.list_models(config)
     unpriced = [model for model in names if model not in config.prices]
-    prices = f"no price in PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
+    prices = f"no price in EBBING_PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
     yield ok("provider", f"{', '.join(names)} at {config.provider_host}; {prices}")
     limits = {name: limit for name, limit in asdict(budget.settings_limits(config)).items() if limit is not None}
     remarks = budget.list_warnings(config)

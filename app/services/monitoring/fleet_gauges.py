@@ -67,7 +67,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
             recall_empty = fleet_gauges.empty_recalls(tx)
     if is_minute:
         with database.shared() as tx:
-            oldest_success_at = fleet_gauges.last_success(tx, night_run.KIND)
+            oldest_success_at = fleet_gauges.oldest_last_success(tx, night_run.KIND)
         success_at, nights = now_ms / 1000 if oldest_success_at is None else oldest_success_at, stats.nights()
     witness.find_gaps()
     unaccounted = backlog().unaccounted()

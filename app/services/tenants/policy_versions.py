@@ -40,7 +40,8 @@ class PolicyVersion:
 
     Attributes:
         era: The version's number and policy, and the time at which it takes effect.
-        status: `superseded` if a higher version took effect before this one could.
+        status: `superseded` if a higher version takes effect at the same time or earlier, so this version never
+            applies.
     """
 
     era: Era
@@ -52,8 +53,9 @@ class RequestedChange:
     """A requested policy change.
 
     Attributes:
-        fields: Overrides for the policy in force at `effective_at`; see `policy_diff.amend_policy`. A request without
-            fields and preset cancels the versions scheduled after `effective_at`.
+        fields: Overrides for the policy in force at `effective_at`; see `policy_diff.amend_policy`. Every
+            change cancels the versions scheduled after `effective_at`; a request without fields and preset only cancels
+            them.
         preset: Name of a preset that is applied before the fields.
         effective_at: When the change takes effect; None for now.
         expected_version: Required latest version; None for any.
@@ -73,7 +75,7 @@ class ChangeOutcome:
         era: The new version; if nothing changes, the version in force at that time.
         latest_version: The highest version before the change.
         changes: The differences by field.
-        superseded: Scheduled versions that will never take effect.
+        superseded: Scheduled versions that this change cancels.
     """
 
     era: Era
@@ -130,7 +132,7 @@ def preview_change(tenant_id: UUID, change: RequestedChange) -> tuple[ChangeOutc
 
 
 def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) -> tuple[ChangeOutcome, UUID | None]:
-    """Write a change as a new version unless it changes nothing, so that a repeated request is idempotent.
+    """Write a change as a new version, or nothing if the policy stays equal, so that a repeated request is idempotent.
 
     Args:
         actor: The actor named in the audit log.
@@ -183,8 +185,8 @@ def _outcome(eras: Sequence[Era], change: RequestedChange, now: datetime) -> tup
         return ChangeOutcome(base, latest, [], []), since
     if change.expected_version is not None and change.expected_version != latest:
         raise Conflict(
-            f"the latest version of the policy is {latest}, not {change.expected_version}: it has changed "
-            "in the meantime; read it and repeat the change if it still applies"
+            f"the policy has changed: its latest version is {latest}, not {change.expected_version}. "
+            "Read the policy, then repeat the request if the change still applies"
         )
     return ChangeOutcome(Era(latest + 1, since, policy), latest, changes, superseded), since
 
@@ -213,9 +215,9 @@ def _versions(tenant_id: UUID) -> list[PolicyVersion]:
     return [PolicyVersion(era, _status(era, current, effective, now)) for era in eras]
 
 
-def _status(era: Era, held: Era, kept: AbstractSet[int], now: float) -> Status:
-    if era.version == held.version:
+def _status(era: Era, current: Era, effective: AbstractSet[int], now: float) -> Status:
+    if era.version == current.version:
         return "in force"
-    if era.version not in kept:
+    if era.version not in effective:
         return "superseded"
     return "waiting" if era.since > now else "past"

@@ -26,7 +26,7 @@ class Windows:
     Attributes:
         spans: Index of the window within the memory, first character, and end character (exclusive), shape (n, 3).
         vectors: Vectors of norm 1 or 0, shape (n, dimensions).
-        current: Memories whose stored windows are up to date and remain.
+        current: Memories whose stored windows are already up to date; `replace_windows` leaves them unchanged.
     """
 
     ids: list[UUID]
@@ -125,7 +125,10 @@ def lift_one_sql(score: str, memory_id: str) -> str:
 
 
 def nearest_sql(size: int, shown: str, tail_shown: str) -> str:
-    """Return SQL for the memories with the nearest windows, inside the tenant's graph and not yet in the graph.
+    """Return SQL for the memories with the nearest windows.
+
+    The SQL combines a nearest-neighbour query of the tenant's vector index (`grafted`) with an exact comparison of the
+    windows that aren't indexed yet (the tail).
 
     Args:
         size: Number of dimensions.
