@@ -50,6 +50,23 @@ def test_it_names_the_role(api: Api, visit: Visit, given: dict[str, str]) -> Non
     assert '<th scope="row">Role</th><td><bdi>assistant</bdi></td>' in html
 
 
+@pytest.mark.parametrize(
+    ("removed", "shown"),
+    [
+        ([], "words and meaning"),
+        (["embeddings"], "words"),
+        (["memory_words"], "meaning"),
+        (["memory_words", "embeddings"], "nothing yet"),
+    ],
+)
+def test_it_says_how_the_memory_is_searchable(api: Api, visit: Visit, removed: list[str], shown: str) -> None:
+    [memory_id] = api.remember("Ann likes her tea green")
+    for table in removed:
+        api.service.rows(f"DELETE FROM {table} WHERE memory_id = %s", memory_id)  # noqa: S608 - a table's name
+    html = visit("read").page(f"/memories/{memory_id}")
+    assert f'<th scope="row">Searchable by</th><td>{shown}</td>' in html
+
+
 def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember("Ann likes her tea green")
     for session in "abc":

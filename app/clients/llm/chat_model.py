@@ -21,7 +21,7 @@ class ChatModel:
     Args:
         model: The model's name at the provider.
         patience: Time limits of a response.
-        random_bytes: Source of random bytes for block markers.
+        random_bytes: Source of random bytes for delimiters.
     """
 
     def __init__(

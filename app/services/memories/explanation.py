@@ -60,7 +60,7 @@ class TierExplanation:
             `LOOKS_MOST` evaluations.
         change: The decision at that time.
         holders: Legal holds that cover the memory, oldest first.
-        supersedes: The outcomes of the memory's `supersedes` statements.
+        supersedes: The outcomes of the memory's `supersedes` fields, including unresolved ones.
         corrects: Earlier memories that this memory corrects.
         corrected_by: Later memories that correct this memory.
     """

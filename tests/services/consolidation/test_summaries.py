@@ -136,6 +136,23 @@ def test_at_the_hard_limit_of_a_budget_no_model_is_asked(summed: Summed) -> None
     assert summed.fake.calls == calls
 
 
+def test_the_log_names_the_reason_that_stopped_the_model(summed: Summed) -> None:
+    summed.service.configure(llm_concurrency=1, budget_tokens=1)
+    wanted = [SummaryRequest(GROUP, "summary", "light")] * 3
+    with capture_logs() as logs:
+        summaries.summarise_all(summed.tenant.tenant_id, wanted, 30)
+    assert [(line["reason"], line["groups"]) for line in logs if line["event"] == "not_summarised"] == [
+        ("over_budget", 2)
+    ], "the first call uses up the budget, the second finds it used up, the third isn't made"
+
+
+def test_the_log_names_the_end_of_the_time(summed: Summed) -> None:
+    summed.service.configure(llm_concurrency=2)
+    with capture_logs() as logs:
+        summaries.summarise_all(summed.tenant.tenant_id, [SummaryRequest(GROUP, "summary", "light")] * 5, 0)
+    assert [(line["reason"], line["groups"]) for line in logs if line["event"] == "not_summarised"] == [("no time", 3)]
+
+
 def test_a_budget_that_ends_with_a_lie_pays_for_no_second_answer(summed: Summed) -> None:
     summed.service.configure(budget_tokens=1)
     summed.fake.control.set(mode="wrong_ids")
