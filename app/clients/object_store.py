@@ -120,7 +120,7 @@ class ColdStore:
     def size(self, path: str) -> int | None:
         """Return an object's size; None if it doesn't exist."""
         try:
-            with self._translate_errors("look at"):
+            with self._translate_errors("read the size of"):
                 return int(self._library.head(self._store, path)["size"])
         except StoreFailed as failed:
             if failed.failure is FailureKind.MISSING:
@@ -159,7 +159,7 @@ class ColdStore:
             if self.get_range(path, 1, PROBE_BYTES) != data[1:] or path not in {
                 each.path for each in self.list_folder("probe")
             }:
-                raise StoreFailed(FailureKind.REFUSED, "cold storage doesn't give back what was written to it")
+                raise StoreFailed(FailureKind.REFUSED, "cold storage returned different data than was written")
         finally:
             self.delete(path)
 
@@ -172,7 +172,8 @@ class ColdStore:
             yield
         except (BaseError, OSError) as error:
             failure = _failure(error)
-            raise StoreFailed(failure, f"cold storage can't {verb} an object: {failure}") from None
+            state = "unavailable" if failure is FailureKind.AWAY else failure
+            raise StoreFailed(failure, f"cold storage can't {verb} an object: {state}") from None
 
 
 def _failure(error: Exception) -> FailureKind:

@@ -127,7 +127,7 @@ def chat(system: str, heading: str, data: Sequence[Mapping[str, object]], mark: 
         ValueError: The mark was not made by `delimiter`.
     """
     if not _DELIMITER.fullmatch(mark):
-        raise ValueError("the mark of a block is made by `delimiter`")
+        raise ValueError("the mark must be created by `delimiter`")
     lines = "\n".join(_line(entry, mark) for entry in data)
     block = f"{mark} BEGIN\n{lines}\n{mark} END"
     content = f"{heading}. The block begins and ends with the line that holds {mark}.\n{block}\n{task}"

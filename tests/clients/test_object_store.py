@@ -88,7 +88,7 @@ def test_a_store_that_is_away_fails_in_time_and_passes(monkeypatch: pytest.Monke
     store = opened(
         monkeypatch, cold_url="s3://bucket", cold_endpoint=f"http://127.0.0.1:{port}", cold_timeout_seconds=1
     )
-    with pytest.raises(StoreFailed, match="away") as raised:
+    with pytest.raises(StoreFailed, match="unavailable") as raised:
         store.put("one", b"x")
     assert raised.value.is_transient
 

@@ -328,5 +328,5 @@ def test_a_space_without_a_prefix_is_served_beside_one_with(using: Service, kind
     assert embedder().model != before
     assert embedder_of(kind, before, tiny.WIDTH).model == before
     assert embedder_of(kind, embedder().model, tiny.WIDTH).model == embedder().model
-    with pytest.raises(EmbedderUnavailable, match="taken its place"):
+    with pytest.raises(EmbedderUnavailable, match="the model is now"):
         embedder_of(kind, f"{kind}:{folder}+{Prefixes('', 'other').tag}+{PASSAGE_VERSION}", tiny.WIDTH)

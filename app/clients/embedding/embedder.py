@@ -109,7 +109,7 @@ def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
 def _open(kind: str, model: str, dimensions: int) -> Embedder:
     opened = _build(kind, model, dimensions)
     if (opened.model, opened.dimensions) != (model, dimensions):
-        raise EmbedderUnavailable(f"{opened.model} with {opened.dimensions} dimensions has taken its place")
+        raise EmbedderUnavailable(f"the model is now {opened.model} with {opened.dimensions} dimensions")
     return opened
 
 
@@ -118,15 +118,17 @@ def _build(kind: str, model: str, dimensions: int) -> Embedder:
         return FormerStaticEmbedder() if model == FormerStaticEmbedder.model else StaticEmbedder()
     name, _, version = model.rpartition("+")
     if version != PASSAGE_VERSION:
-        raise EmbedderUnavailable(f"this version of Ebbing makes {PASSAGE_VERSION} of a memory")
+        raise EmbedderUnavailable(
+            f"its vectors use another text format than this version of Ebbing ({PASSAGE_VERSION})"
+        )
     if kind == "openai":
         from app.clients.embedding import openai_embedder  # noqa: PLC0415 - as above
 
         if not settings().has_provider:
-            raise EmbedderUnavailable("no provider is given")
+            raise EmbedderUnavailable("no provider is configured")
         return openai_embedder.open_embedder(settings(), name, dimensions)
     if kind in {"fastembed", "sentence-transformers"}:
         from app.clients.embedding import local_models  # noqa: PLC0415 - as above
 
         return local_models.open_model(settings(), kind, name)
-    raise EmbedderUnavailable(f"{kind} is no embedder of this version")
+    raise EmbedderUnavailable(f"{kind} isn't an embedder of this version")

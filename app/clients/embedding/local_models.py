@@ -149,7 +149,7 @@ def load(
         threads: Threads per run of the model.
 
     Raises:
-        Misconfigured: The package isn't installed or the model doesn't load; the message says what to do.
+        Misconfigured: The package isn't installed or the model can't be loaded; the message says what to do.
     """
     try:
         loaded = _LOADERS[kind](name, threads)
@@ -160,12 +160,13 @@ def load(
         return LocalModel(kind, name, loaded, prefixes)
     except ImportError as error:
         raise Misconfigured(
-            f"EBBING_EMBEDDER={kind} needs a package that isn't there ({error.name}): pip install 'ebbing[{kind}]'"
+            f"EBBING_EMBEDDER={kind} needs the package {error.name}, which isn't installed: "
+            f"pip install 'ebbing[{kind}]'"
         ) from None
     except Exception as error:
         raise Misconfigured(
-            f"the model {name!r} of {kind} doesn't load ({type(error).__name__}): check EBBING_EMBEDDING_MODEL, and "
-            "that it is on the disk or can be downloaded"
+            f"the model {name!r} of {kind} can't be loaded ({type(error).__name__}): check EBBING_EMBEDDING_MODEL, and "
+            "that it is on disk or can be downloaded"
         ) from error
 
 

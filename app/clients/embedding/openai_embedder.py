@@ -142,7 +142,7 @@ class OpenAIEmbedder:
         with np.errstate(over="ignore", invalid="ignore"):
             norms = np.linalg.norm(vectors, axis=1)
         if not ((norms > _NORMS[0]) & (norms < _NORMS[1])).all():  # false for NaN and infinity too
-            raise ProviderFailed(Reason.GARBAGE, "not finite")
+            raise ProviderFailed(Reason.GARBAGE, "invalid norm")
         return normalise_rows(vectors.astype(np.float32))
 
 

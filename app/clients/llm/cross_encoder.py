@@ -34,7 +34,7 @@ def load_cross_encoder(name: str, threads: int) -> CrossEncoder:
     """Load a model of `fastembed` by name.
 
     Raises:
-        Misconfigured: The package isn't installed or the model doesn't load; the message says what to do.
+        Misconfigured: The package isn't installed or the model can't be loaded; the message says what to do.
     """
     try:
         from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - optional
@@ -42,11 +42,11 @@ def load_cross_encoder(name: str, threads: int) -> CrossEncoder:
         return CrossEncoder(name, TextCrossEncoder(model_name=name, threads=threads).rerank)
     except ImportError as error:
         raise Misconfigured(
-            f"EBBING_RERANKER=cross-encoder needs a package that isn't there ({error.name}): "
+            f"EBBING_RERANKER=cross-encoder needs the package {error.name}, which isn't installed: "
             "pip install 'ebbing[fastembed]'"
         ) from None
     except Exception as error:
         raise Misconfigured(
-            f"the cross-encoder {name!r} doesn't load ({type(error).__name__}): check EBBING_RERANKER_MODEL, and that "
-            "it is on the disk or can be downloaded"
+            f"the cross-encoder {name!r} can't be loaded ({type(error).__name__}): check EBBING_RERANKER_MODEL, and "
+            "that it is on disk or can be downloaded"
         ) from error

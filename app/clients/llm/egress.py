@@ -84,11 +84,11 @@ class Allowed:
         """
         parsed = _plain_form(address)
         if parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified or parsed in _METADATA:
-            raise HostRefused(f"{host} leads to {address}, which is no provider's")
+            raise HostRefused(f"{host} resolves to {address}, a link-local, multicast, unspecified or metadata address")
         if not parsed.is_global and not (self.private or _is_named_local(host)):
-            raise HostRefused(f"{host} leads to {address}, a private address")
+            raise HostRefused(f"{host} resolves to {address}, a private address")
         if parsed.is_global and plain:
-            raise HostRefused(f"{host} is on the internet, and plain HTTP would show memories to all on the way")
+            raise HostRefused(f"{host} is a public host: use https, because plain HTTP would send memories unencrypted")
 
 
 def client(

@@ -286,7 +286,7 @@ def _check(base_url: str, allowed: egress.Allowed) -> None:
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
         raise Misconfigured(
-            "EBBING_OPENAI_BASE_URL must be an http(s) URL without user and query, like https://host/v1"
+            "EBBING_OPENAI_BASE_URL must be an http(s) URL without user name and query, such as https://host/v1"
         )
     try:
         allowed.check_host(parts.hostname)

@@ -85,12 +85,12 @@ def _of_package(name: str) -> Reranker:
     entries = {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
     if name not in entries:
         known = ", ".join([*KINDS, *sorted(entries)])
-        raise Misconfigured(f"EBBING_RERANKER={name} is no reranker that is here: {known}")
+        raise Misconfigured(f"EBBING_RERANKER={name} isn't an installed reranker; available: {known}")
     try:
         target: Any = entries[name].load()
         reranker = target() if callable(target) else target
     except Exception as error:
-        raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) doesn't load: {error!r}") from error
+        raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) can't be loaded: {error!r}") from error
     if not (isinstance(getattr(reranker, "model", None), str) and callable(getattr(reranker, "scores", None))):
         raise Misconfigured(f"the reranker {name!r} ({entries[name].value}) needs a `model` and `scores(query, texts)`")
     if not isinstance(getattr(reranker, "priced_as", 0), str | None):

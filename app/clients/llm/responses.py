@@ -110,7 +110,7 @@ def read_chat(body: bytes, input_tokens: int) -> Reply:
     """
     answer = _decoded(body, _Chat)
     if not answer.choices:
-        raise ProviderFailed(Reason.GARBAGE, "no choice")
+        raise ProviderFailed(Reason.GARBAGE, "no choices")
     choice = answer.choices[0]
     content = choice.message.content or ""
     return Reply(content, _problem(choice), _usage(answer.usage, input_tokens, tokens(content)))

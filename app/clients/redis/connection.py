@@ -76,7 +76,7 @@ def redis_url() -> str:
     """
     url = settings().redis_url
     if url is None:
-        message = "EBBING_REDIS_URL isn't set: give it, or use `ebbing run`, which brings its own Redis"
+        message = "EBBING_REDIS_URL isn't set: set it, or use `ebbing run`, which starts its own Redis"
         raise Misconfigured(message)
     return url.get_secret_value()
 
@@ -168,16 +168,15 @@ def check_settings(client: redis.Redis) -> list[str]:
     try:
         values = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
     except redis.ResponseError:
-        return [
-            "Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"
-        ]
+        message = "Redis forbids reading its settings: make sure that they include"
+        return [f"{message} `maxmemory-policy noeviction` and `appendonly yes`"]
     if values.get("maxmemory-policy") != "noeviction":
         policy = values.get("maxmemory-policy")
         raise Misconfigured(
-            f"Redis has maxmemory-policy {policy}: set it to noeviction, or it can evict accepted memories"
+            f"Redis has maxmemory-policy {policy}: set it to noeviction, otherwise Redis can evict accepted memories"
         )
     if values.get("appendonly") != "yes":
         raise Misconfigured(
-            "Redis keeps no append-only file: set appendonly to yes, or a restart loses accepted memories"
+            "Redis has no append-only file: set appendonly to yes, otherwise a restart loses accepted memories"
         )
     return []

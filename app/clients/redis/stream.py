@@ -191,7 +191,7 @@ def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: byte
     """
     room = _room()
     if room.is_shut():
-        raise Unavailable("the queue couldn't take this a moment ago", retry_after_seconds=APPEND_PAUSE_SECONDS)
+        raise Unavailable("the queue was unavailable moments ago", retry_after_seconds=APPEND_PAUSE_SECONDS)
     try:
         _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body), nudge_milliseconds=0)
     except Unavailable:
@@ -233,10 +233,11 @@ def as_unavailable(error: redis.RedisError) -> Unavailable:
 
 def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
     scope, resource = which.split("_")
-    unit = "requests" if resource == "entries" else "bytes"
+    unit = "requests" if resource == "entries" else "bytes of requests"
     if scope == "tenant":
-        return BacklogFull(f"{held} {unit} of this tenant are waiting, the limit is {limit}", retry_after_seconds=2)
-    return Unavailable(f"{held} {unit} are waiting, the limit is {limit}", retry_after_seconds=2)
+        message = f"{held} {unit} are pending for this tenant; the limit is {limit}"
+        return BacklogFull(message, retry_after_seconds=2)
+    return Unavailable(f"{held} {unit} are pending; the limit is {limit}", retry_after_seconds=2)
 
 
 class StreamReader:

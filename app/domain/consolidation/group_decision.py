@@ -87,9 +87,7 @@ def decide_group(
 def approve_verdict(rules: Consolidation, members: Members, level: Level) -> GroupVerdict:
     """Return the verdict for a group whose merge was approved; preserved memories are still left out."""
     all_members = np.ones(members.importance.shape, np.bool_)
-    return _spare_preserved(
-        rules, members, GroupVerdict("duplicates", level, all_members, waits=False, why="agreed to")
-    )
+    return _spare_preserved(rules, members, GroupVerdict("duplicates", level, all_members, waits=False, why="approved"))
 
 
 def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict) -> GroupVerdict:
@@ -100,9 +98,11 @@ def _spare_preserved(rules: Consolidation, members: Members, asked: GroupVerdict
     count = int(taken.sum())
     if count < SUMMARISED_LEAST:
         none = np.zeros_like(taken)
-        return GroupVerdict(None, asked.level, none, waits=False, why=f"{asked.why}; {count} of them may be summarised")
+        return GroupVerdict(
+            None, asked.level, none, waits=False, why=f"{asked.why}; only {count} of them may be summarised"
+        )
     spared = int((~taken).sum())
-    return replace(asked, taken=taken, why=f"{asked.why}; {spared} kept" if spared else asked.why)
+    return replace(asked, taken=taken, why=f"{asked.why}; {spared} preserved" if spared else asked.why)
 
 
 def _by_cohesion(rules: Consolidation, members: Members, cohesion: float, level: Level) -> GroupVerdict:

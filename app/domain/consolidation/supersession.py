@@ -75,10 +75,10 @@ class SupersessionPair(NamedTuple):
 
 
 _REFUSED: Final[dict[Reason, str]] = {
-    "cycle": "refused: that memory supersedes this one already, itself or through others",
+    "cycle": "refused: the older memory already supersedes the newer one, directly or through other memories",
     "subject": "refused: the two memories are about different subjects",
-    "undone": "taken back by a person",
-    "declined": "proposed, and declined by a person",
+    "undone": "undone by a person",
+    "declined": "proposed by a model and rejected by a person",
 }
 
 
@@ -86,10 +86,10 @@ def explain_outcome(status: Status, reason: Reason | None, made_at: datetime) ->
     """Return the outcome of a supersession in words."""
     if status == "waiting":
         until = made_at + timedelta(days=WAITING_DAYS)
-        return f"no memory of this name is stored: it is waited for until {until.date()}, and forgotten then"
+        return f"no memory with this name is stored: the supersession is dropped unless one is stored by {until.date()}"
     if status == "rejected":
         return _REFUSED[reason] if reason else "refused"
-    return "it holds" if status == "active" else "proposed by a model: a person decides"
+    return "active" if status == "active" else "proposed by a model: a person must approve or reject it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ LOSSES: Final = {
     "score_above_1": "a score above 1, which only mnemex has, becomes a strength of 1",
     "multiplier_0": "mnemex multiplies by the memory's multiplier, so its strength becomes 0",
     "stability": "the stability that uses had built up: only memory_decay has it",
-    "retrieval": "how easily it is found where that differs from its strength: only memory_decay has it",
+    "retrieval": "the retrieval value, if it differs from the strength: only memory_decay has one",
     "strength": "the new model can't express its strength, which changes",
 }
 """Explanation of each loss, by name."""

@@ -89,7 +89,7 @@ class Stepping:
         decayed = float(self.compute(amount, impact, stability, mtype, self.params))
         if math.isnan(decayed):
             arguments = f"activation {amount!r}, impact {impact!r}, stability {stability!r}, {mtype}"
-            raise ArithmeticError(f"compute_decay of {self.name!r} answers NaN for {arguments}")
+            raise ArithmeticError(f"compute_decay of {self.name!r} returned NaN for {arguments}")
         return min(max(decayed, 0.0), amount)
 
 
@@ -116,6 +116,8 @@ def _try_out(compute: ComputeDecay, params: dict[str, Any]) -> None:
         except Exception as error:
             raise ValueError(f"compute_decay raises {type(error).__name__} {arguments}: {error}") from error
         if not 0 <= decayed <= 1:
-            raise ValueError(f"compute_decay must answer 0 to 1, not {decayed!r}, {arguments}")
+            raise ValueError(f"compute_decay must return 0 to 1, not {decayed!r}, {arguments}")
         if decayed > activation + _SLACK:
-            raise ValueError(f"compute_decay makes a memory stronger, {decayed!r}, {arguments}")
+            raise ValueError(
+                f"compute_decay must not return more than the activation, but returned {decayed!r} {arguments}"
+            )

@@ -42,19 +42,19 @@ def register(name: str, profile: Profile) -> None:
         Unfit: The name is taken or invalid, or the model is unfit.
     """
     if name in BUILT_IN:
-        raise Unfit("its name is that of a profile that comes along: give it another")
+        raise Unfit("its name is the name of a built-in profile: choose another name")
     if name in PROFILES:
-        raise Unfit("there are two of this name: rename one, or uninstall it")
+        raise Unfit("another plugin has the same name: rename or uninstall one of them")
     if not name or not name.isascii() or not name.replace("_", "").replace("-", "").isalnum():
-        raise Unfit("its name may hold letters, digits, - and _ alone")
+        raise Unfit("its name may contain only ASCII letters, digits, - and _")
     if not is_dataclass(profile.parameters) or not profile.parameters.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # every dataclass has it
         raise Unfit("its parameters must be one frozen dataclass")
     try:
         dynamics = profile.model(profile.parameters())
     except Exception as error:
-        raise Unfit(f"it can't be made of its default parameters: {error}") from error
+        raise Unfit(f"creating it with its default parameters failed: {error}") from error
     if getattr(dynamics, "name", None) != name:
-        raise Unfit(f"its model calls itself {getattr(dynamics, 'name', None)!r}: the names must be the same")
+        raise Unfit(f"its model has the name {getattr(dynamics, 'name', None)!r}: both names must be the same")
     check(dynamics)
     PROFILES[name] = profile
 
@@ -68,7 +68,7 @@ def check(dynamics: Dynamics) -> None:
     lacking = [name for name in _OFFERED if not callable(getattr(dynamics, name, None))]
     lacking += [name for name in ("parameters", "refresh_seconds", "spreads") if not hasattr(dynamics, name)]
     if lacking:
-        raise Unfit(f"it lacks {', '.join(lacking)} of the protocol")
+        raise Unfit(f"it lacks these members of `Dynamics`: {', '.join(lacking)}")
     refresh: Any = dynamics.refresh_seconds
     if not (isinstance(refresh, int | float) and refresh > 0):
         raise Unfit(f"refresh_seconds must be above 0, or infinite, not {refresh!r}")
@@ -83,7 +83,7 @@ def check(dynamics: Dynamics) -> None:
 def _run(dynamics: Dynamics) -> None:
     state = _grid()
     fresh = _strength(dynamics, new(state.created_at, salience=state.salience, kind=state.kind.astype(int)), _START)
-    _refuse(np.abs(fresh - 1) > _CLOSE, "strength", "a new memory must have all of it", fresh)
+    _refuse(np.abs(fresh - 1) > _CLOSE, "strength", "must be 1 for a new memory", fresh)
     lifted = dynamics.at_strength(state, _START, np.resize([1.0, 0.5, 0.1, 0.0], state.level.size))
     for checked in (state, lifted):
         _check_state(checked, "at_strength")
@@ -92,12 +92,15 @@ def _run(dynamics: Dynamics) -> None:
     halved = dynamics.at_strength(state, _START, 0.5)
     halved_strength = _strength(dynamics, halved, _START)
     _refuse(
-        (np.abs(halved_strength - 0.5) > _CLOSE) & (state.multiplier > 0), "at_strength", "was told .5", halved_strength
+        (np.abs(halved_strength - 0.5) > _CLOSE) & (state.multiplier > 0),
+        "at_strength",
+        "must result in the given strength of 0.5",
+        halved_strength,
     )
     for source in _SOURCES:
         _check_uses(dynamics, state, Event(at=_START + DAY_SECONDS, now=_START + DAY_SECONDS, source=source))
     if not isinstance(dynamics.strength_sql(sql_columns(), SQL_NOW), str):
-        raise Unfit("strength_sql must answer an SQL expression as text")
+        raise Unfit("strength_sql must return an SQL expression as text")
 
 
 def _grid() -> State:
@@ -134,7 +137,7 @@ def _check_due_times(dynamics: Dynamics, state: State) -> None:
         shortly_before = np.minimum(due - 2 * DUE_MARGIN_SECONDS, _START + 400 * DAY_SECONDS)
         strength_before = _strength(dynamics, state, np.maximum(shortly_before, _START))
         late = was_above & (strength_before < threshold * (1 - _CLOSE))
-        _refuse(late, "due_at", f"comes after the fall below {threshold}", due)
+        _refuse(late, "due_at", f"must not be later than the fall below {threshold}", due)
 
 
 def _check_uses(dynamics: Dynamics, state: State, event: Event) -> None:
@@ -150,7 +153,7 @@ def _check_uses(dynamics: Dynamics, state: State, event: Event) -> None:
 def _strength(dynamics: Dynamics, state: State, now: Floats | float) -> Floats:
     strength = np.asarray(dynamics.strength(state, now), np.float64)
     if strength.shape != state.level.shape:
-        raise Unfit(f"strength must answer a number for each row: {state.level.shape}, not {strength.shape}")
+        raise Unfit(f"strength must return a number for each row: {state.level.shape}, not {strength.shape}")
     _refuse(~((strength >= 0) & (strength <= 1)), "strength", "must be 0 to 1", strength)
     return strength
 
@@ -160,9 +163,9 @@ def _check_state(state: State, method: str) -> None:
         column = np.asarray(getattr(state, field.name))
         low, high = _BOUNDS.get(field.name, (-np.inf, np.inf))
         wrong = ~(np.isfinite(column) & (column >= low) & (column <= high))
-        _refuse(wrong, method, f"leaves a {field.name} that no row can hold", column)
+        _refuse(wrong, method, f"returns an invalid {field.name}", column)
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], method: str, what: str, found: npt.NDArray[Any]) -> None:
     if wrong.any():
-        raise Unfit(f"{method} {what}: it answers {float(found[np.flatnonzero(wrong)[0]]):g}")
+        raise Unfit(f"{method} {what}: the value is {float(found[np.flatnonzero(wrong)[0]]):g}")

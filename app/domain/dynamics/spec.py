@@ -84,8 +84,8 @@ class SpecParameters:
     @model_validator(mode="after")
     def _slows_down_after_use(self) -> SpecParameters:
         if not self.accessed_within_day <= self.accessed_within_week <= 1:
-            message = "accessed_within_day <= accessed_within_week <= 1: the protection of a use wears off"
-            raise ValueError(f"{message}, not {self.accessed_within_day} and {self.accessed_within_week}")
+            found = f"{self.accessed_within_day} and {self.accessed_within_week}"
+            raise ValueError(f"must satisfy accessed_within_day <= accessed_within_week <= 1, not {found}")
         return self
 
 

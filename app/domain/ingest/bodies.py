@@ -239,7 +239,7 @@ def _check_message(where: str, message: ChatMessage, text: str) -> None:
             raise Invalid(errors=[FieldError(f"{where}.content", "is too long in bytes", size, TEXT_MAX_BYTES)])
     for name, value in (("content", text), ("name", message.name)):
         if value is not None and "\0" in value:
-            raise Invalid(errors=[FieldError(f"{where}.{name}", "holds a NUL character, which can't be stored")])
+            raise Invalid(errors=[FieldError(f"{where}.{name}", "contains a NUL character, which can't be stored")])
     if message.occurred_at is not None:
         check_moment(message.occurred_at, f"{where}.occurred_at")
 
@@ -249,7 +249,7 @@ def _check_shared(given: Messages, stored: int) -> None:
     shared = {name: value for name in _SHARED if (value := getattr(given, name)) not in (None, ())}
     size = len(msgspec.json.encode(shared)) * stored
     if size > SHARED_MAX_BYTES:
-        message = "has fields beside messages that are too large in bytes, once for each message"
+        message = "has fields beside `messages` that are too large: their bytes count once for each message"
         raise Invalid(errors=[FieldError("body", message, size, SHARED_MAX_BYTES)])
 
 
@@ -260,7 +260,7 @@ def _beside_messages(refused: Invalid) -> Invalid:
 
 def _among_memories(refused: Invalid) -> Invalid:
     """Replace the errors of `messages` in an array or a line: messages need a body of their own."""
-    reason = "can't be given in an array or a line: send them as a body of their own"
+    reason = "can't be part of an array or a line: send messages in a separate request"
     return _explain(refused, {error.field: reason for error in refused.errors if error.field.endswith("].messages")})
 
 

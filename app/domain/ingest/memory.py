@@ -140,7 +140,9 @@ def check_closely(memory: Any, place: int | None, dimensions: int | None) -> Non
         _check_metadata(memory.metadata, field_path(place, "metadata"))
     for name in memory.__struct_fields__:
         if name != "embedding" and _has_nul(getattr(memory, name)):
-            raise Invalid(errors=[FieldError(field_path(place, name), "holds a NUL character, which can't be stored")])
+            raise Invalid(
+                errors=[FieldError(field_path(place, name), "contains a NUL character, which can't be stored")]
+            )
     if isinstance(memory, MemoryIn) and memory.embedding is not None:
         _check_embedding(memory.embedding, field_path(place, "embedding"), dimensions)
 
@@ -179,7 +181,7 @@ def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
         Invalid: The numbers differ; the error names the field and both numbers.
     """
     if len(vector) != dimensions:
-        message = "has another size than the tenant's embedding space"
+        message = "must have as many dimensions as the tenant's embedding space"
         raise Invalid(errors=[FieldError(field, message, len(vector), dimensions)])
 
 

@@ -13,7 +13,7 @@ from typing import Final
 TAIL_MS: Final = 10_000
 """Maximum lag of an accepted Redis behind the last witnessed acceptance, in milliseconds."""
 
-REMEDY: Final = "check EBBING_REDIS_URL; to go on with this Redis, run `ebbing queue accept`"
+REMEDY: Final = "check EBBING_REDIS_URL; to accept this Redis, run `ebbing queue accept`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,13 @@ def diagnose(found: Mark, expected: Expected) -> str | None:
     if found.epoch is None:
         if not expected.is_claimed:
             return None
-        return f"Redis was emptied or replaced: what was accepted and not stored yet may be lost; {REMEDY}"
+        return f"Redis was emptied or replaced: accepted requests that weren't stored yet may be lost; {REMEDY}"
     if found.epoch != expected.mark.epoch:
         return f"Redis belongs to another installation; {REMEDY}"
     behind_ms = expected.mark.beat - found.beat
     if behind_ms > TAIL_MS:
         return (
-            f"Redis is an older copy, {round(behind_ms / 1000)} s behind: what was accepted since may be lost; {REMEDY}"
+            f"Redis is an older copy, {round(behind_ms / 1000)} s behind: requests accepted since then may be lost; "
+            f"{REMEDY}"
         )
     return None

@@ -54,7 +54,7 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             Invalid: The request has both or neither.
         """
         if (self.memories is None) == (self.ids is None):
-            reason = "is missing" if self.ids is None else "is there beside `ids`"
+            reason = "is missing" if self.ids is None else "can't be combined with `ids`"
             raise Invalid(errors=[FieldError("memories", reason)])
 
 

@@ -165,8 +165,8 @@ class Policy(BaseModel):
             name = self.forgetting.profile
             reason = "takes other parameters now" if name in PROFILES else "isn't installed here"
             raise ProfileMissing(
-                f"the policy's model of forgetting, {name!r}, {reason}: install it as it was; until then the "
-                "tenant's memories are left as they are"
+                f"the policy's forgetting model {name!r} {reason}: install the version with which the policy was set; "
+                "until then, the tenant's memories aren't maintained"
             ) from error
 
     @property
@@ -214,7 +214,8 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
     if forgetting.profile != "spec":
         return profile(forgetting.profile, forgetting.parameters)
     if "importance" in forgetting.parameters:
-        raise _field_error(("parameters", "importance"), ValueError("give it as the policy's own `importance`"), None)
+        error = ValueError("must be set in the policy's field `importance`")
+        raise _field_error(("parameters", "importance"), error, None)
     return profile("spec", {**forgetting.parameters, "importance": asdict(importance)})
 
 

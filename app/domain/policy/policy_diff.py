@@ -143,7 +143,7 @@ def _with_parsed_parameters(policy: Policy) -> Policy:
     read_parameters = _select_given(_dumped(forgetting.profile, policy.model.parameters), forgetting.parameters)
     if "\\u0000" in msgspec.json.encode(read_parameters).decode():
         raise Invalid(
-            errors=[FieldError("policy.forgetting.parameters", "hold a NUL character, which can't be stored")]
+            errors=[FieldError("policy.forgetting.parameters", "contain a NUL character, which can't be stored")]
         )
     return policy.model_copy(update={"forgetting": forgetting.model_copy(update={"parameters": read_parameters})})
 

@@ -59,7 +59,7 @@ def requested_scope(given: NewErasure) -> Scope:
     conditions = given.filter or HoldFilter()
     if given.thread is not None:
         if conditions.thread not in (None, given.thread):
-            raise Invalid(errors=[FieldError("filter.thread", "isn't the thread that is named beside the filter")])
+            raise Invalid(errors=[FieldError("filter.thread", "differs from the field `thread`")])
         conditions = msgspec.structs.replace(conditions, thread=given.thread)
     if given.subject is None and given.ids is None and conditions == HoldFilter():
         raise Invalid(errors=[FieldError("subject", "is missing: give a subject, ids, a thread, or a filter")])

@@ -95,10 +95,10 @@ def parse_scope(given: NewHold) -> Scope:
     if not conditions:
         raise Invalid(errors=[FieldError("memory_ids", "is missing: give memory_ids, a subject, or a filter")])
     if scope.memory_ids is not None and len(conditions) > 1:
-        raise Invalid(errors=[FieldError("memory_ids", "goes with neither subject nor filter")])
+        raise Invalid(errors=[FieldError("memory_ids", "can't be combined with subject or filter")])
     for name in ("after", "before"):
         if isinstance(moment := conditions.get(name), datetime):
             check_moment(moment, f"filter.{name}")
     if scope.after is not None and scope.before is not None and scope.after >= scope.before:
-        raise Invalid(errors=[FieldError("filter.before", "isn't later than after")])
+        raise Invalid(errors=[FieldError("filter.before", "must be later than `after`")])
     return scope

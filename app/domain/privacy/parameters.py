@@ -94,5 +94,5 @@ class Privacy:
         taken = {*KNOWN, ARCHIVED_CONVERSATIONS}
         for place, name in enumerate(names):
             if name in taken or name in names[:place]:
-                raise ValueError(f"the category {name!r} is there already: its days have a field of their own")
+                raise ValueError(f"the category {name!r} already exists; built-in categories have fields of their own")
         return further

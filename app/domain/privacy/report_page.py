@@ -9,14 +9,14 @@ from typing import Any, Final
 
 _CLOCKS: Final = {
     "requested_at": "Requested",
-    "confirm_by": "To be confirmed by (10 business days, CCPA)",
-    "due_at": "To be done by (law)",
+    "confirm_by": "Confirmation deadline (10 business days, CCPA)",
+    "due_at": "Legal deadline",
     "grace_until": "Could be cancelled until",
-    "started_at": "Begun",
+    "started_at": "Started",
     "finished_at": "Finished",
     "verified_at": "Verified",
-    "rewrite_by": "Segments of cold storage to be rewritten by",
-    "rewritten_at": "Segments of cold storage rewritten",
+    "rewrite_by": "Deadline for rewriting cold storage segments",
+    "rewritten_at": "Cold storage segments rewritten",
 }
 STYLE: Final = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #1b1f24; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -40,12 +40,12 @@ def render_report(report: Mapping[str, Any]) -> str:
     """Render a report as returned by `GET …/report`."""
     left = sum(report["left"].values())
     retained, backups = report["kept"], report["backups"]
-    outcome = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"
+    outcome = "No residue was found" if not left else f"{left} rows remain"
     sections = [
         ("Dates (UTC)", _pairs({text: report["clocks"].get(name) for name, text in _CLOCKS.items()})),
         ("Stores", _stores(report["stores"])),
         *_passes(report),
-        ("Kept", _table(["What", "How many", "Ground", "Until"], retained, ["what", "count", "ground", "until"])),
+        ("Retained", _table(["What", "How many", "Ground", "Until"], retained, ["what", "count", "ground", "until"])),
         (
             "Recipients: hosts that this tenant's memories were sent to",
             _table(
@@ -58,20 +58,20 @@ def render_report(report: Mapping[str, Any]) -> str:
             "Backups",
             _pairs(
                 {
-                    "Kept for": f"{backups['kept_days']} days",
-                    "The newest that has any of it expires": backups["newest_affected_expires"],
-                    "A restored one is cleared before it answers": backups["replayed_on_restore"],
+                    "Retained for": f"{backups['kept_days']} days",
+                    "Newest affected backup expires": backups["newest_affected_expires"],
+                    "Erasures are replayed on a restored backup before it is used": backups["replayed_on_restore"],
                 }
             ),
         ),
-        ("Not in this database, or not to be seen", _table(["Where", "How it goes"], report["elsewhere"], _ELSEWHERE)),
+        ("Outside the reach of queries", _table(["Where", "How it is deleted"], report["elsewhere"], _ELSEWHERE)),
         (
             "Proof",
             _pairs(
                 {
-                    "Entry of the audit": (report.get("audit") or {}).get("entry"),
-                    "Its hash": (report.get("audit") or {}).get("hash"),
-                    "Place in the stream up to which it reaches": report["cut"],
+                    "Audit entry": (report.get("audit") or {}).get("entry"),
+                    "Hash of the audit entry": (report.get("audit") or {}).get("hash"),
+                    "Last stream position covered": report["cut"],
                     **{f"Keyed digest of the {what}": digest for what, digest in report["pseudonyms"].items()},
                     **{f"Version of the {what}": which for what, which in report["versions"].items()},
                 }
@@ -97,7 +97,7 @@ def _passes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the sections on passes and on legal holds between passes; none for reports of earlier versions."""
     if "passes" not in report:
         return []
-    heads = ["Pass", "Begun", "Finished", "Memories erased", "Memories held", "Legal holds"]
+    heads = ["Pass", "Started", "Finished", "Memories erased", "Memories held", "Legal holds"]
     columns = ["number", "started_at", "finished_at", "memories", "held", "holds"]
     rows = [
         {**each, "number": number, "holds": each["holds"] or None} | _moments(each, "started_at", "finished_at")

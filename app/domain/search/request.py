@@ -132,7 +132,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         if self.vector is not None:
             check_direction(self.vector, "vector")
         if self.as_of is not None and self.reinforce:
-            raise Invalid(errors=[FieldError("reinforce", "must not be true with as_of: a look back is no use")])
+            message = "must not be true with as_of: a search of a past state doesn't count as a use"
+            raise Invalid(errors=[FieldError("reinforce", message)])
         if self.turn is not None and self.session is None:
             raise Invalid(errors=[FieldError("turn", "needs a session")])
         texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
@@ -157,18 +158,18 @@ def refuse_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> Non
     """
     for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items():
         if text and "\0" in text:
-            raise Invalid(errors=[FieldError(name, "has a NUL character, which can't be searched for")])
+            raise Invalid(errors=[FieldError(name, "contains a NUL character, which no memory can contain")])
 
 
 _EXPLAINED = msgspec.Meta(
-    description="Why it was found. The numbers are the parts of its relevance by the names of their weights, each "
-    "weighted; their sum, multiplied by all `factors`, is the score. A memory that a better one has brought along has "
-    "the part `spread` alone: `spread_from` says which one, `spread_by` how. `ranks` are its places among the "
-    "candidates by each base score alone, from 1, null where it has none. `matched` are the query's words that are the "
-    "memory's own, with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is "
-    "what time has made of it, each 0 to 1. `reranker` is its name and the score that it gave. `corrects` are earlier "
-    "memories of which it says something else now, and `corrected_by` later ones that say so of it; where the question "
-    "asks for the present, the two change places and scores, and `placed` has the `own_score`.",
+    description="Why the result was found. The numbers are the weighted parts of its relevance, by the names of their "
+    "weights; the score is their sum multiplied by all `factors`. A neighbour added by spreading has only the part "
+    "`spread`; `spread_from` names the result that added it and `spread_by` the kind of link. `ranks`: its rank among "
+    "the candidates by each base score alone, from 1, or null. `matched`: the query's words in the memory, with their "
+    "rarity (idf); `near`: the query's words that occur only in neighbouring turns. `vitals`: time-dependent scores, 0 "
+    "to 1. `reranker`: its name and score. `corrects` and `corrected_by`: earlier memories that this one corrects, and "
+    "later ones that correct it; if the query asks for the present, the two exchange ranks and scores, and `placed` "
+    "contains the `own_score`.",
     examples=[
         {
             "words": 1.0,

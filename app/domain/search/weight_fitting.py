@@ -111,9 +111,9 @@ def propose_weights(judged: Sequence[JudgedSearch], ranking: Ranking) -> Proposa
     }
     reason: str | None = None
     if gain.low <= 0:
-        reason = "fitted weights don't rank what was used higher in held-out searches, beyond the interval"
+        reason = "the fitted weights don't rank used results significantly higher in held-out searches"
     elif not changed:
-        reason = "the fitted weights are the present ones"
+        reason = "the fitted weights equal the current weights"
     return Proposal(len(judged), count, mean, float(after.mean()), gain, {} if reason else changed, reason)
 
 

@@ -127,9 +127,9 @@ def decode(tenant_id: UUID, data: bytes) -> list[SegmentEntry]:
     if not 0 < count <= RECORDS_MAX or len(data) < ends + CHECKSUM_BYTES:
         raise DamagedSegment("truncated")
     if checksum(data[:ends]) != data[ends : ends + CHECKSUM_BYTES]:
-        raise DamagedSegment("checksum of its table")
+        raise DamagedSegment("wrong checksum of its index")
     if owner != tenant_id.bytes:
-        raise DamagedSegment("another tenant's")
+        raise DamagedSegment("belongs to another tenant")
     entries = [
         SegmentEntry(UUID(bytes=memory_id), UUID(bytes=key_id), version, start, length, check)
         for memory_id, key_id, version, start, length, check in _ENTRY.iter_unpack(data[_HEAD.size : ends])
@@ -137,7 +137,7 @@ def decode(tenant_id: UUID, data: bytes) -> list[SegmentEntry]:
     begins = ends + CHECKSUM_BYTES
     for entry in entries:
         if entry.start != begins or not 0 < entry.length <= RECORD_MAX_BYTES:
-            raise DamagedSegment("places of its records")
+            raise DamagedSegment("invalid record offsets in its index")
         begins += entry.length
     return entries
 
@@ -158,5 +158,5 @@ def record_body(data: bytes, entry: SegmentEntry, *, offset: int = 0) -> bytes:
     if len(body) != entry.length:
         raise DamagedSegment("truncated")
     if checksum(body) != entry.checksum:
-        raise DamagedSegment("checksum")
+        raise DamagedSegment("wrong checksum of its content")
     return body

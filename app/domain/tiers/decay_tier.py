@@ -50,7 +50,7 @@ class TierThresholds:
     def _in_order(self) -> TierThresholds:
         if not self.deleted_below <= self.cold_below <= self.archived_below:
             found = f"{self.deleted_below}, {self.cold_below} and {self.archived_below}"
-            raise ValueError(f"deleted_below <= cold_below <= archived_below, not {found}")
+            raise ValueError(f"must satisfy deleted_below <= cold_below <= archived_below, not {found}")
         return self
 
 

@@ -41,10 +41,10 @@ def unseal(key: bytes, sealed: bytes, bound: bytes) -> bytes:
     packed = decrypt(key, sealed, bound)
     try:
         if not 0 <= zstandard.frame_content_size(packed) <= RECORD_MAX_BYTES:
-            raise DamagedSegment("size of its content")
+            raise DamagedSegment("invalid size of its content")
         return zstandard.ZstdDecompressor().decompress(packed)
     except zstandard.ZstdError:
-        raise DamagedSegment("compression") from None
+        raise DamagedSegment("its content can't be decompressed") from None
 
 
 def encrypt(key: bytes, nonce: bytes, plain: bytes, bound: bytes) -> bytes:
@@ -66,7 +66,7 @@ def decrypt(key: bytes, sealed: bytes, bound: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):
-        raise DamagedSegment("key or authentication") from None
+        raise DamagedSegment("wrong key or modified data") from None
 
 
 @lru_cache(maxsize=1)

@@ -90,7 +90,7 @@ def reduce_vectors(basis: PcaBasis, vectors: Vectors) -> Vectors:
         ValueError: The vectors' dimensions differ from the basis's.
     """
     if vectors.shape[-1] != basis.dimensions:
-        raise ValueError(f"vectors of {vectors.shape[-1]} dimensions, and a basis of {basis.dimensions}")
+        raise ValueError(f"the vectors have {vectors.shape[-1]} dimensions, but the basis expects {basis.dimensions}")
     return np.asarray(vectors @ basis.matrix.T, np.float32)
 
 

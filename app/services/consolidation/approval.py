@@ -22,7 +22,7 @@ from app.store.consolidation.merges import Merge
 from app.store.core import database
 
 KIND: Final = "approve"
-CHANGED: Final = "its memories have changed, and fewer than two of them may be merged: reject it"
+CHANGED: Final = "the memories have changed, and fewer than two of them may still be merged: reject the merge"
 
 
 def job_parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def run_job_slice(job: Job) -> Step:
     with database.tenant(job.tenant_id) as tx:
         merge = get_or_404(tx, job.tenant_id, merge_id)
         if merge.status != "waiting":
-            return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
+            return Step(0, {}, finished=True, notes=("the merge no longer waits for approval",))
         plan = _plan(tx, job.tenant_id, merge)
     if plan is None:
         return Step(0, {}, finished=True, failure=CHANGED)
@@ -55,9 +55,9 @@ def run_job_slice(job: Job) -> Step:
         era, [replanned] = merge_plan.plan_groups(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
         merge = get_or_404(tx, job.tenant_id, merge_id, lock=True)
         if merge.status != "waiting":
-            return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
+            return Step(0, {}, finished=True, notes=("the merge no longer waits for approval",))
         if replanned is None or not replanned.is_as(plan):
-            return Step(0, job.state, finished=False, notes=("its memories have changed: once more",))
+            return Step(0, job.state, finished=False, notes=("the memories have changed: the merge is planned again",))
         current_group = replace(summarised, plan=replanned)
         counts, [summary] = merge_execution.write_groups(write, terms, [current_group], era, basis, "approved")
         record = merge_execution.build_merge(merge_id, merge.run_id, merge.created_at, current_group, summary)

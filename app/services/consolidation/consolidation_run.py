@@ -37,7 +37,7 @@ from app.store.memories import tenant_counts
 KIND: Final = "consolidate"
 SOURCES: Final = 500
 """Approximate maximum number of memories merged in one transaction."""
-PAUSED: Final = "consolidation is paused by the policy: what is left is found again when it is resumed"
+PAUSED: Final = "the policy has paused consolidation: the next run after the pause processes the remaining groups"
 MODEL_SECONDS: Final = 20.0
 """Time limit for model calls for one transaction's groups; the summaries are written before the next calls start."""
 

@@ -43,7 +43,7 @@ MARGIN: Final = timedelta(minutes=1)
 """Allowed difference between the clocks of ids and of acceptance times."""
 
 OVER_BUDGET: Final = "the budget is used up: the next nightly run continues"
-ILL: Final = "the model provider fails: the next nightly run continues"
+ILL: Final = "the model provider is failing: the next nightly run continues"
 
 log = structlog.get_logger(__name__)
 

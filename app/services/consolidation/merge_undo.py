@@ -47,7 +47,7 @@ def undo_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         states.lock(tx, tenant_id, involved)
         merge = approval.get_or_404(tx, tenant_id, merge_id, lock=True)
         if merge.status != "done":
-            raise Conflict(f"only a merge that is done can be undone: this one is {merge.status}")
+            raise Conflict(f"only a merge with status done can be undone, but this merge has status {merge.status}")
         reactivated: list[UUID] = []
         if merge.action == "link":
             merged_memories.remove_links(tx, tenant_id, sources)
@@ -95,5 +95,5 @@ def _check_here(present: Sequence[PresentMemory]) -> None:
         listed = ", ".join(map(str, cold_ids[:_SHOWN])) + (
             f" and {len(cold_ids) - _SHOWN} more" if len(cold_ids) > _SHOWN else ""
         )
-        remedy = "restore them first, by POST /v1/memories/{id}/restore"
-        raise Conflict(f"{len(cold_ids)} of its sources are in cold storage ({listed}): {remedy}")
+        remedy = "restore them first with POST /v1/memories/{id}/restore"
+        raise Conflict(f"{len(cold_ids)} of the merge's sources are in cold storage ({listed}): {remedy}")

@@ -33,7 +33,7 @@ from app.store.memories import links
 SLICE_ROWS: Final = 500
 
 _AGAINST: Final = {
-    "cycle": "that memory supersedes this one already, itself or through others",
+    "cycle": "the older memory already supersedes the newer one, directly or through other memories",
     "subject": "the two memories are about different subjects",
 }
 
@@ -226,7 +226,9 @@ def approve_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> 
     with database.tenant(tenant_id) as tx:
         stored = _locked(tx, tenant_id, supersession_id)
         if stored.superseded_id is None:
-            raise Conflict("this supersession waits for a memory that isn't stored yet: it holds as soon as it is")
+            raise Conflict(
+                "this supersession names a memory that isn't stored yet: it becomes active once the memory is stored"
+            )
         if stored.status != "active":
             _checked(tx, tenant_id, SupersessionPair(stored.memory_id, stored.superseded_id))
             supersessions.set_status(tx, tenant_id, supersession_id, "active", None, actor)
@@ -244,7 +246,10 @@ def reject_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> S
     with database.tenant(tenant_id) as tx:
         stored = _locked(tx, tenant_id, supersession_id)
         if stored.status in ("active", "waiting"):
-            raise Conflict("this supersession isn't a proposal: take it back, by DELETE /v1/supersessions/{id}")
+            raise Conflict(
+                f"only a proposal can be rejected, but this supersession is {stored.status}: "
+                "undo it with DELETE /v1/supersessions/{id}"
+            )
         if stored.status == "proposed":
             _reject(tx, tenant_id, stored, "declined", actor)
         return _get_or_404(tx, tenant_id, supersession_id)

@@ -84,7 +84,7 @@ def _start_move(job: Job) -> Step:
         from_callers = embedding_spaces.count_given(tx, job.tenant_id, space.space_id)
     notes = [f"{lacking} memories to be embedded by {space.model} with {space.dimensions} dimensions"]
     if from_callers:
-        notes.append(f"{from_callers} vectors that callers gave are replaced by the model's")
+        notes.append(f"{from_callers} vectors supplied by callers will be replaced by the model's vectors")
     return Step(0, {"phase": "move"}, finished=False, total=lacking, notes=tuple(notes))
 
 
@@ -181,7 +181,7 @@ def _target_space(job: Job) -> Space:
     if space.space_id != job.parameters["space_id"]:
         raise Conflict(
             f"the worker's settings name the embedding space of {space.model} with {space.dimensions} dimensions, the "
-            "job another: give API and workers the same settings, and begin again"
+            "job names another space: give API and workers the same settings, then start a new job"
         )
     return space
 

@@ -51,6 +51,7 @@ from app.store.privacy import anonymisation, holds, request_log
 
 TRIES: Final = 3
 """Maximum number of full passes over the plan while residue is found; after that an operator has to investigate."""
+_RESIDUE_REMAINS: Final = f"residue remains after {TRIES} passes over the plan: see the log event erasure_residue"
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +71,7 @@ def run_slice(job: Job) -> Step:
     if erasure.status in ("grace", "held"):
         return _start(tenant_id, erasure_id)
     if erasure.status != "running":
-        return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+        return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
     tries = job.state.get("tries", 1)
     if erasure.plan is None or job.state.get("phase") == "plan":
         return _plan(tenant_id, erasure, tries, UUID(job.state.get("summary", NIL.hex)))
@@ -134,7 +135,7 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
         requests.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
-            return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+            return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
         cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later is a new subject's
@@ -283,9 +284,9 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             if tries >= TRIES:
                 if erasure.is_batch:  # from now on, the batch's deletions are executed and verified individually
                     batch_rows.close(tx, tenant_id, erasure.erasure_id)
-                return Step(0, {}, finished=True, failure="something is left of what was to be erased")
+                return Step(0, {}, finished=True, failure=_RESIDUE_REMAINS)
             state = {"phase": "plan", "tries": tries + 1}
-            return Step(0, state, finished=False, notes=("something is left: it is done again",))
+            return Step(0, state, finished=False, notes=("residue was found: the plan is made and executed again",))
         if held_ids and not erasure.is_batch:
             return _hold(tx, tenant_id, erasure, len(erased_ids), residue_counts, held_ids)
         now = database.now(tx)
@@ -305,7 +306,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         requests.finish(tx, tenant_id, reports, now, rewrite_by)
         if erasure.is_batch:
             batch_rows.close(tx, tenant_id, erasure.erasure_id)
-    return Step(0, {}, finished=True, notes=("verified: nothing is left",))
+    return Step(0, {}, finished=True, notes=("verified: no residue was found",))
 
 
 def _hold(

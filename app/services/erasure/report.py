@@ -28,13 +28,13 @@ SEGMENTS_WITHIN: Final = timedelta(days=2)
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _METHODS: Final = {
-    "embeddings": "deleted, with those of the following turns, which are computed again",
-    "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
+    "embeddings": "deleted; vectors of following turns that include the text are deleted too and computed again",
+    "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
     "cold_memories": "deleted, and the key of each record destroyed",
-    "links": "deleted, from both ends",
+    "links": "deleted at both ends",
     "merges": "emptied",
-    "tenant_work": "taken out of what waits",
-    "dead_letters": "taken out",
+    "tenant_work": "removed from the work queues",
+    "dead_letters": "erased data removed",
 }
 
 
@@ -157,7 +157,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
     """List the data that is retained on grounds other than a legal hold."""
     anonymous: list[dict[str, Any]] = [
         {
-            "what": "anonymous memories: what said whose they were was taken out of them",
+            "what": "anonymous memories: data that identified the subject was removed",
             "count": count.memories,
             "ground": f"{count.ground} (made anonymous until {count.last_at:%Y-%m-%d})",
             "until": "they expire or fade, or are deleted",
@@ -167,15 +167,15 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
     return [
         *anonymous,
         {
-            "what": "ids of erased memories, a keyed digest of the name, and the place in the stream",
+            "what": "ids of erased memories, a keyed digest of the name, and the last stream position covered",
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
             "until": "the tenant is removed",
         },
         {
-            "what": "entries of the audit",
+            "what": "audit entries",
             "count": None,
-            "ground": "proof of what was done; they hold ids' digests and numbers, no text and no name",
+            "ground": "proof of the erasure; they contain digests of ids and numbers, no text and no name",
             "until": "the tenant is removed",
         },
     ]
@@ -201,31 +201,34 @@ def _elsewhere(now: datetime) -> list[dict[str, str]]:
         },
         {
             "where": "PostgreSQL's samples of columns, for its plans",
-            "goes": "when it next analyses the tables, by autovacuum; at once by ANALYZE. A table that has become "
+            "goes": "when autovacuum next analyses the tables, or immediately with ANALYZE. A table that has become "
             "empty keeps its last sample: the runbook has the statement that deletes it",
         },
         {"where": "PostgreSQL's write-ahead log", "goes": "as it is recycled, and with the backups that keep it"},
         {
-            "where": "answers remembered under idempotency keys in Redis",
+            "where": "responses stored under idempotency keys in Redis",
             "goes": f"by themselves, the last at {later:%Y-%m-%d %H:%M} UTC; they hold digests, so that a retry stores "
             "nothing again",
         },
         {
-            "where": "ids of what a conversation has found lately, in Redis",
+            "where": "ids of memories that a conversation has recently found, in Redis",
             "goes": "by themselves, an hour after its last search",
         },
         {"where": "Redis's append-only file", "goes": "as Redis rewrites it"},
         {
             "where": "vectors of queries in the memory of processes",
-            "goes": "some minutes after they were asked; under digests by a key of the process",
+            "goes": "some minutes after the search; stored under digests made with a key of the process",
         },
-        {"where": "logs", "goes": "as you rotate them; they hold ids and numbers, no text and no name"},
+        {"where": "logs", "goes": "when you rotate them; they contain ids and numbers, no text and no name"},
         {
-            "where": "what was sent to the recipients",
-            "goes": "by their own rules: tell them (GDPR Art. 19, 11 CCR 7022)",
+            "where": "data sent to the recipients",
+            "goes": "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
         },
-        {"where": "what others' memories say of the person", "goes": "if it is erased by itself: it is theirs"},
-        {"where": "bodies of jobs and of their results", "goes": "never were: tasks carry ids, and keep no results"},
+        {
+            "where": "mentions of the subject in other subjects' memories",
+            "goes": "only if these memories are erased too: they belong to the other subjects",
+        },
+        {"where": "job arguments and results", "goes": "never stored: tasks carry only ids and store no results"},
     ]
 
 

@@ -125,7 +125,7 @@ def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
         missing = set(ids).difference(links.resolve_ids(tx, tenant_id, ids) if ids else ())
     # The transaction has ended: no transaction may be open while the queue is queried.
     if backlog().find(tenant_id, *missing):
-        raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
+        raise Unavailable("a memory to be erased is still in the ingest queue", retry_after_seconds=1)
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:

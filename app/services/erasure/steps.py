@@ -308,25 +308,29 @@ def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
 
 
 STEPS: Final[dict[str, ErasureStep]] = {
-    "exports": ErasureStep("exports of those whom it is of", "deleted", _find_exports, _erase_exports),
+    "exports": ErasureStep("exports that contain erased data", "deleted", _find_exports, _erase_exports),
     "letters": ErasureStep(
-        "dead letters", "rewritten without it, deleted where nothing is left", _find_letters, _erase_letters
+        "dead letters",
+        "rewritten without the erased data, or deleted if nothing else remains",
+        _find_letters,
+        _erase_letters,
     ),
     "segments": ErasureStep(
         "segments of cold storage",
-        "unreadable at once, since the keys of its records are destroyed; rewritten without them by a night",
+        "unreadable immediately, because the records' keys are destroyed; a nightly run rewrites the segments without "
+        "the records",
         _find_segments,
         _erase_segments,
     ),
-    "memories": ErasureStep("memories, and all that is of them", "deleted", _find_memories, _erase_memories),
+    "memories": ErasureStep("memories and their dependent rows", "deleted", _find_memories, _erase_memories),
     "bases": ErasureStep(
-        "bases that archived vectors are reduced by", "refitted without its vectors", _find_bases, _erase_bases
+        "PCA bases of archived vectors", "refitted without the erased vectors", _find_bases, _erase_bases
     ),
     "records": ErasureStep(
-        "ended jobs, released holds, searches limited to the subject or thread",
-        "names taken out, searches deleted",
+        "finished jobs, released holds, recorded searches limited to the subject or thread",
+        "names redacted, searches deleted",
         _find_records,
         _erase_records,
     ),
-    "keys": ErasureStep("the subject's key of cold storage", "destroyed", _find_keys, _erase_keys),
+    "keys": ErasureStep("the subject's key for cold storage", "destroyed", _find_keys, _erase_keys),
 }

@@ -123,7 +123,7 @@ def _start_run(tenant_id: UUID, as_of: datetime | None) -> Step:
         requests.lock_shared(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
         seed, tests = _draw_tests(tx, tenant_id, as_of)
         if not tests:
-            return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
+            return Step(0, {}, finished=True, notes=("no memory can be tested",))
         target = memory_strength.load_timeline(tx, tenant_id).at(as_of.timestamp()).policy.self_tests.speed_p95_ms
         run_id = uuid4()
         if not self_tests.start_run(

@@ -89,10 +89,10 @@ def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Dead
     """
     letter = get(tenant_id, letter_id)
     if letter.discarded_at is not None:
-        raise Conflict("this dead letter was discarded: what it held is gone")
+        raise Conflict("this dead letter was discarded and its content deleted: send its data again")
     if not letter.replayable:
         raise Conflict(
-            "this dead letter was written by an older version, which didn't keep what a replay needs: "
+            "this dead letter was written by an older version and can't be replayed: "
             "send its memories again, then discard it"
         )
     replayed = 0  # remains 0 if another call was quicker

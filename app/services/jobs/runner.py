@@ -36,7 +36,7 @@ from app.store.jobs.jobs import ClaimedJob
 LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
 GIVE_WAY_SECONDS: Final = 15
-KILLED: Final = "its worker died each time"
+KILLED: Final = "every worker that ran the job died"
 UNKNOWN: Final = "unknown kind"
 
 log = structlog.get_logger(__name__)

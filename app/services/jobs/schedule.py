@@ -225,7 +225,7 @@ def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None
         if last is not None:
             hours = last.policy.night.catch_up_hours
             if moment - last.at > timedelta(hours=hours):
-                reason = f"it couldn't begin within {hours:g} hours"
+                reason = f"not started within {hours:g} hours of the scheduled time"
                 new_run = NewScheduleRun("scheduled", last.at, last.local_date, missed - 1, skipped=reason)
             else:
                 job_id = uuid4()
@@ -255,9 +255,8 @@ def _find_schedule(found: Sequence[Schedule], task: str) -> Schedule:
     for candidate in found:
         if candidate.task == task:
             return candidate
-    raise NotFound(
-        f"this tenant has no schedule of this name; there is {', '.join(schedule.task for schedule in found) or 'none'}"
-    )
+    names = ", ".join(schedule.task for schedule in found) or "none"
+    raise NotFound(f"this tenant has no schedule of this name; its schedules: {names}")
 
 
 def _job_fields(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> ScheduleRun:

@@ -89,7 +89,7 @@ def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[Link
     for place, link in enumerate(given):
         from_id, to_id = stored[link.from_id], stored[link.to_id]
         if from_id == to_id:
-            raise Invalid(errors=[FieldError(_field(given, 2 * place + 1), "is the memory that the link leads from")])
+            raise Invalid(errors=[FieldError(_field(given, 2 * place + 1), "must differ from the memory in `from`")])
         weights[LinkKey(from_id, to_id, link.kind)] = link.weight
         if link.both_ways:
             weights[LinkKey(to_id, from_id, link.kind)] = link.weight

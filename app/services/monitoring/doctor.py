@@ -124,7 +124,7 @@ def cold_keys() -> Iterator[Finding]:
         f"{lost:,} memories of {owners} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
         "their keys"
     )
-    todo = "restore its newest dump, as ops/runbook.md says; where there is none, their texts are lost"
+    todo = "restore the newest dump of schema ebbing_keys (see ops/runbook.md); without a dump, these texts are lost"
     yield trouble("keys_of_cold_storage", what, todo)
 
 
@@ -137,7 +137,7 @@ def embedder_loads() -> Iterator[Finding]:
     except Misconfigured as error:
         yield trouble("embedder", str(error))
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
-        yield trouble("embedder", f"doesn't load ({type(error).__name__}: {error})", "install Ebbing again")
+        yield trouble("embedder", f"can't be loaded ({type(error).__name__}: {error})", "install Ebbing again")
     else:
         where = "offline" if model.priced_as is None else "called at the provider"
         token_limit = getattr(model, "reads_tokens", None)
@@ -171,7 +171,10 @@ def dynamics() -> Iterator[Finding]:
 def missing_dynamics() -> Iterator[Finding]:
     """Report forgetting models that are named by policies but aren't installed."""
     for name, count in dynamics_plugins.count_missing().items():
-        what = f"policies of {count:,} tenants name {name!r}, whose memories stay unchanged until it is installed"
+        what = (
+            f"{count:,} tenants use the forgetting model {name!r}, which isn't installed: their memories aren't "
+            "maintained until it is"
+        )
         yield trouble("dynamics", what, dynamics_plugins.missing_remedy(name))
 
 

@@ -72,7 +72,7 @@ def preview_night(tenant_id: UUID, as_of: datetime | None, begin: NightCursor | 
     deadline = time.monotonic() + SECONDS
     names, dry_runs = list(steps.STEPS), steps.dry_runs()
     if begin is not None and begin.step not in names:
-        raise Invalid(errors=[FieldError("cursor", "isn't one that a dry run of a night has given")])
+        raise Invalid(errors=[FieldError("cursor", "wasn't returned by a dry run of a nightly run")])
     if as_of is None:
         with database.tenant(tenant_id) as tx:
             as_of = database.now(tx)

@@ -67,7 +67,7 @@ def run_job_slice(job: Job) -> Step:
         _start_step(night_state, name)
     if now >= datetime.fromisoformat(night_state.ends_at):
         night_state.cut_short = name
-        return _finish_run(night_state, f"cut short in {name}: the next night begins with it")
+        return _finish_run(night_state, f"cut short in step {name}: the next nightly run starts with this step")
     started = time.monotonic()
     result = _try_step(job, name, night_state)
     night_state.seconds += time.monotonic() - started

@@ -35,7 +35,7 @@ Each call processes at least one slice, which is limited to a number of rows or 
 Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], PreviewPage]
 """A step's dry run, assuming that the steps before it have run; takes the arguments of `dry_run.preview_moves`."""
 
-NO_MASTER_KEY: Final = "no master key is set: nothing goes to cold storage"
+NO_MASTER_KEY: Final = "no master key is set, so no memory is moved to cold storage: set EBBING_MASTER_KEY"
 
 
 def _run_cold_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:

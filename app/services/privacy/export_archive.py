@@ -140,7 +140,7 @@ def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[byt
         if export.status == "running":
             raise Unavailable("this export isn't ready yet", retry_after_seconds=2)
         if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
-            reason = "has failed: ask for another one" if export.status == "failed" else "has expired"
+            reason = "has failed: request a new export" if export.status == "failed" else "has expired"
             raise Conflict(f"this export {reason}")
         recipient_hosts = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
         audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})

@@ -91,7 +91,7 @@ def run_job_slice(job: Job) -> Step:
             key = encryption_keys.open_record_keys(tx, tenant_id, [export_id]).get(export_id)
             is_free = export is not None and export_requests.is_free(tx, tenant_id, export.subject)
         if export is None or export.subject is None or key is None or not is_free:
-            return Step(written, {}, finished=True, failure="the subject was erased, or its time was over")
+            return Step(written, {}, finished=True, failure="the subject was erased or the export expired")
         sections = SECTIONS[export.kind]
         if export.place["section"] >= len(sections):
             return _finish(tenant_id, export, written)

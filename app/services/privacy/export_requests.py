@@ -34,7 +34,7 @@ from app.store.tiers import wrapped_keys
 KIND: Final = "export"
 ROWS: Final = 500
 NO_MASTER_KEY: Final = (
-    "an export is stored encrypted, and EBBING_MASTER_KEY isn't set: set it (`ebbing run` makes one by itself)"
+    "exports are stored encrypted, but EBBING_MASTER_KEY isn't set: set it (`ebbing run` creates a key itself)"
 )
 _DAYS_A_MONTH: Final = 31
 

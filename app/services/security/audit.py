@@ -128,7 +128,7 @@ def _at_anchor(
     if anchored and anchored[0].hash != anchor.hash:
         return BrokenEntry(anchor.seq, "its hash differs from the recorded anchor: the entries up to it were rewritten")
     if not anchored and finished:
-        return BrokenEntry(anchor.seq, "it was noted, and is missing with all that came after")
+        return BrokenEntry(anchor.seq, "the anchored entry and all later entries are missing")
     return broken
 
 

@@ -98,7 +98,7 @@ def unwrap_key(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
     try:
         return decrypt(master_key(), wrapped, _bound(tenant_id, owner))
     except DamagedSegment:
-        raise Misconfigured(f"EBBING_MASTER_KEY doesn't open the keys of cold storage: {REMEDY}") from None
+        raise Misconfigured(f"EBBING_MASTER_KEY can't decrypt the cold storage keys: {REMEDY}") from None
 
 
 def wrap_record(tenant_id: UUID, key_id: UUID, key: bytes, owner: bytes, owner_key: bytes) -> WrappedKey:

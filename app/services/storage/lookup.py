@@ -60,7 +60,7 @@ def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> Not
     try:
         get(tenant_id, UUID(name))
     except (ValueError, NotFound):
-        error = FieldError(field, "names no memory of this tenant", name)
+        error = FieldError(field, "doesn't match any memory of this tenant", name)
         return NotFound("this tenant has no such memory", errors=[error])
     return Unavailable(f"a memory {purpose} is still in the queue", retry_after_seconds=1)
 

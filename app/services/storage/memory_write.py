@@ -104,7 +104,10 @@ class MemoryWrite:
             )
             named = ", ".join(f"{hold.hold_id} of {hold.placed_at:%Y-%m-%d}" for hold in distinct_holds[:_SHOWN])
             more = f" and {len(distinct_holds) - _SHOWN} more" if len(distinct_holds) > _SHOWN else ""
-            raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
+            raise Conflict(
+                "a memory under legal hold can't be edited, merged, deleted or moved to a lower tier: "
+                f"release legal hold {named}{more} first"
+            )
 
     def changed(self, memory_ids: Sequence[UUID]) -> None:
         """Report new or changed memories, which are hidden if they match an open erasure; only at level `content`."""

@@ -44,7 +44,7 @@ def create(
     with database.tenant(tenant_id) as tx:
         tenant = tenants.add(tx, tenant_id, name)
         if tenant is None:
-            raise Conflict(f"there is a tenant of the name {name!r} already")
+            raise Conflict(f"a tenant named {name!r} already exists")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _insert_key(tx, tenant_id, "first", scopes, None)
         audit.append(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
@@ -61,7 +61,7 @@ def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
         if tenants.add(tx, tenant_id, name, simulated=True) is None:
-            raise Conflict(f"there is a tenant of the name {name!r} already")
+            raise Conflict(f"a tenant named {name!r} already exists")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
         audit.append(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
     return tenant_id
@@ -144,7 +144,7 @@ def _check_name(name: str) -> None:
     if not 0 < len(name) <= NAME_MAX_CHARACTERS:
         raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
     if "\0" in name:
-        raise Invalid(errors=[FieldError("name", "holds a NUL character, which can't be stored")])
+        raise Invalid(errors=[FieldError("name", "contains a NUL character, which can't be stored")])
 
 
 def _audit_created(
@@ -170,7 +170,7 @@ def _insert_key(
     text = api_keys.make_key(secrets.token_bytes(api_keys.ID_BYTES), secrets.token_bytes(api_keys.SECRET_BYTES))
     parsed = api_keys.parse(text)
     if parsed is None:
-        raise ValueError("a key was made that can't be read")
+        raise ValueError("a newly generated key can't be parsed")
     tenants.add_key(
         tx,
         key_id=parsed.key_id,

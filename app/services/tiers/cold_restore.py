@@ -210,7 +210,7 @@ def _content(tenant_id: UUID, place: ColdLocation, body: bytes, opened: Mapping[
         msgspec.json.decode(content, type=_RecordBody)
         return content.decode()
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise DamagedSegment("form of its content") from None
+        raise DamagedSegment("malformed content") from None
 
 
 def _write_back(

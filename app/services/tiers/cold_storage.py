@@ -144,7 +144,7 @@ def write_segment(store: ColdStore, tenant_id: UUID, segment_id: UUID, made: Seg
     store.put(path, data)
     failpoints.trigger("cold.after_put")
     if store.get(path) != data:
-        raise StoreFailed(FailureKind.AWAY, "cold storage gives back something else than what was written")
+        raise StoreFailed(FailureKind.AWAY, "cold storage returned different data than was written")
     failpoints.trigger("cold.after_verify")
 
 

@@ -34,7 +34,7 @@ from app.store.tiers import expiry
 
 KIND: Final = "expire"
 ROWS: Final = 500
-NOTICE: Final = "{count} memories have expired and go from the next night on: see a dry run of `expire`"
+NOTICE: Final = "{count} memories have expired, and nightly runs will delete them: see a dry run of `expire`"
 
 
 def expire_slice(

@@ -18,9 +18,9 @@ from app.store.core import database
 from app.store.strength import states
 from app.store.tiers import protections
 
-_GOES: Final = "made of memories that expire: nothing is left that it could be made of again"
-_FADED: Final = "made of memories that expire: it isn't active any more, so it goes with them"
-_AGAIN: Final = "made of memories that expire: it is made again of the {left:,} that remain"
+_GOES: Final = "all its sources expire: the summary is deleted"
+_FADED: Final = "some of its sources expire, and the summary is no longer active: it is deleted"
+_AGAIN: Final = "some of its sources expire: the summary is regenerated from the {left:,} remaining sources"
 
 
 def preview_summaries(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[PredictedMove]:

@@ -186,7 +186,7 @@ def database_url() -> str:
     """
     url = settings().database_url
     if url is None:
-        message = "EBBING_DATABASE_URL isn't set: give it, or use `ebbing run`, which brings its own PostgreSQL"
+        message = "EBBING_DATABASE_URL isn't set: set it, or use `ebbing run`, which starts its own PostgreSQL"
         raise Misconfigured(message)
     return url.get_secret_value()
 

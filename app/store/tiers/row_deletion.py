@@ -67,7 +67,7 @@ Examples are context in neighbours' rows, record counts of segments, keys of rec
 be closed over the removed memory.
 """
 KEPT: Final = {
-    "ebbing_keys.erasure_ledger": "lists what a restored backup must not bring back; ids identify nobody",
+    "ebbing_keys.erasure_ledger": "lists the memories to erase again after a restore; the ids identify nobody",
     "holds": "records what was held, and until when; by then its ids refer to no row",
     "envelopes": "the ingest ledger, purged separately: until then, a replayed request must store nothing",
 }

@@ -129,4 +129,4 @@ def test_a_name_that_would_close_a_circle_is_told_to_be_refused(api: Api) -> Non
     [again] = api.remember({"text": "a once more", "external_id": "a", "supersedes": "b"})
     [one] = api.get(f"/v1/memories/{again}/why").json()["supersedes"]
     assert (one["status"], one["reason"]) == ("rejected", "cycle")
-    assert "through others" in one["why"]
+    assert "through other memories" in one["why"]

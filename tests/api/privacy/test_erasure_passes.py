@@ -110,9 +110,9 @@ def passes(report: dict[str, Any]) -> list[tuple[int, int, list[str]]]:
     return [(each["memories"], each["held"], each["holds"]) for each in report["passes"]]
 
 
-STEP = "memories, and all that is of them"
-EXPORTS = "exports of those whom it is of"
-KEYS = "the subject's key of cold storage"
+STEP = "memories and their dependent rows"
+EXPORTS = "exports that contain erased data"
+KEYS = "the subject's key for cold storage"
 SEGMENTS = "segments of cold storage"
 
 

@@ -95,11 +95,11 @@ def test_a_long_list_is_cut_for_people_alone(cli: Cli, api: Stub, monkeypatch: p
 
 
 def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:
-    error = {"field": "as_of", "message": "is yet to come: only a dry_run can look ahead"}
+    error = {"field": "as_of", "message": "is in the future: only a dry run accepts a future time"}
     api.replies["POST /v1/maintenance/sweep"] = Reply(422, problem(422, "invalid", error))
     done = cli("maintain", "sweep", "--as-of", "2999-01-01T00:00:00Z")
     assert done.code != 0
-    assert "yet to come" in done.err
+    assert "is in the future" in done.err
 
 
 def test_deleting_is_asked_about_and_listing_isnt(cli: Cli, api: Stub) -> None:

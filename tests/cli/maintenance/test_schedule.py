@@ -93,7 +93,7 @@ def test_it_rests_and_goes_on(cli: Cli, api: Stub) -> None:
 
 def test_runs_are_listed_with_what_went_wrong(cli: Cli, api: Stub) -> None:
     found = [
-        run("skipped", skipped="it couldn't begin within 6 hours", seconds=None, done=0),
+        run("skipped", skipped="not started within 6 hours of the scheduled time", seconds=None, done=0),
         run("failed", error="cold: OSError"),
         run("cut_short", step="archive"),
     ]

@@ -36,7 +36,7 @@ REPORT = {
         {"store": "memories", "found": 3, "removed": 3, "left": 0},
         {"store": "table links", "found": 0, "removed": 0, "left": 0},
     ],
-    "kept": [{"what": "entries of the audit", "count": None, "ground": "proof"}],
+    "kept": [{"what": "audit entries", "count": None, "ground": "proof"}],
     "recipients": [{"host": "api.example"}],
     "backups": {"newest_affected_expires": "2026-05-01T00:00:00Z"},
 }

@@ -149,9 +149,9 @@ def test_plain_numbers_and_another_order_are_understood(asked: Asked) -> None:
         ("wrong_count", "wrong count"),
         ("wrong_ids", "wrong count"),
         ("wrong_size", "wrong size"),
-        ("nan", "not finite"),
-        ("huge", "not finite"),
-        ("zero", "not finite"),
+        ("nan", "invalid norm"),
+        ("huge", "invalid norm"),
+        ("zero", "invalid norm"),
         ("not_base64", "not base64"),
         ("html", "not JSON"),
     ],
@@ -164,7 +164,7 @@ def test_what_is_no_vector_is_refused(asked: Asked, mode: str, detail: str) -> N
 def test_numbers_that_are_none_are_refused_as_numbers_too(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "vector", lambda _text, size: [1e308] * size)
     asked.fake.control.set(mode="floats")
-    assert reason(embedder(asked)) == (Reason.GARBAGE, "not finite")
+    assert reason(embedder(asked)) == (Reason.GARBAGE, "invalid norm")
 
 
 def test_passing_failures_are_waited_out(asked: Asked) -> None:

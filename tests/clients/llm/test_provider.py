@@ -96,7 +96,7 @@ def test_an_address_that_is_refused_is_named(asked: Asked, monkeypatch: pytest.M
     client = Provider(url, KEY, Allowed(frozenset({"models.example"})))
     refused = failure(lambda: chat(client))
     client.close()
-    assert str(refused) == "host_refused, models.example leads to 169.254.169.254, which is no provider's"
+    assert str(refused).startswith("host_refused, models.example resolves to 169.254.169.254, a link-local, ")
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("bad_request", Reason.BAD_REQUEST), ("html", Reason.GARBAGE)])

@@ -127,7 +127,7 @@ def test_a_tenant_with_too_many_requests_waiting_is_refused_and_others_are_not(
     service.configure(tenant_backlog_entries=3)
     for _ in range(3):
         service.post(tenant_id, ONE)
-    with pytest.raises(BacklogFull, match="3 requests of this tenant are waiting, the limit is 3") as raised:
+    with pytest.raises(BacklogFull, match="3 requests are pending for this tenant; the limit is 3") as raised:
         service.post(tenant_id, ONE)
     assert raised.value.retry_after_seconds
     service.post(uuid4(), ONE)
@@ -136,18 +136,20 @@ def test_a_tenant_with_too_many_requests_waiting_is_refused_and_others_are_not(
 def test_a_tenant_with_too_many_bytes_waiting_is_refused(service: Service, tenant_id: UUID) -> None:
     service.configure(tenant_backlog_bytes=1024)
     service.post(tenant_id, b"x" * 1000)
-    with pytest.raises(BacklogFull, match="1000 bytes of this tenant are waiting, the limit is 1024"):
+    with pytest.raises(BacklogFull, match="1000 bytes of requests are pending for this tenant; the limit is 1024"):
         service.post(tenant_id, b"x" * 25)
     service.post(tenant_id, b"x" * 24)
     service.post(uuid4(), b"x" * 25)
 
 
-@pytest.mark.parametrize(("limit", "what"), [({"backlog_entries": 2}, "requests"), ({"backlog_bytes": 2050}, "bytes")])
+@pytest.mark.parametrize(
+    ("limit", "what"), [({"backlog_entries": 2}, "requests"), ({"backlog_bytes": 2050}, "bytes of requests")]
+)
 def test_when_too_much_of_all_waits_the_door_is_shut(service: Service, limit: dict[str, int], what: str) -> None:
     service.configure(**limit)
     service.post(uuid4(), b"x" * 1025)
     service.post(uuid4(), b"x" * 1025)
-    with pytest.raises(Unavailable, match=f"{what} are waiting") as raised:
+    with pytest.raises(Unavailable, match=f"{what} are pending") as raised:
         service.post(uuid4(), b"x")
     assert raised.value.retry_after_seconds
 

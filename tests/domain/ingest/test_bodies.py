@@ -229,7 +229,7 @@ def test_messages_belong_neither_into_an_array_nor_into_a_line() -> None:
         chat = {"messages": [ONE]}
         error = refusal([chat], form) if form == "json" else refusal(chat, form)
         assert error.field == "[0].messages"
-        assert error.message == "can't be given in an array or a line: send them as a body of their own"
+        assert error.message == "can't be part of an array or a line: send messages in a separate request"
 
 
 def test_the_name_of_the_field_may_be_escaped() -> None:

@@ -93,7 +93,7 @@ def test_a_policy_has_its_own_thresholds() -> None:
 
 @pytest.mark.parametrize("wrong", [{"cold_below": 0.31}, {"deleted_below": 0.2}])
 def test_thresholds_out_of_order_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValidationError, match="deleted_below <= cold_below <= archived_below, not"):
+    with pytest.raises(ValidationError, match="must satisfy deleted_below <= cold_below <= archived_below, not"):
         TierThresholds(**wrong)  # type: ignore[arg-type]  # of three floats
 
 

@@ -227,7 +227,7 @@ def test_nothing_supersedes_itself_not_even_through_others(facts: TenantFacts) -
     facts.send("Ann lives in Rome again", lima, external_id="a")
     assert facts.search_ids() == {lima}
     assert (rome, lima, "rejected") in facts.relations()
-    with pytest.raises(Conflict, match="supersedes this one already"):
+    with pytest.raises(Conflict, match="already supersedes the newer one"):
         supersession.make_supersession(facts.tenant_id, str(rome), str(lima), "key")
     with pytest.raises(Invalid):
         supersession.make_supersession(facts.tenant_id, "a", str(rome), "key")

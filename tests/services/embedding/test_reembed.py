@@ -321,7 +321,7 @@ def test_a_worker_with_other_settings_says_so(movers: Movers, tenant_id: UUID) -
     movers.use("openai")
     move = Move.read(tenant_id)
     movers.use("openai", dimensions=32)
-    with pytest.raises(Conflict, match="with 32 dimensions, the job another"):
+    with pytest.raises(Conflict, match="with 32 dimensions, the job names another space"):
         move.end()
     assert movers.where(tenant_id) == (LOCAL, None)
 
@@ -357,7 +357,7 @@ def test_vectors_that_callers_gave_are_replaced_and_that_is_said(movers: Movers,
     movers.use("openai")
     assert reembed.count_lacking(tenant_id) == 1
     move = Move.read(tenant_id)
-    assert "1 vectors that callers gave are replaced by the model's" in move.step().notes
+    assert "1 vectors supplied by callers will be replaced by the model's vectors" in move.step().notes
     move.end()
     assert movers.service.rows("SELECT memory_id, by_caller FROM embeddings") == [(given, False)]
 

@@ -216,9 +216,9 @@ def test_settings_that_cannot_be_set_no_memory_aside(
     ("kind", "model", "reason"),
     [
         ("openai", "embed-small+passage-0", "passage"),
-        ("local", "wordllama-of-old", "taken its place"),
+        ("local", "wordllama-of-old", "the model is now"),
         ("fastembed", "fastembed:BAAI/bge+passage-1", "package"),
-        ("abacus", "beads+passage-1", "no embedder"),
+        ("abacus", "beads+passage-1", "isn't an embedder"),
     ],
 )
 def test_an_embedder_of_old_says_why_it_is_gone(

@@ -242,7 +242,7 @@ def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pyte
     erasure_id = erase(house.tenant_id, subject="ann")
     with monkeypatch.context() as patch:
         patch.setitem(STEPS, "memories", _with(kept, leave_it))
-        with pytest.raises(AssertionError, match="something is left"):
+        with pytest.raises(AssertionError, match="residue remains"):
             carried_out(house.tenant_id, erasure_id)
     assert requests.get(house.tenant_id, erasure_id).status == "running"
     assert carried_out(house.tenant_id, erasure_id) == "verified"

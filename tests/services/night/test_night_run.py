@@ -204,7 +204,7 @@ def test_a_night_whose_time_is_up_says_so_and_the_next_begins_there(
     run = last(tenant)
     assert (run.status, run.step, run.done) == ("cut_short", "b", 2)
     log = queue.get(tenant.tenant_id, job_id).log or []
-    assert log[-1]["message"] == "cut short in b: the next night begins with it"
+    assert log[-1]["message"] == "cut short in step b: the next nightly run starts with this step"
     assert stats.nights().cut_short == 1
     for remembered in (seen, long):
         remembered.clear()

@@ -110,7 +110,7 @@ def test_a_chain_that_was_cut_short_or_written_anew_is_found_by_an_anchor(servic
     enter(tenant_id, 3)
     assert whole(tenant_id).broken is None
     assert whole(tenant_id, anchor=anchor).broken == BrokenEntry(
-        7, "it was noted, and is missing with all that came after"
+        7, "the anchored entry and all later entries are missing"
     )
     enter(tenant_id, 5)
     found = whole(tenant_id, anchor=anchor).broken

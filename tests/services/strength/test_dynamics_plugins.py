@@ -158,7 +158,7 @@ def test_a_policys_own_settings_are_tried_out_too(service: Service, tmp_path: Pa
         return RequestedChange({"forgetting": {"profile": "own", "parameters": parameters}})
 
     for parameters, reason in (
-        ({"settings": {"factor": 1.1}}, "makes a memory stronger"),
+        ({"settings": {"factor": 1.1}}, "must not return more than the activation"),
         ({"tick_seconds": 3600, "refresh_days": 60}, "ticks of tick_seconds at most"),
     ):
         with pytest.raises(Invalid) as refused:
@@ -179,11 +179,11 @@ BAD_FILES = {
     "no callable": ("compute_decay = 5", "it has no function compute_decay"),
     "other arguments": ("def compute_decay(activation): return 1.0", "takes 1 positional argument"),
     "raises": ("def compute_decay(*given): return 1 / given[1]", "ZeroDivisionError for activation 0.0, impact 0.0"),
-    "NaN": ("def compute_decay(*given): return float('nan')", "must answer 0 to 1, not nan"),
+    "NaN": ("def compute_decay(*given): return float('nan')", "must return 0 to 1, not nan"),
     "None": ("def compute_decay(*given): return None", "raises TypeError"),
-    "negative": ("def compute_decay(a, *given): return a - 0.5", "must answer 0 to 1, not -0.5"),
-    "above 1": ("def compute_decay(*given): return 1.5", "must answer 0 to 1, not 1.5"),
-    "growth": ("def compute_decay(a, *given): return min(a * 1.01, 1)", "makes a memory stronger"),
+    "negative": ("def compute_decay(a, *given): return a - 0.5", "must return 0 to 1, not -0.5"),
+    "above 1": ("def compute_decay(*given): return 1.5", "must return 0 to 1, not 1.5"),
+    "growth": ("def compute_decay(a, *given): return min(a * 1.01, 1)", "must not return more than the activation"),
 }
 
 
@@ -202,7 +202,7 @@ def test_a_bad_file_stops_the_start_and_is_named(service: Service, tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("spec={file}", "that of a profile that comes along"),
+        ("spec={file}", "the name of a built-in profile"),
         ("mine=/nowhere/decay_fn.py", "there is no such file"),
         ("a b={file}", "letters, digits"),
     ],
@@ -221,9 +221,9 @@ def test_a_setting_without_name_or_path_is_refused(service: Service, given: str)
 
 
 MISFITS = {
-    "another name": ("profile = (HalfLife, HalfLifeParameters)", "calls itself 'half_life'"),
-    "no pair": ("profile = 5", "must name \\(model, parameters\\)"),
-    "a class alone": ("profile = HalfLife", "must name \\(model, parameters\\)"),
+    "another name": ("profile = (HalfLife, HalfLifeParameters)", "has the name 'half_life'"),
+    "no pair": ("profile = 5", "must be \\(model, parameters\\)"),
+    "a class alone": ("profile = HalfLife", "must be \\(model, parameters\\)"),
     "parameters that change": (
         "@dataclass\nclass P:\n    x: int = 1\nclass M(HalfLife):\n    name = 'misfit'\nprofile = (M, P)",
         "one frozen dataclass",
@@ -233,7 +233,10 @@ MISFITS = {
             "@dataclass(frozen=True)\nclass M:\n    parameters: object\n    name = 'misfit'\n"
             "profile = (M, HalfLifeParameters)"
         ),
-        "lacks strength, score, strength_sql, due_at, advance, at_strength, reinforce, refresh_seconds",
+        (
+            "lacks these members of `Dynamics`: strength, score, strength_sql, due_at, advance, at_strength, "
+            "reinforce, refresh_seconds"
+        ),
     ),
     "grows": (
         (
@@ -241,7 +244,7 @@ MISFITS = {
             "    def strength(self, state, now):\n        return 1 - super().strength(state, now) / 2\n"
             "def profile():\n    return M, HalfLifeParameters"
         ),
-        "strength a new memory must have all of it: it answers 0.5",
+        "strength must be 1 for a new memory: the value is 0.5",
     ),
     "revives": (
         (
@@ -257,14 +260,14 @@ MISFITS = {
             "class M(HalfLife):\n    name = 'misfit'\n    def strength(self, state, now):\n"
             "        return super().strength(state, now) * np.nan\nprofile = (M, HalfLifeParameters)"
         ),
-        "strength must be 0 to 1: it answers nan",
+        "strength must be 0 to 1: the value is nan",
     ),
     "late": (
         (
             "class M(HalfLife):\n    name = 'misfit'\n    def due_at(self, state, thresholds):\n"
             "        return super().due_at(state, thresholds) + 60\nprofile = (M, HalfLifeParameters)"
         ),
-        "due_at comes after the fall below 0.3",
+        "due_at must not be later than the fall below 0.3",
     ),
     "weakens": (
         (
@@ -295,7 +298,7 @@ def test_a_package_that_is_not_fit_stops_the_start_and_is_named(
 
 def test_two_of_one_name_are_refused(service: Service, installed: Path) -> None:
     service.configure(dynamics_files=f"half_life={EXAMPLE / 'decay_fn.py'}")
-    with pytest.raises(Misconfigured, match="there are two of this name"):
+    with pytest.raises(Misconfigured, match="another plugin has the same name"):
         dynamics_plugins.load()
 
 
@@ -313,7 +316,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     memory_strength._era.cache_clear()
     dynamics_plugins.forget()
 
-    with pytest.raises(ProfileMissing, match="'half_life', isn't installed here: install it"):
+    with pytest.raises(ProfileMissing, match="'half_life' isn't installed here: install the version"):
         strength_of(lost.tenant_id, 0)
     rows = service.rows("SELECT state::text FROM memory_state AS state ORDER BY 1")
     with pytest.raises(ProfileMissing):
@@ -339,7 +342,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     assert dynamics_plugins.count_missing() == {"half_life": 1}
     [finding] = doctor.missing_dynamics()
     assert finding.severity == "trouble"
-    assert "policies of 1 tenants name 'half_life'" in finding.detail
+    assert "1 tenants use the forgetting model 'half_life'" in finding.detail
     assert "EBBING_DYNAMICS_FILES" in finding.detail
     dynamics_plugins.load()
     service.rows("UPDATE tenant_work SET claimed_until = now()")

@@ -183,7 +183,7 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
     assert reported == {
         **{str(each): "its object is missing" for each in missing},
         str(truncated[1]): "truncated",
-        str(flipped[1]): "checksum",
+        str(flipped[1]): "wrong checksum of its content",
         **{str(each): "its key was destroyed" for each in keyless},
     }
     assert set(chilled.tiers(*missing, *keyless, truncated[1], flipped[1])) == {"cold"}
@@ -199,7 +199,7 @@ def test_one_memorys_record_doesnt_open_as_anothers(chilled: Chilled) -> None:
         one,
         other,
     )
-    assert cold_restore.restore(chilled.tenant_id, [one]).failed == {one: "key or authentication"}
+    assert cold_restore.restore(chilled.tenant_id, [one]).failed == {one: "wrong key or modified data"}
 
 
 def test_a_subjects_key_is_destroyed_and_no_other(chilled: Chilled) -> None:
@@ -318,4 +318,4 @@ def test_keys_that_the_key_store_lacks_are_told_with_what_to_do(chilled: Chilled
     [found] = doctor.cold_keys()
     assert found.severity == "trouble"
     assert "2 memories of one tenant" in found.detail
-    assert "restore its newest dump, as ops/runbook.md says" in found.detail
+    assert "restore the newest dump of schema ebbing_keys (see ops/runbook.md)" in found.detail

@@ -303,7 +303,9 @@ def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, pag
         (faded, "archived", "deleted"),
     }
     assert len(reported) == 3, "each listed once"
-    assert next(each.why for each in reported if each.memory_id == partly).endswith("made again of the 1 that remain")
+    assert next(each.why for each in reported if each.memory_id == partly).endswith(
+        "regenerated from the 1 remaining sources"
+    )
     assert len(left(aged)) == 9
 
 

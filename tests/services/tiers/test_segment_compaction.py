@@ -186,7 +186,7 @@ def test_a_gaping_segment_that_is_damaged_is_named_and_the_others_are_rewritten(
     path.write_bytes(data)
     counts, notes = upkeep(chilled)
     assert counts["compacted"] == 1
-    assert notes == [f"segment {path.name}: checksum of its table"]
+    assert notes == [f"segment {path.name}: wrong checksum of its index"]
     assert restored(chilled, well[:1]) == ["d"]
 
 
