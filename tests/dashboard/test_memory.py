@@ -264,4 +264,4 @@ def test_a_correction_and_a_name_that_waits_are_shown(api: Api, visit: Visit) ->
     assert f'Corrects this memory: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
     html = visitor.page(f"/memories/{new}")
     assert f'Corrected by this memory: <a href="/ops/memories/{old}">' in html
-    assert "<bdi>&lt;nowhere&gt;</bdi>: no memory of this name is stored" in html
+    assert "<bdi>&lt;nowhere&gt;</bdi>: no memory with this name is stored" in html
