@@ -80,4 +80,6 @@ def test_a_correction_is_told_at_both_ends_and_on_the_command_line(api: Api) -> 
     finally:
         stub.close()
     assert any(line.startswith("corrects") and line.endswith(old) for line in shown)
-    assert any(line.startswith("supersedes") and "nowhere: no memory with this name is stored" in line for line in shown)
+    assert any(
+        line.startswith("supersedes") and "nowhere: no memory with this name is stored" in line for line in shown
+    )
