@@ -30,7 +30,7 @@ class MemoryGuard:
         self._looked_at, self._taken_bytes = now, 0
         return True
 
-    def note(self, memory: dict[str, int]) -> None:
+    def record_usage(self, memory: dict[str, int]) -> None:
         """Record the memory usage reported by Redis."""
         self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
 

@@ -143,7 +143,7 @@ class StreamWriter:
     async def _check_room(self, size: int) -> None:
         if self._room.is_to_look(size):
             with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
-                self._room.note(await self._client.info("memory"))
+                self._room.record_usage(await self._client.info("memory"))
         self._room.check()
 
 
@@ -212,7 +212,7 @@ def _append(
     try:
         if room.is_to_look(size):
             with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
-                room.note(through.info("memory"))
+                room.record_usage(through.info("memory"))
         room.check()
         answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
     except redis.RedisError as error:

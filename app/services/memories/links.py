@@ -77,10 +77,12 @@ def remove(tenant_id: UUID, wanted: LinkFilter, *, both_ways: bool = False) -> i
 def _resolve_filter(tenant_id: UUID, wanted: LinkFilter) -> LinkFilter:
     """Replace aliases in the filter with the ids under which the memories are stored."""
 
-    def kept(end: UUID | None) -> UUID | None:
+    def stored_id(end: UUID | None) -> UUID | None:
         return None if end is None else lookup.get(tenant_id, end).memory_id
 
-    return replace(wanted, memory_id=kept(wanted.memory_id), from_id=kept(wanted.from_id), to_id=kept(wanted.to_id))
+    return replace(
+        wanted, memory_id=stored_id(wanted.memory_id), from_id=stored_id(wanted.from_id), to_id=stored_id(wanted.to_id)
+    )
 
 
 def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[LinkKey, float]:

@@ -149,18 +149,18 @@ def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TenantUsage:
     """A tenant's memories and storage use, read from its counters alone."""
 
     memories: dict[str, int]
     room: QuotaUsage
 
 
-def count_usage(tenant_id: UUID) -> Taken:
+def count_usage(tenant_id: UUID) -> TenantUsage:
     """Return the memories and storage use that `tenant_stats` reports, without reading any memory."""
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
-        return Taken(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
+        return TenantUsage(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
 
 
 def lane_backlogs(tenant_id: UUID | None = None) -> dict[str, Lane]:
