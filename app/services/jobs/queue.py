@@ -69,7 +69,9 @@ def evaluation_parameters(as_of: datetime | None) -> dict[str, Any]:
         return {}
     with database.shared() as tx:
         if as_of > database.now(tx):
-            raise Invalid(errors=[FieldError("as_of", "is in the future: only a dry run (`dry_run`) accepts a future time")])
+            raise Invalid(
+                errors=[FieldError("as_of", "is in the future: only a dry run (`dry_run`) accepts a future time")]
+            )
     return {"as_of": as_of.isoformat()}
 
 
