@@ -11,7 +11,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,14 +44,15 @@ def check_file(path: Path, root: Path = ROOT) -> list[str]:
     where = path.relative_to(root)
     found: list[tuple[int, str, str]] = []
     if path.suffix == ".py":
-        lines = [*_comments(text), *_help_texts(text)]
-        for number, docstring in _docstrings(text):
+        nodes = list(ast.walk(ast.parse(text)))
+        lines = [*_comments(text), *_help_texts(nodes)]
+        for number, docstring in _docstrings(nodes):
             if CLAUSE.match(docstring):
                 found.append((number, "docstring that begins with a clause", docstring.splitlines()[0]))
             lines += [(number + place, line) for place, line in enumerate(docstring.splitlines())]
         found += [
             (node.lineno, "name without an object", f"def {node.name}")
-            for node in ast.walk(ast.parse(text))
+            for node in nodes
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "of"
         ]
     else:
@@ -62,9 +63,9 @@ def check_file(path: Path, root: Path = ROOT) -> list[str]:
     return [f"{where}:{number}: {kind}: {line}" for number, kind, line in sorted(found)]
 
 
-def _docstrings(text: str) -> Iterator[Line]:
+def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[Line]:
     """Yield the docstrings of the module, its classes and functions, and those below attributes and constants."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for statement in node.body:
@@ -78,8 +79,8 @@ def _comments(text: str) -> Iterator[Line]:
             yield token.start[0], token.string
 
 
-def _help_texts(text: str) -> Iterator[Line]:
-    for node in ast.walk(ast.parse(text)):
+def _help_texts(nodes: Iterable[ast.AST]) -> Iterator[Line]:
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg in HELP_ARGUMENTS and (help_text := _string(node.value)):
             yield node.value.lineno, help_text
 

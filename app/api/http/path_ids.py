@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic_core import CoreSchema, core_schema
 
-from app.errors import NotFound
+from app.errors import require_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ class PathId:
             NotFound: The text isn't an id.
         """
         try:
-            return UUID(text)
+            parsed = UUID(text)
         except ValueError:
-            raise NotFound(f"this tenant has no such {self.noun}") from None
+            parsed = None
+        return require_found(parsed, self.noun)
 
 
 MEMORY: Final = PathId("memory")

@@ -130,9 +130,11 @@ def fetch_column(
     return [row[0] for row in driver_connection(tx).execute(query, values, binary=binary).fetchall()]
 
 
-def fetch_value(tx: Connection, statement: str, values: dict[str, Any] | None = None) -> Any:
+def fetch_value(
+    tx: Connection, statement: str | bytes, values: dict[str, Any] | None = None, *, binary: bool = False
+) -> Any:
     """Execute a statement in the driver's parameter syntax, and return the first value of its first row, or None."""
-    return next(iter(fetch_column(tx, statement, values)), None)
+    return next(iter(fetch_column(tx, statement, values, binary=binary)), None)
 
 
 def decode_moments(sent: bytes | None) -> npt.NDArray[np.float64]:

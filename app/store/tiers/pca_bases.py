@@ -105,13 +105,10 @@ def lock_fitting(tx: Connection, owner: UUID) -> None:
 
 def try_lock_fitting(tx: Connection, owner: UUID) -> bool:
     """Lock like `lock_fitting`, or return False if another transaction has the lock."""
-    row = (
-        driver_connection(tx)
-        .execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (_lock_name(owner),))
-        .fetchone()
-    )
+    query = "SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0))"
+    is_locked = bool(fetch_value(tx, query, {"name": _lock_name(owner)}))
     driver_connection(tx).execute(_MAY_BE_IDLE)
-    return bool(row and row[0])
+    return is_locked
 
 
 _MAY_BE_IDLE: Final = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
@@ -298,8 +295,7 @@ def redraw_sample(tx: Connection, tenant_id: UUID, space_id: int, draw_id: UUID)
     Rows that another transaction is deleting are omitted.
     """
     values = {"tenant": tenant_id, "space": space_id, "draw": draw_id}
-    row = driver_connection(tx).execute(_REDRAW, values, binary=True).fetchone()
-    return decode_vectors(row[0] if row else None)
+    return decode_vectors(fetch_value(tx, _REDRAW, values, binary=True))
 
 
 _REDRAW: Final = """
@@ -317,8 +313,7 @@ SELECT string_agg(halfvec_send(vector), '' ORDER BY random()) FROM drawn
 def read_sample(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
     """Return a tenant's sample of a space, or a random part of it, in random order, shape (n, dimensions)."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
-    row = driver_connection(tx).execute(_SAMPLE, values, binary=True).fetchone()
-    return decode_vectors(row[0] if row else None)
+    return decode_vectors(fetch_value(tx, _SAMPLE, values, binary=True))
 
 
 _SAMPLE: Final = """

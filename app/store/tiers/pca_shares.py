@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.tiers.pca import Vectors
-from app.store.core.binary_arrays import decode_vectors, driver_connection
+from app.store.core.binary_arrays import decode_vectors, driver_connection, fetch_value
 from app.store.tiers.pca_bases import SHARED, BasisInfo, Draw
 
 
@@ -46,8 +46,7 @@ def draw_share(tx: Connection, tenant_id: UUID, space_id: int, limit: int, draw:
         "share": draw.draw_id,
         "drawn_at": draw.drawn_at,
     }
-    row = driver_connection(tx).execute(_DRAW, values, binary=True).fetchone()
-    return decode_vectors(row[0] if row else None)
+    return decode_vectors(fetch_value(tx, _DRAW, values, binary=True))
 
 
 _DRAW: Final = """
