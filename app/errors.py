@@ -4,29 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+UNKNOWN_FIELD: Final = "isn't a known field"
+EMPTY: Final = "must not be empty"
 
 
 @dataclass(frozen=True)
 class FieldError:
     """Validation error for one request field.
 
-    `value` never contains the caller's text: only a length, a number or a name.
+    Attributes:
+        field: Path of the field, such as `messages[2].content`.
+        message: A predicate of which the field is the subject, such as "is too long".
+        value: A length, a number or a name, never the caller's text.
+        limit: The limit that the value exceeds.
+        suggestion: The known field that an unknown one most likely means.
     """
 
     field: str
     message: str
     value: str | int | float | None = None
     limit: str | int | float | None = None
+    suggestion: str | None = None
+
+    @property
+    def advice(self) -> str:
+        """The message, with the suggested field."""
+        return self.message if self.suggestion is None else f"{self.message}; did you mean `{self.suggestion}`?"
 
     def __str__(self) -> str:
-        """Return the field, the message and the numbers, in one line."""
-        numbers = [
-            f"{name} {found}" for name, found in (("value", self.value), ("limit", self.limit)) if found is not None
-        ]
-        return f"{self.field}: {self.message}" + (f" ({', '.join(numbers)})" if numbers else "")
+        """Return the field, the message and the numbers as one sentence."""
+        if self.message == UNKNOWN_FIELD:
+            named = f"Unknown field `{self.field}`"
+            return named if self.suggestion is None else f"{named}; did you mean `{self.suggestion}`?"
+        shown = () if self.message == EMPTY else (("value", self.value), ("limit", self.limit))
+        numbers = [f"{name} {found}" for name, found in shown if found is not None]
+        return f"{self.field} {self.message}" + (f" ({', '.join(numbers)})" if numbers else "")
 
 
 class EbbingError(Exception):
@@ -37,11 +53,18 @@ class EbbingError(Exception):
     title = "Internal server error"
 
     def __init__(
-        self, detail: str = "", *, errors: Sequence[FieldError] = (), retry_after_seconds: int | None = None
+        self,
+        detail: str = "",
+        *,
+        errors: Sequence[FieldError] = (),
+        omitted: int = 0,
+        retry_after_seconds: int | None = None,
     ) -> None:
+        """Create an error; `omitted` is the number of faults beside those in `errors`."""
         super().__init__(detail or self.title)
         self.detail = detail
         self.errors = tuple(errors)
+        self.omitted = omitted
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -59,6 +82,12 @@ class Unreadable(EbbingError):
     status, type, title = 400, "unreadable", "The request body can't be parsed"
 
 
+class InvalidHeader(EbbingError):
+    """Request header that can't be parsed."""
+
+    status, type, title = 400, "invalid-header", "A request header is invalid"
+
+
 class NotAuthenticated(EbbingError):
     """Missing or invalid API key."""
 
@@ -74,7 +103,7 @@ class NotAllowed(EbbingError):
 class NotFound(EbbingError):
     """Resource that doesn't exist for this tenant."""
 
-    status, type, title = 404, "not-found", "Resource not found"
+    status, type, title = 404, "not-found", "Not found"
 
 
 def require_found(found: T | None, noun: str) -> T:
@@ -84,14 +113,14 @@ def require_found(found: T | None, noun: str) -> T:
         NotFound: It is None; the message names the kind of resource.
     """
     if found is None:
-        raise NotFound(f"this tenant has no such {noun}")
+        raise NotFound(f"{noun[:1].upper()}{noun[1:]} not found")
     return found
 
 
 class Conflict(EbbingError):
     """Conflict between the request and the current state."""
 
-    status, type, title = 409, "conflict", "The request conflicts with the current state"
+    status, type, title = 409, "conflict", "Conflict"
 
 
 class TooLarge(EbbingError):

@@ -17,7 +17,7 @@ from app.api.http.request_body import json_body
 from app.domain.policy import policy_diff
 from app.domain.policy.api_keys import SCOPES
 from app.services.tenants import tenants
-from app.store.tenants.tenants import KeyRecord
+from app.store.tenants.tenants import KeyRecord, Tenant
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"])
 
@@ -45,13 +45,15 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def create_tenant(caller: Admin, wanted: Annotated[NewTenant, Depends(json_body(NewTenant))]) -> Response:
     """Create a tenant and its first API key. The key is returned only once."""
     tenant, key = tenants.create(wanted.name, policy_diff.read(wanted.policy or {}), actor=caller.key_id)
-    return responses.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
+    return responses.answer(
+        {"id": tenant.tenant_id, "tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201
+    )
 
 
 @router.get("/tenants", summary="List tenants by name")
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Response:
     """Return a page of tenants; continue with `next_cursor`."""
-    return responses.page("tenants", tenants.list_tenants(NAME.decode(cursor) or "", limit), asdict, NAME)
+    return responses.page("tenants", tenants.list_tenants(NAME.decode(cursor) or "", limit), _tenant, NAME)
 
 
 @router.post("/keys", summary="Create an API key", status_code=201)
@@ -60,7 +62,8 @@ def create_key(caller: Admin, wanted: Annotated[NewKey, Depends(json_body(NewKey
     tenant_id = wanted.tenant_id or caller.tenant_id
     text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
     shown = {
-        "key_id": text[4:17],
+        "id": text[4:17],
+        "key_id": text[4:17],  # deprecated name of `id`
         "api_key": text,
         "tenant_id": tenant_id,
         **responses.pick(wanted, "name", "scopes", "expires_at"),
@@ -86,7 +89,11 @@ def revoke_key(caller: Admin, key_id: str) -> Response:
     return Response(status_code=204)
 
 
+def _tenant(tenant: Tenant) -> dict[str, object]:
+    return {"id": tenant.tenant_id, **asdict(tenant)}  # `tenant_id`: deprecated name of `id`
+
+
 def _key(key: KeyRecord) -> dict[str, object]:
-    shown = asdict(key)
+    shown = {"id": key.key_id, **asdict(key)}  # `key_id`: deprecated name of `id`
     del shown["digest"]
     return shown | {"scopes": sorted(key.scopes)}

@@ -13,15 +13,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.domain.ingest import json_input
-from app.domain.ingest.json_input import UNKNOWN_FIELD
-from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
+from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid, Misconfigured, Unavailable
 from app.services.transient_errors import is_transient
 
 MEDIA_TYPE = "application/problem+json"
 SERVER_ERROR = 500
 
 _TITLES = {
-    404: ("not-found", "Resource not found"),
+    404: ("not-found", "Not found"),
     405: ("method-not-allowed", "Method not allowed for this path"),
 }
 
@@ -34,16 +33,26 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
         "type": f"urn:ebbing:problem:{error.type}",
         "title": error.title,
         "status": error.status,
-        "detail": error.detail or str(next(iter(error.errors), error.title)),
+        "detail": error.detail or _summarise(error),
         "errors": [_field(field) for field in error.errors],
         "request_id": request_id,
     }
+    if error.omitted:
+        body["omitted_errors"] = error.omitted
     headers = {}
     if error.retry_after_seconds is not None:
         headers["retry-after"] = str(error.retry_after_seconds)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return msgspec.json.encode(body), headers
+
+
+def _summarise(error: EbbingError) -> str:
+    """Return the first field error as a sentence, and the number of others."""
+    if not error.errors:
+        return error.title
+    others = len(error.errors) - 1 + error.omitted
+    return f"{error.errors[0]}{f' ({others} more)' if others else ''}"
 
 
 def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
@@ -135,9 +144,11 @@ def _methods(request: Request) -> str:
 
 
 def _field(field: FieldError) -> dict[str, Any]:
-    shown: dict[str, Any] = {"field": field.field, "message": field.message}
+    shown: dict[str, Any] = {"field": field.field, "message": field.advice}
     if field.value is not None:
         shown["value"] = field.value
     if field.limit is not None:
         shown["limit"] = field.limit
+    if field.suggestion is not None:
+        shown["suggestion"] = field.suggestion
     return shown

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
-from functools import cache
+from collections.abc import Awaitable, Callable
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-import msgspec.inspect
 from fastapi import Request
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -111,7 +109,7 @@ def decode(body: bytes, shape: type[T]) -> T:
     """
     if not body:
         raise Unreadable("the body is empty")
-    return json_input.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+    return json_input.read(body, _decoder(shape))
 
 
 def check_storable(**names: str | None) -> None:
@@ -157,23 +155,3 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
     """Create a decoder, one thread at a time: see `json_input.precompile`."""
     with _looking:
         return msgspec.json.Decoder(shape)
-
-
-@cache
-def _choices(shape: Hashable) -> json_input.Choices:
-    """Return the allowed values by field name, for fields with a fixed set of values."""
-    found = msgspec.inspect.type_info(shape)
-    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
-    return {field.encode_name: words for field in fields if (words := _words(field.type))}
-
-
-def _words(kind: msgspec.inspect.Type) -> tuple[str, ...]:
-    match kind:
-        case msgspec.inspect.LiteralType():
-            return tuple(map(str, kind.values))
-        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
-            return _words(kind.item_type)
-        case msgspec.inspect.UnionType():
-            return tuple(word for each in kind.types for word in _words(each))
-        case _:
-            return ()

@@ -27,7 +27,7 @@ from app.domain.ingest import bodies
 from app.domain.ingest.bodies import Body
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.json_input import Format
-from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
+from app.errors import BacklogFull, EbbingError, FieldError, Invalid, InvalidHeader, Unavailable
 from app.queues import Nudger
 from app.services.consolidation import supersession
 from app.services.embedding import spaces
@@ -37,7 +37,8 @@ from app.settings import settings
 
 SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
-_WAIT = re.compile(r"\bwait=(\d{1,9})\b")
+_WAIT = re.compile(r'(?i)(?:^|[,;])\s*wait\s*(?:=\s*"?(?P<seconds>[^,;"]*)"?)?\s*(?=$|[,;])')
+_WAIT_DIGITS = 9  # any number with so many digits is over the limit
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -185,8 +186,16 @@ def _form(scope: Scope) -> Format:
 
 def _wait_seconds(scope: Scope) -> float | None:
     preference = header(scope, b"prefer")
-    found = _WAIT.search(preference) if preference else None
-    return min(float(found[1]), settings().wait_max_seconds) if found else None
+    if preference is None:
+        return None
+    found = _WAIT.search(preference)
+    if found is None:
+        return None
+    seconds = (found["seconds"] or "").strip()
+    if not (seconds.isascii() and seconds.isdigit()):
+        message = "must have whole seconds, such as `Prefer: wait=5`"
+        raise InvalidHeader(errors=[FieldError("Prefer", message, None, settings().wait_max_seconds)])
+    return min(float(seconds[:_WAIT_DIGITS]), settings().wait_max_seconds)
 
 
 def trace(scope: Scope) -> str:

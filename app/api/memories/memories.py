@@ -133,11 +133,15 @@ def restore(caller: Writer, memory_id: MemoryId) -> Response:
     return _respond(caller, asked.memory)
 
 
-@router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
+@router.delete("/{memory_id}", summary="Delete a memory", status_code=202)
 def delete(caller: Writer, memory_id: MemoryId) -> Response:
-    """Delete a memory: it disappears from searches, lists and reads at once. 409 under a legal hold."""
-    memories.delete(caller.tenant_id, memory_id, caller.key_id)
-    return Response(status_code=204)
+    """Delete a memory: it disappears from searches, lists and reads at once, and is erased after `erase_after`.
+
+    Until then, `POST /v1/privacy/erasures/{erasure_id}/cancel` restores it. 409 if the memory is under a legal hold.
+    """
+    deletion = memories.delete(caller.tenant_id, memory_id, caller.key_id)
+    [stored_id] = deletion.scope.memory_ids or [memory_id]
+    return responses.answer({"id": stored_id, **responses.pick(deletion, "erasure_id", "erase_after")}, 202)
 
 
 def _respond(caller: Caller, found: StoredMemory | Pending, as_of: datetime | None = None) -> Response:

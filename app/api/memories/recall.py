@@ -17,9 +17,9 @@ from app.services.recall.recall import recall_memories
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
-@router.post("/recall", summary="Recall memories relevant to a conversation")
+@router.post("/recall", summary="Recall memories for a conversation")
 def bring(caller: Reader, request: Annotated[RecallRequest, Depends(json_body(RecallRequest))]) -> Response:
-    """Return a few relevant memories, often none, and a context text within a token budget.
+    """Return the relevant memories, and a `text` with them for your prompt, within a token budget.
 
     Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
     """
@@ -27,5 +27,10 @@ def bring(caller: Reader, request: Annotated[RecallRequest, Depends(json_body(Re
     brought = recall_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
-    shown = responses.pick(brought, "memories", "context", "ids", "tokens")
-    return responses.answer(shown | {"took_ms": round(took * 1000, 2)})
+    shown = {
+        **responses.pick(brought, "memories", "ids", "tokens"),
+        "text": brought.context,
+        "context": brought.context,  # deprecated name of `text`
+        "took_ms": round(took * 1000, 2),
+    }
+    return responses.answer(shown)

@@ -124,7 +124,8 @@ def _most_changed(pairs: list[ReplayedSearch]) -> list[ReplayedSearch]:
 
 def _example(pair: ReplayedSearch) -> dict[str, Any]:
     return {
-        "search_id": pair.search_id,
+        "id": pair.search_id,
+        "search_id": pair.search_id,  # deprecated name of `id`
         "before": list(pair.before[:SHOWN]),
         "after": list(pair.after[:SHOWN]),
         "used": sorted(pair.used),

@@ -83,7 +83,8 @@ def render_erasure(each: Erasure) -> dict[str, Any]:
     """Return an erasure as JSON."""
     by = each.scope.conditions()
     return {
-        **responses.pick(each, "erasure_id", "kind", "status"),
+        "id": each.erasure_id,
+        **responses.pick(each, "erasure_id", "kind", "status"),  # `erasure_id`: deprecated name of `id`
         "subject": by.pop("subject", None),
         "ids": by.pop("memory_ids", None),
         "thread": by.pop("thread", None),

@@ -56,7 +56,8 @@ def _render(hold: Hold) -> dict[str, Any]:
     return {
         "id": hold.hold_id,
         "reason": hold.reason,
-        "memory_ids": by.pop("memory_ids", None),
+        "ids": by.get("memory_ids"),
+        "memory_ids": by.pop("memory_ids", None),  # deprecated name of `ids`
         "subject": by.pop("subject", None),
         "filter": by or None,
         **responses.pick(hold, "placed_at", "placed_by", "released_at", "released_by"),

@@ -80,7 +80,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
     older_than = HISTORY.decode(cursor)
     alive = live_numbers.live_numbers(tenant_id, [found]).get(memory_id)
     if alive is None:
-        raise NotFound("this tenant has no such memory")
+        raise NotFound("Memory not found")
     drawn = memory_curve.draw_curve(tenant_id, found)
     happened = page_of(drawn.happened[:ENTRIES], ENTRIES, lambda entry: (entry.at, entry.place))
     if older_than is not None:

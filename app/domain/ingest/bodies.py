@@ -13,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain.ingest import json_input
-from app.domain.ingest.json_input import UNKNOWN_FIELD, Format, precompile
+from app.domain.ingest.body_faults import ITEMS_MAX, BodyFaults
+from app.domain.ingest.json_input import Format, precompile
 from app.domain.ingest.memory import (
-    CHOICES,
+    BLANK,
     TEXT_MAX_BYTES,
     Kind,
     Label,
@@ -26,9 +27,10 @@ from app.domain.ingest.memory import (
     check_closely,
     check_moment,
     field_path,
+    refuse_blank,
 )
-from app.domain.ingest.roles import ROLES, Role
-from app.errors import FieldError, Invalid
+from app.domain.ingest.roles import Role
+from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of the fields beside `messages`, as JSON in bytes, times the number of stored messages."""
@@ -37,7 +39,6 @@ TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 
 MessageRole = Literal["user", "assistant", "system", "tool", "developer", "function"]
 _SAME: Final[Mapping[MessageRole, Role]] = {"developer": "system", "function": "tool"}
-_CHAT_CHOICES: Final = CHOICES | {"role": (*ROLES, *_SAME)}
 
 
 class ContentPart(msgspec.Struct, frozen=True, gc=False):
@@ -134,6 +135,7 @@ _line = msgspec.json.Decoder(MemoryIn)
 _messages = msgspec.json.Decoder(Messages)
 _probe = msgspec.json.Decoder(_Probe)
 _SHARED: Final = tuple(name for name in Messages.__struct_fields__ if name != "messages")
+_HARMLESS: Final = MemoryIn("x")
 _OF_ONE: Final = frozenset(MemoryIn.__struct_fields__) - set(_SHARED)
 
 
@@ -162,40 +164,89 @@ def read(body: bytes, form: Format, dimensions: int | None) -> Body:
 def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn] | None:
     """Return the memories of a body, or None if it has messages."""
     try:
-        decoded = (
-            json_input.read_lines(body, _line, CHOICES)
-            if form == "ndjson"
-            else json_input.read(body, _one_or_many, CHOICES)
-        )
-    except Invalid as refused:
+        decoded = _line.decode_lines(body) if form == "ndjson" else _one_or_many.decode(body)
+    except json_input.UNDECODABLE as error:
         if form == "json" and has_messages(body):
             return None
-        raise _among_memories(refused) from None
+        raise _refuse_memories(body, form, dimensions, error) from None
     memories = decoded if isinstance(decoded, list) else [decoded]
     # Only escapes or non-ASCII bytes encode NUL or multi-byte characters. Without them, msgspec has checked everything.
     needs_check = not body.isascii() or b"\\u" in body
-    for place, memory in enumerate(memories):
-        where = place if memories is decoded else None
-        if memory.text.isspace():
-            raise Invalid(errors=[FieldError(field_path(where, "text"), "is blank")])
-        if needs_check or memory.metadata is not None or memory.embedding is not None:
-            check_closely(memory, where, dimensions)
-        if memory.occurred_at is not None:
-            check_moment(memory.occurred_at, field_path(where, "occurred_at"))
+    try:
+        for place, memory in enumerate(memories):
+            where = place if memories is decoded else None
+            if memory.text.isspace():
+                refuse_blank(where)
+            if needs_check or memory.metadata is not None or memory.embedding is not None:
+                check_closely(memory, where, dimensions)
+            if memory.occurred_at is not None:
+                check_moment(memory.occurred_at, field_path(where, "occurred_at"))
+    except Invalid as error:
+        raise _refuse_memories(body, form, dimensions, error) from None
     return memories
+
+
+def _refuse_memories(body: bytes, form: Format, dimensions: int | None, error: Exception) -> EbbingError:
+    """Return the error for all faults of a body of memories, whose first fault raised `error`."""
+    first = error if isinstance(error, Invalid) else json_input.describe_undecodable(error, len(body))
+    if not isinstance(first, Invalid):
+        return first
+    try:
+        given = json_input.parse(body, form)
+    except json_input.UNDECODABLE:
+        return _among_memories(first)
+    faults = BodyFaults()
+    if isinstance(given, dict):
+        _add_faults(faults, given, None, dimensions)
+    elif isinstance(given, list):
+        for place, item in enumerate(given[:ITEMS_MAX]):
+            if faults.is_full:
+                break
+            _add_faults(faults, item, place, dimensions)
+    else:
+        faults.compare(given, MemoryIn | list[MemoryIn])
+    return _among_memories(faults.refusal() or first)
+
+
+def _add_faults(faults: BodyFaults, given: object, place: int | None, dimensions: int | None) -> None:
+    """Add the faults of one memory."""
+    if not faults.compare(given, MemoryIn, field_path(place, "").removesuffix(".")):
+        return
+    memory = msgspec.convert(given, MemoryIn)
+    if memory.text.isspace():
+        faults.add([FieldError(field_path(place, "text"), BLANK)])
+    for _ in MemoryIn.__struct_fields__:
+        try:
+            check_closely(memory, place, dimensions)
+        except Invalid as refused:
+            faults.add(refused.errors)
+            memory = _without_faults(memory, refused.errors[0].field)
+        else:
+            break
+    if memory.occurred_at is not None:
+        try:
+            check_moment(memory.occurred_at, field_path(place, "occurred_at"))
+        except Invalid as refused:
+            faults.add(refused.errors)
+
+
+def _without_faults(memory: MemoryIn, path: str) -> MemoryIn:
+    """Return the memory with a harmless value in the field at a path, so that the others can be checked."""
+    name = path.rpartition("]")[2].lstrip(".")
+    return replace(memory, **{name: "x" if name == "text" else getattr(_HARMLESS, name)})
 
 
 def has_messages(body: bytes) -> bool:
     """Return whether a body that isn't memories is an object with the field `messages`."""
     try:
         return _probe.decode(body).messages is not msgspec.UNSET
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except json_input.UNDECODABLE:
         return False
 
 
 def _read_messages(body: bytes) -> Body:
     try:
-        chat = json_input.read(body, _messages, _CHAT_CHOICES)
+        chat = json_input.read(body, _messages)
     except Invalid as refused:
         raise _beside_messages(refused) from None
     # Check the shared fields as one memory, so that errors name the fields beside `messages`.
@@ -206,6 +257,7 @@ def _read_messages(body: bytes) -> Body:
     memories: list[MemoryIn] = []
     skipped: list[Skipped] = []
     left_out: list[LeftOut] = []
+    faults = BodyFaults()
     for place, message in enumerate(chat.messages):
         text, unstored = read_content(message)
         if unstored:
@@ -213,10 +265,15 @@ def _read_messages(body: bytes) -> Body:
         if not text or text.isspace():
             skipped.append(Skipped(place))
             continue
-        _check_message(f"messages[{place}]", message, text)
+        try:
+            _check_message(f"messages[{place}]", message, text)
+        except Invalid as refused:
+            faults.add(refused.errors)
         role = _SAME.get(message.role, message.role)
         occurred_at = message.occurred_at or shared.occurred_at
         memories.append(replace(shared, text=text, role=role, speaker=message.name, occurred_at=occurred_at))
+    if (refusal := faults.refusal()) is not None:
+        raise refusal
     if not memories:
         raise Invalid(errors=[FieldError("messages", "has no message with text")])
     _check_shared(chat, len(memories))
@@ -261,14 +318,17 @@ def _beside_messages(refused: Invalid) -> Invalid:
 def _among_memories(refused: Invalid) -> Invalid:
     """Replace the errors of `messages` in an array or a line: messages need a body of their own."""
     reason = "can't be part of an array or a line: send messages in a separate request"
-    return _explain(refused, {error.field: reason for error in refused.errors if error.field.endswith("].messages")})
+    chats = {error.field: reason for error in refused.errors if error.field.endswith("].messages")}
+    without_text = {f"{field.removesuffix('messages')}text" for field in chats}
+    errors = [error for error in refused.errors if error.field not in without_text]
+    return _explain(Invalid(errors=errors, omitted=refused.omitted), chats)
 
 
 def _explain(refused: Invalid, messages: Mapping[str, str]) -> Invalid:
     errors = [
-        FieldError(error.field, messages.get(error.field, error.message), error.value, error.limit)
-        if error.message == UNKNOWN_FIELD
+        FieldError(error.field, messages[error.field], error.value, error.limit)
+        if error.message == UNKNOWN_FIELD and error.field in messages
         else error
         for error in refused.errors
     ]
-    return Invalid(errors=errors)
+    return Invalid(errors=errors, omitted=refused.omitted)

@@ -1,35 +1,23 @@
-"""Decode incoming JSON into typed values. Errors name the invalid field, its limit and its value."""
+"""Decode incoming JSON into typed values. Errors name every invalid field, its limit and its value."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from app.errors import FieldError, Invalid, Unreadable
+from app.domain.ingest.body_faults import BodyFaults, describe_fault
+from app.errors import Invalid, Unreadable
 
 T = TypeVar("T")
 Format = Literal["json", "ndjson"]
-Choices = Mapping[str, Sequence[str]]
-NO_CHOICES: Final[Choices] = MappingProxyType({})
 
-UNKNOWN_FIELD = "isn't a known field"
-_PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
-_MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
-_LIMIT = re.compile(r"(?P<length>length )?(?P<bound><=|>=|<|>) (?P<limit>[-\d.]+)$")
-_OUT_OF_BOUNDS = {
-    (True, "<"): "is too long",
-    (True, ">"): "is too short",
-    (False, "<"): "is too large",
-    (False, ">"): "is too small",
-}
-_PYDANTICS_BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length")
-_STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
-_SHOWN_CHARACTERS = 512  # maximum length of an unknown field's name in errors
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Exceptions of the decoder."""
+
+_TRUNCATED: Final = "Input data was truncated"
+_PYDANTICS_BOUNDS: Final = ("ge", "gt", "le", "lt", "max_length", "min_length")
 
 
 def precompile(shape: type[T]) -> type[T]:
@@ -42,24 +30,24 @@ def precompile(shape: type[T]) -> type[T]:
     return shape
 
 
-def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> T:
+def read(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode a JSON body.
-
-    Args:
-        body: The raw bytes.
-        decoder: Decoder of the expected type.
-        choices: Allowed words by field name, for fields with a fixed set of words.
 
     Raises:
         Unreadable: The body isn't JSON in UTF-8.
-        Invalid: A field is invalid; the error contains the field's name, limit and value; the value is never text.
+        Invalid: Fields are invalid; the error contains each field's name, limit and value; the value is never text.
     """
-    return _attempt(decoder.decode, body, "json", choices)
+    return _attempt(decoder.decode, body, decoder.type, "json")
 
 
-def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> list[T]:
-    """Decode a body of JSON lines; arguments and errors as for `read`."""
-    return _attempt(decoder.decode_lines, body, "ndjson", choices)
+def read_lines(body: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
+    """Decode a body of JSON lines; errors as for `read`."""
+    return _attempt(decoder.decode_lines, body, list[decoder.type], "ndjson")  # type: ignore[name-defined]  # a value
+
+
+def parse(body: bytes, form: Format) -> Any:
+    """Parse a body that was decoded before into plain values: lists, dicts, texts and numbers."""
+    return msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
 
 
 def reword_error(found: Mapping[str, Any]) -> str:
@@ -74,60 +62,33 @@ def violated_limit(found: Mapping[str, Any]) -> float | None:
     return next((context[name] for name in _PYDANTICS_BOUNDS if name in context), None)
 
 
-def _attempt(decode: Callable[[bytes], T], body: bytes, form: Format, choices: Choices) -> T:
+def describe_undecodable(error: Exception, size: int) -> Invalid | Unreadable:
+    """Return the error for a body of this size from the decoder's exception, which names at most one field."""
+    if isinstance(error, msgspec.ValidationError):
+        return Invalid(errors=[describe_fault(str(error))])
+    if isinstance(error, UnicodeDecodeError):
+        return Unreadable("the body isn't UTF-8")
+    if isinstance(error, RecursionError):
+        return Unreadable("the JSON is nested too deeply")
+    if str(error) == _TRUNCATED:
+        return Unreadable(f"Incomplete JSON (ended at byte {size})")
+    return Unreadable(str(error).replace("JSON is malformed", "Malformed JSON"))
+
+
+def _attempt(decode: Callable[[bytes], T], body: bytes, shape: Any, form: Format) -> T:
     try:
         return decode(body)
-    except msgspec.ValidationError as error:
-        raise Invalid(errors=[_field_error(str(error), body, form, choices)]) from None
-    except UnicodeDecodeError:
-        raise Unreadable("the body isn't UTF-8") from None
-    except RecursionError:
-        raise Unreadable("the JSON is nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise Unreadable(str(error)) from None
+    except UNDECODABLE as error:
+        first = describe_undecodable(error, len(body))
+        raise (_find_faults(body, shape, form) or first if isinstance(first, Invalid) else first) from None
 
 
-def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> FieldError:
-    """Convert msgspec's message to the error of one field.
-
-    The value is a length or a number read from the body, never text.
-    """
-    path_match = _PATH.search(message)
-    path = path_match["path"] if path_match else ""
-    reason = message[: path_match.start()] if path_match else message
-    if unknown := _UNKNOWN.search(reason):
-        name = unknown["name"][:_SHOWN_CHARACTERS]
-        return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
-    if missing := _MISSING.search(reason):
-        return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
-    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
-        allowed = choices.get(path.rpartition(".")[2].partition("[")[0], ())
-        allowed_names = ", ".join(allowed) or "the values allowed here"
-        return FieldError(path.lstrip(".") or "body", f"isn't one of {allowed_names}")
-    bound = _LIMIT.search(reason)
-    if not bound:
-        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
-        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
-    number = float(bound["limit"])
-    return FieldError(
-        path.lstrip(".") or "body",
-        _OUT_OF_BOUNDS[bool(bound["length"]), bound["bound"][0]],
-        _measure(body, form, path),
-        int(number) if number.is_integer() else number,
-    )
-
-
-def _measure(body: bytes, form: Format, path: str) -> int | float | None:
-    """Return the length or the number at `path` in the body, or None if the body can't be decoded."""
+def _find_faults(body: bytes, shape: Any, form: Format) -> Invalid | None:
+    """Return the error for all faults of a body, or None if the rest of the body can't be parsed."""
     try:
-        value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
-        for index, name in _STEP.findall(path):
-            if index and isinstance(value, list):
-                value = value[int(index)]
-            elif name and isinstance(value, dict):
-                value = value.get(name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
+        value = parse(body, form)
+    except UNDECODABLE:
         return None
-    if isinstance(value, str | list | dict):
-        return len(value)
-    return value if isinstance(value, int | float) else None
+    faults = BodyFaults()
+    faults.compare(value, shape)
+    return faults.refusal()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
 from app.domain.ingest import fields, json_input
 from app.domain.ingest.fields import Column
-from app.domain.ingest.roles import ROLES, Role
+from app.domain.ingest.roles import Role
 from app.errors import FieldError, Invalid
 
 TEXT_MAX_BYTES = 32 * 1024
@@ -22,10 +22,10 @@ NAME_MAX_CHARACTERS = 512
 EMBEDDING_MAX_DIMENSIONS = 16_000
 METADATA_MAX_DEPTH = 32
 _EDGES = (1, 9999)
+BLANK: Final = "must not be blank"
 
 KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
 Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
-CHOICES = {"kind": KINDS, "role": ROLES}
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
@@ -116,13 +116,22 @@ def decode_patch(body: bytes) -> MemoryPatch:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is invalid.
     """
-    patch = json_input.read(body, _patch, CHOICES)
+    patch = json_input.read(body, _patch)
     check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
         check_moment(patch.occurred_at, "occurred_at")
     if isinstance(patch.text, str) and patch.text.isspace():
-        raise Invalid(errors=[FieldError("text", "is blank")])
+        refuse_blank(None)
     return {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not msgspec.UNSET}
+
+
+def refuse_blank(place: int | None) -> NoReturn:
+    """Refuse a text of white space.
+
+    Raises:
+        Invalid: Always; the error names the field.
+    """
+    raise Invalid(errors=[FieldError(field_path(place, "text"), BLANK)])
 
 
 def check_closely(memory: Any, place: int | None, dimensions: int | None) -> None:

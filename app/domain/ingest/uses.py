@@ -33,8 +33,8 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Uses of memories as reported by a caller.
 
     Attributes:
-        memories: 1 to 1,000 memories, each by its id or as an object with the moment of its use.
-        ids: The `ids` of a response of `POST /v1/recall`, instead of `memories`; at most 1,000, may be empty.
+        memories: 1 to 1,000 memories with the moments of their uses, instead of `ids`; an item may be just an id.
+        ids: Ids of used memories, such as the `ids` of a response of `POST /v1/recall`; at most 1,000, may be empty.
         context_tags: Up to 64 tags of the context of use: mnemex boosts memories used in another domain.
         session: The conversation that used the memories; a session reinforces a memory at most once per refractory
             period.
@@ -54,8 +54,9 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             Invalid: The request has both or neither.
         """
         if (self.memories is None) == (self.ids is None):
-            reason = "is missing" if self.ids is None else "can't be combined with `ids`"
-            raise Invalid(errors=[FieldError("memories", reason)])
+            if self.ids is None:
+                raise Invalid(errors=[FieldError("ids", "is missing: give `ids`, or `memories` with times")])
+            raise Invalid(errors=[FieldError("memories", "can't be combined with `ids`")])
 
 
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,10 +14,10 @@ from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES
 from app.domain.dynamics.proving import Unfit, check
 from app.domain.ingest import json_input
-from app.domain.ingest.json_input import UNKNOWN_FIELD
+from app.domain.ingest.near_names import suggest_field
 from app.domain.policy.policy import Policy
 from app.domain.policy.presets import PRESETS
-from app.errors import FieldError, Invalid, ProfileMissing
+from app.errors import UNKNOWN_FIELD, FieldError, Invalid, ProfileMissing
 
 DEPTH_MAX: Final = 8
 DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers"})
@@ -194,10 +194,19 @@ def _field_error(place: str, found: Mapping[str, Any]) -> FieldError:
     """Convert a pydantic error; its value is a number, a short string or a string's length."""
     field = ".".join((place, *(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"])))
     if found["type"] in _UNKNOWN:
-        return FieldError(field, UNKNOWN_FIELD)
+        near = suggest_field(field.rpartition(".")[2], _names_beside(found["loc"]))
+        return FieldError(field, UNKNOWN_FIELD, suggestion=near)
     return FieldError(
         field, json_input.reword_error(found), _shorten_value(found["input"]), json_input.violated_limit(found)
     )
+
+
+def _names_beside(path: Sequence[str | int]) -> list[str]:
+    """Return the names of the known fields in the object that contains the field at a path."""
+    inner: Any = as_full_json(Policy())
+    for part in path[:-1]:
+        inner = inner.get(str(part)) if isinstance(inner, dict) else None
+    return list(inner) if isinstance(inner, dict) else []
 
 
 def _shorten_value(value: object) -> str | int | float | None:

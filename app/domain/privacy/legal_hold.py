@@ -19,6 +19,8 @@ REASON_MAX_CHARACTERS: Final = 2_000
 TEXT: Final = r"^[^\x00]*$"
 StorableName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=TEXT)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=TEXT)]
+_Ids = Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)]
+DEPRECATED: Final = msgspec.Meta(extra_json_schema={"deprecated": True})
 _Labels = Annotated[tuple[_Label, ...], msgspec.Meta(min_length=1, max_length=LABELS_MAX)]
 
 
@@ -47,17 +49,19 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         reason: The reason, 1 to 2,000 characters; shown only to callers with the scope `privacy`.
-        memory_ids: Ids of up to 1,000 stored memories.
+        memory_ids: Old name of `ids`.
         subject: All memories about this subject.
         filter: Other conditions.
         dry_run: Only count the memories that the hold would cover.
+        ids: Ids of up to 1,000 stored memories.
     """
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)]
-    memory_ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
+    memory_ids: Annotated[_Ids | None, DEPRECATED] = None
     subject: StorableName | None = None
     filter: HoldFilter | None = None
     dry_run: bool = False
+    ids: _Ids | None = None
 
 
 @precompile
@@ -89,13 +93,16 @@ def parse_scope(given: NewHold) -> Scope:
     filter_conditions: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in filters.items()
     }
-    ids = None if given.memory_ids is None else list(dict.fromkeys(given.memory_ids))
+    if given.ids is not None and given.memory_ids is not None:
+        raise Invalid(errors=[FieldError("memory_ids", "is the old name of `ids`: give only `ids`")])
+    chosen = given.memory_ids if given.ids is None else given.ids
+    ids = None if chosen is None else list(dict.fromkeys(chosen))
     scope = Scope(ids, given.subject, **filter_conditions)
     conditions = scope.conditions()
     if not conditions:
-        raise Invalid(errors=[FieldError("memory_ids", "is missing: give memory_ids, a subject, or a filter")])
+        raise Invalid(errors=[FieldError("ids", "is missing: give ids, a subject, or a filter")])
     if scope.memory_ids is not None and len(conditions) > 1:
-        raise Invalid(errors=[FieldError("memory_ids", "can't be combined with subject or filter")])
+        raise Invalid(errors=[FieldError("ids", "can't be combined with subject or filter")])
     for name in ("after", "before"):
         if isinstance(moment := conditions.get(name), datetime):
             check_moment(moment, f"filter.{name}")

@@ -68,8 +68,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A search query and its filters.
 
     Attributes:
-        query: Plain words, up to 32,768 characters; punctuation and operators have no meaning. An empty query without a
-            `vector` returns no results.
+        query: Plain words, up to 32,768 characters; punctuation and operators have no meaning. Required unless `vector`
+            is given.
         vector: Query vector to use instead of the query text's embedding: from the tenant's embedding space, up to
             16,000 numbers, of any norm except 0. The words of `query`, if any, still count.
         limit: Maximum number of results, 1 to 100.
@@ -138,6 +138,15 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise Invalid(errors=[FieldError("turn", "needs a session")])
         texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
         refuse_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
+
+    def require_query(self) -> None:
+        """Reject a caller's search without a query.
+
+        Raises:
+            Invalid: The query is blank, and there is no vector.
+        """
+        if self.vector is None and not self.query.strip():
+            raise Invalid(errors=[FieldError("query", "must be given, or `vector`")])
 
     def ranking(self, policy: Ranking) -> Ranking:
         """Return the policy's weights with the request's own applied."""

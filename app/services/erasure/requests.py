@@ -143,8 +143,8 @@ def _logged(new: Erasure) -> PrivacyRequest:
     return PrivacyRequest(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
 
 
-def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
-    """Create the erasure for a caller's deletion of one memory; a nightly run executes it after the grace period.
+def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> Erasure:
+    """Create and return the erasure for a caller's deletion of one memory; a night executes it after the grace period.
 
     The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
     once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
@@ -161,7 +161,9 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     _take_out(tx, tenant_id, ids)
     hidden_supersessions.hide_supersessions(tx, tenant_id, new.erasure_id, ids)
     apply_counts(tx, tenant_id, counts)
-    _insert(tx, tenant_id, replace(new, hidden=hidden_now))
+    deletion = replace(new, hidden=hidden_now)
+    _insert(tx, tenant_id, deletion)
+    return deletion
 
 
 def adopt(tenant_id: UUID) -> int:

@@ -20,6 +20,7 @@ from app.store.core import database
 from app.store.core.paging import Page
 from app.store.embedding import embedding_spaces, embeddings
 from app.store.enrichment import cues, word_index, work_queue
+from app.store.erasure.requests import Erasure
 from app.store.ingest import envelopes
 from app.store.memories import memories
 from app.store.memories.memories import Filters, StoredMemory
@@ -120,8 +121,8 @@ def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool)
     return reactivation.restore(write, [stored_id], "edit")
 
 
-def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
-    """Hide a memory, remove it from its neighbours' context, and schedule its erasure for the end of the grace period.
+def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> Erasure:
+    """Hide a memory, remove it from its neighbours' context, and return its erasure, due after the grace period.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -131,8 +132,9 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
     with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
         stored_id = lock(write.tx, tenant_id, memory_id)
         write.check_free([stored_id])
-        requests.delete(write.tx, tenant_id, stored_id, actor)
+        deletion = requests.delete(write.tx, tenant_id, stored_id, actor)
     queues.nudge(queues.EMBED_MEMORIES)
+    return deletion
 
 
 def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:

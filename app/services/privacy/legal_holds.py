@@ -57,7 +57,7 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Ho
         raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
     raise Invalid(
         errors=[
-            FieldError(f"memory_ids[{ids.index(memory_id)}]", "doesn't match any memory of this tenant", str(memory_id))
+            FieldError(f"ids[{ids.index(memory_id)}]", "doesn't match any memory of this tenant", str(memory_id))
             for memory_id in missing
         ]
     )

@@ -45,7 +45,7 @@ def get(tenant_id: UUID, memory_id: UUID) -> StoredMemory | Pending:
     # The memory may have been stored between the two queries.
     found = pending or _stored(tenant_id, memory_id)
     if found is None:
-        raise NotFound("this tenant has no such memory")
+        raise NotFound("Memory not found")
     return found
 
 
@@ -61,7 +61,7 @@ def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> Not
         get(tenant_id, UUID(name))
     except (ValueError, NotFound):
         error = FieldError(field, "doesn't match any memory of this tenant", name)
-        return NotFound("this tenant has no such memory", errors=[error])
+        return NotFound("Memory not found", errors=[error])
     return Unavailable(f"a memory {purpose} is still in the queue", retry_after_seconds=1)
 
 
@@ -79,7 +79,7 @@ def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
         # Query the queue only now that the transaction has ended.
         if backlog().find(tenant_id, memory_id) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
-        raise NotFound("this tenant has no such memory") from None
+        raise NotFound("Memory not found") from None
 
 
 def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:

@@ -49,7 +49,7 @@ def draw_curve(tenant_id: UUID, memory: StoredMemory, days: int = AHEAD_DAYS) ->
         times = memory_strength.load_timeline(tx, tenant_id)
         as_of = database.now(tx)
     if not stored.ids:
-        raise NotFound("this tenant has no such memory")
+        raise NotFound("Memory not found")
     policy = times.at(as_of.timestamp()).policy
     history_start = as_of - timedelta(days=policy.history_days)
     known = KnownHistory(

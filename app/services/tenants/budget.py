@@ -193,7 +193,7 @@ def report_costs(tenant_id: UUID, first: date | None = None, last: date | None =
     """
     with database.tenant(tenant_id) as tx:
         if tenants.get(tx, tenant_id) is None:
-            raise NotFound("there is no such tenant")
+            raise NotFound("Tenant not found")
         limits = _limits(tx, tenant_id)
         today, own, total = model_usage.read_today(tx, tenant_id, total=limits.has_total)
         rows = model_usage.list_between(tx, tenant_id, *_days(today, first, last))

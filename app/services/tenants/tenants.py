@@ -44,7 +44,7 @@ def create(
     with database.tenant(tenant_id) as tx:
         tenant = tenants.add(tx, tenant_id, name)
         if tenant is None:
-            raise Conflict(f"a tenant named {name!r} already exists")
+            raise Conflict(f'tenant "{name}" already exists')
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _insert_key(tx, tenant_id, "first", scopes, None)
         audit.append(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
@@ -61,7 +61,7 @@ def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
         if tenants.add(tx, tenant_id, name, simulated=True) is None:
-            raise Conflict(f"a tenant named {name!r} already exists")
+            raise Conflict(f'tenant "{name}" already exists')
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
         audit.append(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
     return tenant_id
@@ -103,7 +103,7 @@ def issue_key(
         )
     with database.tenant(tenant_id) as tx:
         if tenants.get(tx, tenant_id) is None:
-            raise NotFound("there is no such tenant")
+            raise NotFound("Tenant not found")
         text = _insert_key(tx, tenant_id, name, scopes, expires_at)
         _audit_created(tx, tenant_id, text, scopes, expires_at, actor)
     return text
@@ -134,7 +134,7 @@ def revoke_key(key_id: str, actor: str = CLI) -> None:
     """
     key = find_key(key_id) if key_id.isalnum() else None
     if key is None:
-        raise NotFound("there is no such key")
+        raise NotFound("API key not found")
     with database.tenant(key.tenant_id) as tx:
         if tenants.revoke_key(tx, key_id):
             audit.append(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})

@@ -15,7 +15,7 @@ def test_a_tenant_is_made_with_a_key_that_works(api: Api) -> None:
     answer = api.post("/v1/admin/tenants", json={"name": "acme"}, key=api.admin.key)
     assert answer.status_code == 201
     made = answer.json()
-    assert made.keys() == {"tenant_id", "name", "api_key"}
+    assert made.keys() == {"id", "tenant_id", "name", "api_key"}
     assert api.post("/v1/memories", json={"text": "x"}, key=made["api_key"]).status_code == 202
     assert api.get("/v1/admin/tenants", key=made["api_key"]).status_code == 403
     again = api.post("/v1/admin/tenants", json={"name": "acme"}, key=api.admin.key)
@@ -65,7 +65,7 @@ def test_keys_are_made_listed_and_revoked(api: Api) -> None:
     made = api.post("/v1/admin/keys", json=wanted, key=api.admin.key)
     assert made.status_code == 201
     key = made.json()
-    assert key.keys() == {"key_id", "api_key", "tenant_id", "name", "scopes", "expires_at"}
+    assert key.keys() == {"id", "key_id", "api_key", "tenant_id", "name", "scopes", "expires_at"}
     assert f"ebb_{key['key_id']}_" in key["api_key"]
     assert api.get("/v1/stats", key=key["api_key"]).status_code == 200
     assert api.post("/v1/memories", json={"text": "x"}, key=key["api_key"]).status_code == 403

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from typing import Any
+from uuid import UUID
 
 import pytest
 from starlette.types import Message
@@ -46,6 +47,51 @@ def test_a_word_that_is_none_of_those_allowed(api: Api, path: str, body: dict[st
     [error] = answer.json()["errors"]
     assert error["field"] == field
     assert word in error["message"]
+
+
+def test_a_refusal_proposes_the_known_field_and_lists_every_fault(api: Api) -> None:
+    problem = api.post("/v1/memories", json={"content": "secret", "happened_at": "x", "tags": 1, "date": "x"}).json()
+    assert problem["detail"] == "Unknown field `content`; did you mean `text`? (3 more)"
+    assert problem["errors"][0] == {
+        "field": "content",
+        "message": "isn't a known field; did you mean `text`?",
+        "suggestion": "text",
+    }
+    assert [error["field"] for error in problem["errors"]] == ["content", "happened_at", "date", "tags"]
+    assert "omitted_errors" not in problem
+    many = api.post("/v1/memories", json=[{"text": 5}] * 57).json()
+    assert (len(many["errors"]), many["omitted_errors"]) == (20, 37)
+    assert many["detail"] == "[0].text must be a string (56 more)"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/search", {"q": "tea"}, "Unknown field `q`; did you mean `query`?"),
+        ("/v1/recall", {"messages": ["x"], "user_id": "ann"}, "Unknown field `user_id`; did you mean `subject`?"),
+        ("/v1/recall", {"messages": []}, "messages must not be empty"),
+        ("/v1/observations", {"memory_ids": []}, "Unknown field `memory_ids`; did you mean `ids`?"),
+        ("/v1/observations", {}, "ids is missing: give `ids`, or `memories` with times"),
+        ("/v1/forecast", {"days": "ten"}, "days must be a whole number"),
+    ],
+)
+def test_the_detail_is_a_sentence_about_the_first_fault(api: Api, path: str, body: dict[str, Any], detail: str) -> None:
+    answer = api.post(path, json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, detail)
+
+
+def test_a_policy_field_that_is_unknown_proposes_the_known_one(api: Api) -> None:
+    answer = api.put("/v1/policy", json={"policy": {"tiers": {"archived_bellow": 0.1}}})
+    [error] = answer.json()["errors"]
+    assert (error["field"], error["suggestion"]) == ("policy.tiers.archived_bellow", "archived_below")
+
+
+def test_what_isnt_found_is_named_and_a_conflict_says_its_cause(api: Api) -> None:
+    missing = api.get(f"/v1/memories/{UUID(int=7)}").json()
+    assert (missing["title"], missing["detail"]) == ("Not found", "Memory not found")
+    api.post("/v1/admin/tenants", json={"name": "acme"}, key=api.admin.key)
+    taken = api.post("/v1/admin/tenants", json={"name": "acme"}, key=api.admin.key).json()
+    assert (taken["title"], taken["detail"]) == ("Conflict", 'tenant "acme" already exists')
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/maintenance/sweep"])

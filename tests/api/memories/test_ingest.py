@@ -213,11 +213,26 @@ def test_a_wait_has_a_limit(service: Service) -> None:
     assert (answer.status_code, answer.headers["preference-applied"]) == (202, "wait=0")
 
 
-@pytest.mark.parametrize("prefer", ["", "return=minimal", "wait=soon", "await=5"])
+@pytest.mark.parametrize("prefer", ["", "return=minimal", "await=5", 'respond-async, foo="x"'])
 def test_other_preferences_are_not_applied(api: Api, prefer: str) -> None:
     answer = api.post("/v1/memories", json={"text": "x"}, headers={"prefer": prefer})
     assert answer.status_code == 202
     assert "preference-applied" not in answer.headers
+
+
+@pytest.mark.parametrize("prefer", ["wait=soon", "wait=", "wait", "wait=-1", "wait=1.5", "foo; wait=abc", "Wait=x, y"])
+def test_a_wait_that_is_no_number_is_refused_by_the_headers_name(api: Api, prefer: str) -> None:
+    answer = api.post("/v1/memories", json={"text": "x"}, headers={"prefer": prefer})
+    assert (answer.status_code, fields(answer)) == (400, ["Prefer"])
+    assert answer.json()["type"] == "urn:ebbing:problem:invalid-header"
+    assert "such as `Prefer: wait=5`" in answer.json()["detail"]
+    assert api.service.is_idle()
+
+
+@pytest.mark.parametrize("prefer", ['wait="0"', "respond-async, wait=0", "WAIT=0", "wait = 0; x=y"])
+def test_a_wait_may_be_written_in_every_way_of_the_standard(api: Api, prefer: str) -> None:
+    answer = api.post("/v1/memories", json={"text": "x"}, headers={"prefer": prefer})
+    assert answer.headers["preference-applied"] == "wait=0"
 
 
 def test_a_repeat_may_wait_for_the_first(api: Api) -> None:

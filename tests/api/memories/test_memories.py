@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.services.tenants import tenants
 from tests.api.caller import Api, fields
 
 SHAPE = {
@@ -79,12 +80,25 @@ def test_a_bad_edit_changes_nothing(api: Api, body: bytes, status: int, field: s
 def test_a_delete_is_final(api: Api) -> None:
     [gone, kept] = api.remember("unicorn", "zebra")
     answer = api.delete(f"/v1/memories/{gone}")
-    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.status_code == 202
+    assert answer.json().keys() == {"id", "erasure_id", "erase_after"}
     for method in ("GET", "DELETE", "PATCH"):
         assert api.request(method, f"/v1/memories/{gone}", content=b'{"text":"x"}').status_code == 404
     assert [memory["id"] for memory in api.get("/v1/memories").json()["memories"]] == [kept]
     found = api.post("/v1/search", json={"query": "unicorn"}).json()["results"]
     assert gone not in [result["id"] for result in found]
+
+
+def test_a_delete_names_the_erasure_with_which_it_can_be_cancelled(api: Api) -> None:
+    [first] = api.remember({"text": "unicorn", "external_id": "k"})
+    [alias] = api.remember({"text": "unicorn again", "external_id": "k"})
+    deleted = api.delete(f"/v1/memories/{alias}").json()
+    assert deleted["id"] == first
+    guardian = tenants.issue_key(api.tenant.tenant_id, "guardian", ["privacy"])
+    path = f"/v1/privacy/erasures/{deleted['erasure_id']}"
+    assert api.get(path, key=guardian).json()["erase_after"] == deleted["erase_after"]
+    assert api.post(f"{path}/cancel", key=guardian).json()["status"] == "cancelled"
+    assert api.get(f"/v1/memories/{first}").json()["text"] == "unicorn again"
 
 
 def test_an_alias_works_wherever_an_id_does(api: Api) -> None:
@@ -93,7 +107,7 @@ def test_an_alias_works_wherever_an_id_does(api: Api) -> None:
     assert api.get(f"/v1/memories/{alias}").json()["id"] == first
     assert api.patch(f"/v1/memories/{alias}", json={"text": "three"}).json()["id"] == first
     assert api.get(f"/v1/memories/{first}").json()["text"] == "three"
-    assert api.delete(f"/v1/memories/{alias}").status_code == 204
+    assert api.delete(f"/v1/memories/{alias}").status_code == 202
     assert api.get(f"/v1/memories/{first}").status_code == 404
 
 
@@ -199,7 +213,14 @@ def test_a_bad_search_is_refused_with_its_field(api: Api, body: bytes, status: i
     assert fields(answer) == ([field] if field else [])
 
 
-QUERIES = ["", " ", "'", "\\", "a & b | !c:*", "((", "%", "😀", "é" * 32_768, "NULL", "\u2028", "<->", "ab\\'cd"]
+QUERIES = ["'", "\\", "a & b | !c:*", "((", "%", "😀", "é" * 32_768, "NULL", "<->", "ab\\'cd"]
+
+
+@pytest.mark.parametrize("body", [{}, {"query": ""}, {"query": " "}, {"query": "\u2028"}, {"limit": 3}], ids=str)
+def test_a_search_needs_a_query_or_a_vector(api: Api, body: dict[str, Any]) -> None:
+    answer = api.post("/v1/search", json=body)
+    assert (answer.status_code, fields(answer)) == (422, ["query"])
+    assert answer.json()["detail"] == "query must be given, or `vector`"
 
 
 @pytest.mark.parametrize("query", QUERIES)

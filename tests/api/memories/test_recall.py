@@ -69,7 +69,7 @@ def test_a_request_may_set_the_bar_and_see_why(api: Api) -> None:
 def test_nothing_in_mind_is_an_answer(api: Api) -> None:
     brought = bring(api)
     assert brought.pop("took_ms") > 0
-    assert brought == {"memories": [], "context": "", "ids": [], "tokens": 0}
+    assert brought == {"memories": [], "text": "", "context": "", "ids": [], "tokens": 0}
 
 
 def test_bad_messages_are_refused_by_name(api: Api) -> None:

@@ -101,7 +101,7 @@ def test_a_refused_memory_is_named_by_file_line_field_limit_and_value(cli: Cli, 
     done = cli("ingest", name, "--batch", "2")
     assert done.code == 1
     assert f"{name}:4: " in done.err
-    assert "[1].text: is too long in bytes (value 40000, limit 32768)" in done.err
+    assert "[1].text is too long in bytes (value 40000, limit 32768)" in done.err
     assert "2 memories before this request were accepted" in done.err
     assert done.err.count("\n") == 1
 

@@ -44,7 +44,7 @@ def test_an_observation_names_memories_alone_or_with_their_moment() -> None:
         ({"memories": [str(ID)], "context_tags": [""]}, "context_tags[0]", 1),
         ({"memories": [str(ID)], "session": "x" * 513}, "session", 512),
         ({"memories": [str(ID)], "tags": []}, "tags", None),
-        ({}, "memories", None),
+        ({}, "ids", None),
         ({"memories": [str(ID)], "ids": [str(ID)]}, "memories", None),
         ({"ids": [str(ID)] * 1001}, "ids", 1000),
         ({"ids": [{"id": str(ID)}]}, "ids[0]", None),
