@@ -12,12 +12,13 @@ from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
-from app.api.http import openapi, problem_responses
+from app.api.http import problem_responses
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
 from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
 from app.api.memories.ingest import Ingest
 from app.api.privacy import audit, categories, erasures, exports, holds, request_log, subjects
+from app.api.reference import docs_page, openapi
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
@@ -72,7 +73,7 @@ def build() -> ASGIApp:
         title="Ebbing",
         summary="A memory service for AI agents that forgets on purpose",
         lifespan=lifespan,
-        docs_url="/docs" if shown else None,
+        docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
@@ -110,6 +111,8 @@ def build() -> ASGIApp:
     app.mount(PREFIX, application.build())
     problem_responses.install(app)
     openapi.install(app)
+    if shown:
+        app.include_router(docs_page.router)
     return serve_ingest(app, StreamWriter(redis), nudger, accepted)
 
 

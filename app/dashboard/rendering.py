@@ -15,6 +15,7 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from app import __name__ as package
+from app.api.http.page_headers import HEADERS
 from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
@@ -24,16 +25,6 @@ from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
 PREFIX: Final = "/ops"
-HEADERS: Final = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # browsers then send the Origin that POST requests are checked for
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
 
 PAGES: Final = (
     ("", "Overview", LOOKS),

@@ -270,7 +270,7 @@ def test_every_route_is_in_the_table(api: Api) -> None:
 
 def test_no_route_is_left_out_of_the_description(api: Api) -> None:
     # The pages under /ops have their own tests.
-    shown = {path for _, path in TABLE} | {"/docs", "/docs/oauth2-redirect", "/openapi.json", "/ops"}
+    shown = {path for _, path in TABLE} | {"/docs", "/docs/{name}", "/openapi.json", "/ops"}
     assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
 
 
@@ -422,7 +422,7 @@ def test_the_description_tells_parameters_key_and_answer(api: Api) -> None:
 def test_the_description_may_be_off(service: Service) -> None:
     service.configure(docs_enabled=False)
     with Api(service) as api:
-        for path in ("/docs", "/openapi.json", "/redoc"):
+        for path in ("/docs", "/docs/docs.js", "/openapi.json", "/redoc"):
             answer = api.get(path)
             assert answer.status_code == 404
             fields(answer)

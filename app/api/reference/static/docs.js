@@ -1,0 +1,21 @@
+// Show the API's description, with the group of the first calls open.
+"use strict";
+
+window.addEventListener("load", function () {
+  const ui = SwaggerUIBundle({
+    url: "openapi.json",
+    dom_id: "#reference",
+    deepLinking: true,
+    docExpansion: "none",
+    defaultModelsExpandDepth: 0,
+    displayRequestDuration: true,
+    filter: true,
+    tryItOutEnabled: true,
+    validatorUrl: null, // no badge from another site
+    onComplete: function () {
+      if (!window.location.hash) {
+        ui.layoutActions.show(["operations-tag", "Start here"], true);
+      }
+    },
+  });
+});
