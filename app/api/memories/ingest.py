@@ -194,7 +194,7 @@ def _wait_seconds(scope: Scope) -> float | None:
     seconds = (found["seconds"] or "").strip()
     if not (seconds.isascii() and seconds.isdigit()):
         message = "must have whole seconds, such as `Prefer: wait=5`"
-        raise InvalidHeader(errors=[FieldError("Prefer", message, None, settings().wait_max_seconds)])
+        raise InvalidHeader(errors=[FieldError("Prefer", message)])
     return min(float(seconds[:_WAIT_DIGITS]), settings().wait_max_seconds)
 
 

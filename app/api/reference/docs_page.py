@@ -43,7 +43,7 @@ _PAGE: Final = """<!doctype html>
 <link rel="stylesheet" href="docs/docs.css">
 </head>
 <body>
-<main id="reference"></main>
+<div id="reference"></div>
 <noscript>This page needs JavaScript. The description is in <a href="openapi.json">openapi.json</a>.</noscript>
 <script src="docs/swagger-ui-bundle.js"></script>
 <script src="docs/docs.js"></script>

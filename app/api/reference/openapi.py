@@ -200,6 +200,8 @@ def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], RouteBody])
         schema["paths"][path][method]["requestBody"] = {"required": not body.is_optional, "content": content}
     schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
     schema["paths"]["/v1/memories"]["post"] = _ingest(by_kind[MemoryIn], by_kind[Messages])
+    first = dict.fromkeys(name.partition(" ")[2] for name in FIRST_CALLS)
+    schema["paths"] = {path: schema["paths"][path] for path in first} | schema["paths"]
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             _complete_operation(f"{method.upper()} {path}", operation)
