@@ -21,6 +21,10 @@ class PathId:
         """Describe the parameter as text, which `parse` reads."""
         return core_schema.no_info_after_validator_function(self.parse, core_schema.str_schema())
 
+    def __get_pydantic_json_schema__(self, *_: object) -> dict[str, str]:
+        """Describe the parameter in OpenAPI."""
+        return {"type": "string", "description": f"Id of the {self.noun}."}
+
     def parse(self, text: str) -> UUID:
         """Parse an id.
 

@@ -101,7 +101,7 @@ def _too_large(size: int, limit: int) -> TooLarge:
 
 
 def decode(body: bytes, shape: type[T]) -> T:
-    """Decode a JSON body into a type.
+    """Decode a JSON body into a type, and call its method `check_request`, if it has one.
 
     Raises:
         Unreadable: The body is empty, or isn't JSON in UTF-8.
@@ -109,7 +109,11 @@ def decode(body: bytes, shape: type[T]) -> T:
     """
     if not body:
         raise Unreadable("the body is empty")
-    return json_input.read(body, _decoder(shape))
+    given = json_input.read(body, _decoder(shape))
+    check = getattr(given, "check_request", None)
+    if check is not None:
+        check()
+    return given
 
 
 def check_storable(**names: str | None) -> None:

@@ -32,7 +32,6 @@ def search(
     Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered
     them.
     """
-    request.require_query()
     searched_at, started = datetime.now(UTC), time.perf_counter()
     found = find_memories(caller.tenant_id, request)
     took = time.perf_counter() - started

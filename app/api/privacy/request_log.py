@@ -55,25 +55,23 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
     return responses.answer(asdict(request_log.summarise_requests(caller.tenant_id, since, until)))
 
 
-@router.post("/{privacy_request_id}/confirm", summary="Record that receipt of a request was confirmed")
-def confirm(caller: Guardian, privacy_request_id: RequestId) -> Response:
+@router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
+def confirm(caller: Guardian, request_id: RequestId) -> Response:
     """Record that receipt was confirmed to the requester; only the first confirmation counts."""
-    return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, privacy_request_id)))
+    return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id)))
 
 
-@router.post("/{privacy_request_id}/deny", summary="Deny a request")
-def deny(
-    caller: Guardian, privacy_request_id: RequestId, given: Annotated[Denial, Depends(json_body(Denial))]
-) -> Response:
+@router.post("/{request_id}/deny", summary="Deny a request")
+def deny(caller: Guardian, request_id: RequestId, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
     """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
-    answered = request_log.answer_request(caller.tenant_id, privacy_request_id, "denied", given.basis, caller.key_id)
+    answered = request_log.answer_request(caller.tenant_id, request_id, "denied", given.basis, caller.key_id)
     return responses.answer(_render(answered))
 
 
-@router.post("/{privacy_request_id}/complete", summary="Record that a request is completed")
-def complete(caller: Guardian, privacy_request_id: RequestId) -> Response:
+@router.post("/{request_id}/complete", summary="Record that a request is completed")
+def complete(caller: Guardian, request_id: RequestId) -> Response:
     """Complete a request. 409 if it is answered or is an erasure in progress."""
-    done = request_log.answer_request(caller.tenant_id, privacy_request_id, "done", None, caller.key_id)
+    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id)
     return responses.answer(_render(done))
 
 

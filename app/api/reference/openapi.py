@@ -212,7 +212,7 @@ def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], RouteBody])
 
 def _complete_operation(name: str, operation: dict[str, Any]) -> None:
     """Add the examples, the schemas of the responses, and the group of the first calls."""
-    shape = shapes.load_examples().operations[name]
+    shape = shapes.load_examples().operations.get(name, shapes.OperationShape(answers={}))
     if name in FIRST_CALLS:
         operation["tags"] = [*operation["tags"], START]
     if "requestBody" in operation:

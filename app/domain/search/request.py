@@ -139,8 +139,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
         refuse_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
 
-    def require_query(self) -> None:
-        """Reject a caller's search without a query.
+    def check_request(self) -> None:
+        """Reject a caller's search without a query; `request_body.decode` calls this.
 
         Raises:
             Invalid: The query is blank, and there is no vector.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from app.dashboard import rendering
+from app.api.http.page_headers import HEADERS
 from tests.api.caller import Api
 
 FROM_ELSEWHERE = re.compile(r"""(?:src|href)=["']?(?:https?:)?//|url\(["']?(?:https?:|//|data:)|@import""")
@@ -14,7 +14,7 @@ FROM_ELSEWHERE = re.compile(r"""(?:src|href)=["']?(?:https?:)?//|url\(["']?(?:ht
 def test_the_page_has_the_dashboards_policy_and_no_script_of_its_own(api: Api) -> None:
     page = api.get("/docs", key=None)
     assert page.status_code == 200
-    for name, value in rendering.HEADERS.items():
+    for name, value in HEADERS.items():
         assert page.headers[name] == value
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", page.text) == []
 

@@ -33,7 +33,7 @@ from tests.services.job_kinds import set_kind
 OPEN = "open"
 IDS = (
     *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
-    *("export_id", "privacy_request_id"),
+    *("export_id", "request_id"),
 )
 # Two memories of the caller, which `path_of` creates.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
@@ -123,9 +123,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/requests"): ("privacy", {"json": {"nature": "correction"}}, 201),
     ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/requests/summary"): ("privacy", {}, 200),
-    ("POST", "/v1/privacy/requests/{privacy_request_id}/confirm"): ("privacy", {}, 200),
-    ("POST", "/v1/privacy/requests/{privacy_request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
-    ("POST", "/v1/privacy/requests/{privacy_request_id}/complete"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
@@ -155,7 +155,7 @@ def path_of(api: Api, path: str) -> str:
         "hold_id": a_hold,
         "erasure_id": an_erasure,
         "export_id": an_export,
-        "privacy_request_id": a_request,
+        "request_id": a_request,
         "supersession_id": a_proposal,
         "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
         "subject": lambda _: "ann/of/here",

@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.ingest import bodies
 from app.domain.ingest.body_faults import COUNTED_MAX, ITEMS_MAX, LISTED_MAX
-from app.domain.ingest.memory import METADATA_MAX_BYTES, TEXT_MAX_BYTES, decode_patch
+from app.domain.ingest.memory import METADATA_MAX_BYTES, TEXT_MAX_BYTES, MemoryIn, decode_patch
 from app.domain.ingest.near_names import suggest_field
 from app.domain.ingest.uses import Observation, OneTouch
 from app.domain.recall.request import RecallRequest
@@ -143,14 +143,14 @@ def test_a_body_that_is_no_json_is_explained(body: bytes, detail: str) -> None:
         ("conversation_id", RecallRequest, "thread"),
         ("memory_ids", Observation, "ids"),
         ("timestamp", OneTouch, "used_at"),
-        ("content", bodies.MemoryIn, "text"),
-        ("message", bodies.MemoryIn, "text"),
-        ("occuredAt", bodies.MemoryIn, "occurred_at"),
-        ("metdata", bodies.MemoryIn, "metadata"),
-        ("external-id", bodies.MemoryIn, "external_id"),
-        ("nickname", bodies.MemoryIn, None),
-        ("x" * 5000, bodies.MemoryIn, None),
-        ("", bodies.MemoryIn, None),
+        ("content", MemoryIn, "text"),
+        ("message", MemoryIn, "text"),
+        ("occuredAt", MemoryIn, "occurred_at"),
+        ("metdata", MemoryIn, "metadata"),
+        ("external-id", MemoryIn, "external_id"),
+        ("nickname", MemoryIn, None),
+        ("x" * 5000, MemoryIn, None),
+        ("", MemoryIn, None),
     ],
 )
 def test_an_unknown_field_proposes_the_known_one(unknown: str, shape: type[msgspec.Struct], known: str | None) -> None:
