@@ -65,6 +65,8 @@ class Settings(BaseSettings):
     """Address the API listens on."""
     port: int = Field(8000, ge=0, le=65535)
     """Port the API listens on; 0 picks a free port."""
+    public_url: str | None = None
+    """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -284,7 +286,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key"),
-        *("metrics_token", "backup_mark", "otel_endpoint"),
+        *("public_url", "metrics_token", "backup_mark", "otel_endpoint"),
         mode="before",
     )
     @classmethod

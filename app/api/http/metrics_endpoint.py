@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from math import inf
+from platform import python_version
 from typing import Final, TypeAlias, get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
@@ -18,21 +20,24 @@ from prometheus_client.registry import Collector
 
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
+from app.metric_groups import GROUPS
 from app.services.ingest import witness
 from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
 from app.services.night import night_run
 from app.services.night.steps import STEPS
+from app.settings import settings
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
 POOL_STATES: Final = ("limit", "open", "in_use")
 TIERS: Final = ("active", "archived", "cold")
+_DAY_SECONDS: Final = 86_400
 DISKS: Final = ("home", "postgresql", "cold")
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """Gauge with its labels and their values; `missing` describes when a series is omitted."""
+    """Gauge with its labels and their values (none: any value); `missing` describes when a series is omitted."""
 
     description: str
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -42,6 +47,10 @@ class Gauge:
 _LANE: Final = {"lane": tuple(queues.LANES)}
 
 GAUGES: Final[dict[str, Gauge]] = {
+    "build_info": Gauge(
+        "Always 1; the labels are the versions of the service and of Python.", {"version": (), "python": ()}
+    ),
+    "public_url_info": Gauge("Always 1; the label is `EBBING_PUBLIC_URL`, empty if it isn't set.", {"url": ()}),
     "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, otherwise 0."),
     "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
     "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
@@ -50,6 +59,7 @@ GAUGES: Final[dict[str, Gauge]] = {
         "Time since the last heartbeat of beat, which starts the nightly runs.", missing="no heartbeat yet"
     ),
     "memories": Gauge("Number of memories of all tenants.", {"tier": TIERS}),
+    "dead_letters_waiting": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "quarantine_size": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "salience_provisional": Gauge("Memories that have only a rule-based score so far."),
     "ingest_unaccounted_requests": Gauge(
@@ -74,6 +84,9 @@ GAUGES: Final[dict[str, Gauge]] = {
     "night_cut_short": Gauge("Tenants whose last nightly run reached its time limit."),
     "night_failed": Gauge("Tenants whose last nightly run failed at this step.", {"step": tuple(STEPS)}),
     "privacy_open": Gauge("Open data-subject requests.", {"kind": get_args(Nature)}),
+    "privacy_deadline_seconds": Gauge(
+        "Time left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
+    ),
     "privacy_min_days_left": Gauge(
         "Days left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
     ),
@@ -110,7 +123,7 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
 }
 
-OF_PROCESS: Final = ("disk_free_ratio", "stores_reachable")
+OF_PROCESS: Final = ("build_info", "disk_free_ratio", "public_url_info", "stores_reachable")
 """Per-process gauges."""
 
 
@@ -133,6 +146,8 @@ class _Shared(Collector):
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
+        yield _gauge("build_info", [((version("ebbing"), python_version()), 1.0)])
+        yield _gauge("public_url_info", [(((settings().public_url or "").rstrip("/"),), 1.0)])
         yield _gauge("disk_free_ratio", [((name,), share) for name, share in probes.disks_free().items()])
         age = probes.backup_age_seconds()
         if age is not None:
@@ -144,6 +159,11 @@ def _counted() -> Iterator[Metric]:
     held = metrics.read_worker_metrics()
     for name, description in metrics.WORK.items():
         yield CounterMetricFamily(f"ebbing_{name}", description, value=held.value(name))
+    for name, group in GROUPS.items():
+        family = CounterMetricFamily(f"ebbing_{name}", group.description, labels=group.labels)
+        for values, member in group.members.items():
+            family.add_metric(values, held.value(member))
+        yield family
     for name, counter in metrics.LABELLED.items():
         family = CounterMetricFamily(f"ebbing_{name}", counter.description, labels=counter.labels)
         for series in counter.series:
@@ -186,6 +206,7 @@ def _kept() -> Iterator[Metric]:
     kept = fleet_gauges.read()
     yield _gauge("figures_timestamp_seconds", [((), kept.at_ms / 1000)])
     yield _gauge("memories", [((tier,), kept.memories[tier]) for tier in TIERS])
+    yield _gauge("dead_letters_waiting", [((), kept.dead_letters)])
     yield _gauge("quarantine_size", [((), kept.dead_letters)])
     yield _gauge("salience_provisional", [((), kept.provisional)])
     yield _gauge("ingest_unaccounted_requests", [((), kept.unaccounted_requests)])
@@ -195,6 +216,7 @@ def _kept() -> Iterator[Metric]:
     asked = kept.deadlines
     left = inf if asked.min_days_left is None else asked.min_days_left
     yield _gauge("privacy_open", [((kind,), asked.open.get(kind, 0)) for kind in get_args(Nature)])
+    yield _gauge("privacy_deadline_seconds", [((), left * _DAY_SECONDS)])
     yield _gauge("privacy_min_days_left", [((), left)])
     yield _gauge("erasure_residual_rows", [((), asked.residue)])
     yield _gauge("erasure_rewrites_late", [((), asked.late_rewrites)])
