@@ -63,6 +63,10 @@ def compose_faults(text: str) -> list[str]:
             found.append("no healthcheck; a service that cannot have one needs `disable: true`")
         if "restart" not in service:
             found.append("no restart rule: set restart")
+        if "mem_limit" not in service:
+            found.append("no memory limit: set mem_limit")
+        if "max-size" not in service.get("logging", {}).get("options", {}):
+            found.append("its log grows without limit: set logging with max-size")
         if service.get("privileged") or service.get("network_mode") == "host" or service.get("pid") == "host":
             found.append("reaches into the host: remove privileged, network_mode: host and pid: host")
         if "no-new-privileges:true" not in service.get("security_opt", []):
@@ -79,7 +83,7 @@ def compose_faults(text: str) -> list[str]:
         found += [
             f"{key} holds a secret: take it from the environment"
             for key, value in dict(service.get("environment", {})).items()
-            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and value is not None and "${" not in str(value)
+            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and value not in {None, ""} and "${" not in str(value)
         ]
         found += [
             f"{mount} is mounted writable: add :ro, or use a volume"

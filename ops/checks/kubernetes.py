@@ -64,6 +64,38 @@ SCALED_OBJECT: Final[dict[str, Any]] = {
         },
     },
 }
+# The Prometheus operator's schema isn't among Kubernetes' either.
+SERVICE_MONITOR: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["selector", "endpoints"],
+    "additionalProperties": False,
+    "properties": {
+        "selector": {"type": "object", "required": ["matchLabels"], "properties": {"matchLabels": _TEXTS}},
+        "endpoints": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["port", "path", "honorLabels"],
+                "additionalProperties": False,
+                "properties": {
+                    "port": {"type": "string"},
+                    "path": {"const": "/metrics"},
+                    "interval": {"type": "string", "pattern": r"^\d+s$"},
+                    "scrapeTimeout": {"type": "string", "pattern": r"^\d+s$"},
+                    "honorLabels": {"const": True},
+                    "authorization": {
+                        "type": "object",
+                        "required": ["credentials"],
+                        "additionalProperties": False,
+                        "properties": {"type": {"const": "Bearer"}, "credentials": _TEXTS},
+                    },
+                },
+            },
+        },
+    },
+}
+OTHERS: Final = {"ScaledObject": SCALED_OBJECT, "ServiceMonitor": SERVICE_MONITOR}
 
 
 def manifests() -> dict[str, list[dict[str, Any]]]:
@@ -90,13 +122,13 @@ def faults(files: dict[str, list[dict[str, Any]]]) -> list[str]:
 def _schema_faults(document: dict[str, Any]) -> Iterator[str]:
     if document["kind"] == "Kustomization":
         return
-    if document["kind"] == "ScaledObject":
-        validator = jsonschema.Draft202012Validator(SCALED_OBJECT)
+    if document["kind"] in OTHERS:
+        validator = jsonschema.Draft202012Validator(OTHERS[document["kind"]])
         yield from (f"{error.json_path} {error.message}" for error in validator.iter_errors(document["spec"]))
+        # the scaler's behaviour field is that of a HorizontalPodAutoscaler, which has a schema
         behavior = document["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get("behavior")
         if behavior is None:
             return
-        # its behaviour field is that of a HorizontalPodAutoscaler, which has a schema
         spec = {"scaleTargetRef": {"kind": "Deployment", "name": "any"}, "maxReplicas": 1, "behavior": behavior}
         document = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
     for version in VERSIONS:
@@ -228,6 +260,19 @@ def _links(documents: list[dict[str, Any]]) -> Iterator[str]:
             wanted = spec["selector"] if kind == "Service" else spec["selector"]["matchLabels"]
             if sum(_selects(wanted, labels) for labels in pods.values()) != 1:
                 yield f"{called}: doesn't select the pods of one Deployment"
+        if kind == "ServiceMonitor":
+            ports = [
+                {port["name"] for port in other["spec"]["ports"]}
+                for other in documents
+                if other["kind"] == "Service" and _selects(spec["selector"]["matchLabels"], other["metadata"]["labels"])
+            ]
+            if len(ports) != 1 or {endpoint["port"] for endpoint in spec["endpoints"]} - ports[0]:
+                yield f"{called}: doesn't select a port of one Service"
+        if kind == "Ingress":
+            services = {other["metadata"]["name"] for other in documents if other["kind"] == "Service"}
+            paths = [path for rule in spec["rules"] for path in rule["http"]["paths"]]
+            for name in {path["backend"]["service"]["name"] for path in paths} - services:
+                yield f"{called}: leads to the Service {name}, which isn't there"
         if kind == "ScaledObject" and spec["scaleTargetRef"]["name"] not in deployments:
             yield f"{called}: scales {spec['scaleTargetRef']['name']}, which isn't there"
 
