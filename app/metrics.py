@@ -1,4 +1,4 @@
-"""Metric definitions: names, units and labels. No label contains a tenant, a subject, an id or text.
+"""Metric definitions: names, units and labels. No label contains a subject, an id or text.
 
 The API counts in its own process. Workers, which are many and short-lived, count in Redis, so that their counters
 survive restarts; `/metrics` shows both. `ops/metrics.md` is generated from this module.

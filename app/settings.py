@@ -74,6 +74,8 @@ class Settings(BaseSettings):
     metrics_token: SecretStr | None = Field(None, min_length=16)
     """Bearer token required by `/metrics` (an API key with the scope `admin` works as well). If unset, anyone who can
     reach the API can read the aggregated metrics of all tenants."""
+    metrics_tenants: int = Field(0, ge=0, le=50)
+    """Number of tenants that `/metrics` shows by name, those with the longest queues first. 0: none."""
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB)
     """Maximum size of a request body."""
     request_headers_timeout_seconds: float = Field(20, ge=0.1)

@@ -116,7 +116,14 @@ def faults(files: dict[str, list[dict[str, Any]]]) -> list[str]:
         for check in _CHECKS
         for fault in check(document)
     ]
-    return [*found, *_kustomization_faults(files), *_links(plain), *_source_faults(plain), *_lane_faults(plain)]
+    return [
+        *found,
+        *_kustomization_faults(files),
+        *_links(plain),
+        *_service_faults(plain),
+        *_source_faults(plain),
+        *_lane_faults(plain),
+    ]
 
 
 def _schema_faults(document: dict[str, Any]) -> Iterator[str]:
@@ -260,21 +267,25 @@ def _links(documents: list[dict[str, Any]]) -> Iterator[str]:
             wanted = spec["selector"] if kind == "Service" else spec["selector"]["matchLabels"]
             if sum(_selects(wanted, labels) for labels in pods.values()) != 1:
                 yield f"{called}: doesn't select the pods of one Deployment"
-        if kind == "ServiceMonitor":
-            ports = [
-                {port["name"] for port in other["spec"]["ports"]}
-                for other in documents
-                if other["kind"] == "Service" and _selects(spec["selector"]["matchLabels"], other["metadata"]["labels"])
-            ]
-            if len(ports) != 1 or {endpoint["port"] for endpoint in spec["endpoints"]} - ports[0]:
-                yield f"{called}: doesn't select a port of one Service"
-        if kind == "Ingress":
-            services = {other["metadata"]["name"] for other in documents if other["kind"] == "Service"}
-            paths = [path for rule in spec["rules"] for path in rule["http"]["paths"]]
-            for name in {path["backend"]["service"]["name"] for path in paths} - services:
-                yield f"{called}: leads to the Service {name}, which isn't there"
         if kind == "ScaledObject" and spec["scaleTargetRef"]["name"] not in deployments:
             yield f"{called}: scales {spec['scaleTargetRef']['name']}, which isn't there"
+
+
+def _service_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield faults in the names and ports by which manifests refer to Services."""
+    services = [each for each in documents if each["kind"] == "Service"]
+    for each in documents:
+        if each["kind"] == "ServiceMonitor":
+            wanted = each["spec"]["selector"]["matchLabels"]
+            found = [service for service in services if _selects(wanted, service["metadata"]["labels"])]
+            ports = {port["name"] for service in found for port in service["spec"]["ports"]}
+            if len(found) != 1 or {endpoint["port"] for endpoint in each["spec"]["endpoints"]} - ports:
+                yield f"{_called(each)}: doesn't select a port of one Service"
+        if each["kind"] == "Ingress":
+            paths = [path for rule in each["spec"]["rules"] for path in rule["http"]["paths"]]
+            names = {path["backend"]["service"]["name"] for path in paths}
+            for name in sorted(names - {service["metadata"]["name"] for service in services}):
+                yield f"{_called(each)}: leads to the Service {name}, which isn't there"
 
 
 def _source_faults(documents: list[dict[str, Any]]) -> Iterator[str]:

@@ -22,8 +22,8 @@ HEAD = """# Metrics
 <!-- written by `make docs` from app/metrics.py and app/api/http/metrics_endpoint.py; a test fails if it is outdated -->
 
 `GET /metrics` of the API uses Prometheus's format; `EBBING_METRICS_TOKEN` restricts access. Every metric starts at 0,
-so that rates exist from the first scrape, except `ebbing_http_route_seconds`. Labels never contain a tenant, a subject,
-an id or text.
+so that rates exist from the first scrape, except `ebbing_http_route_seconds`. Labels never contain a subject, an id or
+text, and names of tenants only if `EBBING_METRICS_TENANTS` is set.
 
 Metrics with the scope **service** are counted in Redis or read from the databases: each API process reports the same
 values, and a restart does not change them. With several API processes, take the `max`, not the `sum`. Metrics with the

@@ -22,7 +22,7 @@ from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
 from app.metric_groups import GROUPS
 from app.services.ingest import witness
-from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
+from app.services.monitoring import fleet_gauges, pool_usage, probes, stats, tenant_comparison
 from app.services.night import night_run
 from app.services.night.steps import STEPS
 from app.settings import settings
@@ -44,6 +44,7 @@ class Gauge:
     missing: str = ""
 
 
+_NO_TENANTS: Final = "`EBBING_METRICS_TENANTS` is 0, or the tenant isn't one of those with the longest queues"
 _LANE: Final = {"lane": tuple(queues.LANES)}
 
 GAUGES: Final[dict[str, Gauge]] = {
@@ -105,6 +106,14 @@ GAUGES: Final[dict[str, Gauge]] = {
         "Recent maximum of threads waiting for a connection, by kind of process.",
         {"process": pool_usage.KINDS},
     ),
+    "tenant_memories": Gauge("Memories of a tenant by tier.", {"tenant": (), "tier": TIERS}, _NO_TENANTS),
+    "tenant_waiting_memories": Gauge(
+        "Memories of a tenant that wait to be stored, or for a later stage.", {"tenant": ()}, _NO_TENANTS
+    ),
+    "tenant_oldest_age_seconds": Gauge("Age of a tenant's oldest waiting memory.", {"tenant": ()}, _NO_TENANTS),
+    "tenant_dead_letters_waiting": Gauge(
+        "Dead letters of a tenant that wait for a decision, capped at 10,000.", {"tenant": ()}, _NO_TENANTS
+    ),
     "redis_memory_used_bytes": Gauge("Memory used by Redis."),
     "redis_memory_limit_bytes": Gauge("Memory limit of Redis; 0 means no limit."),
     "redis_refuses_writes": Gauge(
@@ -140,7 +149,7 @@ class _Shared(Collector):
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
         parts: list[Callable[[], list[Metric]]] = [
-            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes)
+            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes, _tenants)
         ]
         found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
@@ -228,6 +237,21 @@ def _lanes() -> Iterator[Metric]:
     lanes = stats.lane_backlogs()
     yield _gauge("lane_depth", [((name,), lane.depth) for name, lane in lanes.items()])
     yield _gauge("lane_oldest_age_seconds", [((name,), lane.oldest_age_seconds) for name, lane in lanes.items()])
+
+
+def _tenants() -> Iterator[Metric]:
+    """Yield the queues and sizes of the tenants with the longest queues, if the operator permits their names."""
+    shown = settings().metrics_tenants
+    tenants = tenant_comparison.waiting_longest()[:shown] if shown else []
+    names = [(tenant.numbers.name,) for tenant in tenants]
+    by_tier = [((tenant.numbers.name, tier), getattr(tenant.numbers, tier)) for tenant in tenants for tier in TIERS]
+    yield _gauge("tenant_memories", by_tier)
+    waiting = [tenant.queue.memories + tenant.numbers.enriching for tenant in tenants]
+    yield _gauge("tenant_waiting_memories", zip(names, waiting, strict=True))
+    oldest = [tenant.oldest_seconds or 0.0 for tenant in tenants]
+    yield _gauge("tenant_oldest_age_seconds", zip(names, oldest, strict=True))
+    letters = [tenant.numbers.dead_letters for tenant in tenants]
+    yield _gauge("tenant_dead_letters_waiting", zip(names, letters, strict=True))
 
 
 def _gauge(name: str, series: Series) -> Metric:

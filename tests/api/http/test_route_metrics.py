@@ -54,3 +54,15 @@ def test_the_version_and_the_public_address_are_shown(api: Api) -> None:
     text = api.get("/metrics", key=None).text
     assert 'ebbing_public_url_info{url="https://memory.example"} 1.0' in text
     assert 'ebbing_build_info{python="' in text or 'ebbing_build_info{version="' in text
+
+
+def test_names_of_tenants_are_shown_only_if_the_operator_permits_it(api: Api) -> None:
+    api.remember("one", "two")
+    assert "ebbing_tenant_memories{" not in api.get("/metrics", key=None).text
+    api.service.configure(metrics_tenants=50)
+    found = samples(api.get("/metrics", key=None).text)
+    name = api.service.one("SELECT name FROM tenants WHERE tenant_id = %s", api.tenant.tenant_id)
+    tenant = ("tenant", name)
+    assert found["ebbing_tenant_memories", frozenset({tenant, ("tier", "active")})] == 2
+    assert found["ebbing_tenant_waiting_memories", frozenset({tenant})] == 0
+    assert found["ebbing_tenant_dead_letters_waiting", frozenset({tenant})] == 0
