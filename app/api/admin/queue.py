@@ -28,9 +28,9 @@ def show_queue(_: Admin) -> Response:
     )
 
 
-@router.post("/accept", summary="Go on with the present Redis")
+@router.post("/accept", summary="Accept the current Redis")
 def accept_queue(caller: Admin) -> Response:
-    """Accept the present Redis as the installation's queue, and the gaps found so far as known.
+    """Accept the current Redis as the installation's queue, and the gaps found so far as known.
 
     Requests that the former Redis accepted and that weren't stored are lost. They are counted as gaps within a minute.
     """

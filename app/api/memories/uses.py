@@ -27,7 +27,11 @@ router = APIRouter(prefix="/v1", tags=["reinforcement"])
 async def observe(
     caller: Writer, body: Annotated[bytes, Depends(raw_body(uses.Observation))], request: Request
 ) -> Response:
-    """Queue the reinforcement of memories; unknown ids are ignored. Supports `Idempotency-Key` like ingest."""
+    """Report the memories that an answer used: they become stronger within seconds, and fade later.
+
+    Send the `ids` of the recall or search whose results were used; leave out those that weren't. Unknown ids are
+    ignored. Supports `Idempotency-Key`.
+    """
     told = uses.encode(uses.parse_observation(body, caller.tenant_id))
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     key = key_of(request.scope)
