@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.domain.ingest import json_input
+from app.domain.ingest.body_faults import LISTED_MAX
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid, Misconfigured, Unavailable
 from app.services.transient_errors import is_transient
 
@@ -34,11 +35,12 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
         "title": error.title,
         "status": error.status,
         "detail": error.detail or _summarise(error),
-        "errors": [_field(field) for field in error.errors],
+        "errors": [_field(field) for field in error.errors[:LISTED_MAX]],
         "request_id": request_id,
     }
-    if error.omitted:
-        body["omitted_errors"] = error.omitted
+    omitted = error.omitted + max(len(error.errors) - LISTED_MAX, 0)
+    if omitted:
+        body["omitted_errors"] = omitted
     headers = {}
     if error.retry_after_seconds is not None:
         headers["retry-after"] = str(error.retry_after_seconds)

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from app.domain.ingest import json_input
+from app.domain.ingest.body_faults import BodyFaults
 from app.domain.ingest.memory import Labels, Moment, Name, check_moment
 from app.errors import FieldError, Invalid
 
@@ -117,10 +118,14 @@ def parse_observation(body: bytes, tenant_id: UUID) -> Touches:
         Invalid: A field is invalid; the error contains the field's name, limit and value.
     """
     observation = json_input.read(body, _observation)
-    uses = [
-        _use(memory, f"memories[{place}].used_at")
-        for place, memory in enumerate(observation.memories or observation.ids or ())
-    ]
+    uses, faults = [], BodyFaults()
+    for place, memory in enumerate(observation.memories or observation.ids or ()):
+        try:
+            uses.append(_use(memory, f"memories[{place}].used_at"))
+        except Invalid as refused:
+            faults.add(refused.errors)
+    if (refusal := faults.refusal()) is not None:
+        raise refusal
     return Touches(uses, session_digest(tenant_id, observation.session), observation.boost, observation.context_tags)
 
 

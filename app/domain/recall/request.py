@@ -12,7 +12,7 @@ import msgspec
 from app.domain.ingest.memory import Kind, Moment, Name
 from app.domain.ingest.roles import USUAL, Role
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
-from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
+from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, find_nul
 from app.domain.text import tokens
 from app.domain.text.words import content_words, format_line
 from app.errors import FieldError, Invalid
@@ -90,13 +90,16 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         Raises:
             Invalid: A message has both text and content, or has neither text, content nor role, or a text contains NUL.
         """
+        errors: list[FieldError] = []
         for place, message in enumerate(self.messages):
             if isinstance(message, Message):
-                _check(f"messages[{place}]", message)
+                errors += _find_faults(f"messages[{place}]", message)
             else:
-                refuse_nul({f"messages[{place}]": message})
+                errors += find_nul({f"messages[{place}]": message})
         filters = {"subject": self.subject, "thread": self.thread, "exclude_thread": self.exclude_thread}
-        refuse_nul(filters, self.tags)
+        errors += find_nul(filters, self.tags)
+        if errors:
+            raise Invalid(errors=errors)
 
     @property
     def lines(self) -> list[str]:
@@ -206,10 +209,10 @@ def _is_by_user(message: str | Message) -> bool:
     return isinstance(message, str) or (message.role or message.speaker) != "assistant"
 
 
-def _check(place: str, message: Message) -> None:
+def _find_faults(place: str, message: Message) -> list[FieldError]:
     if message.text is not None and message.content is not None:
-        raise Invalid(errors=[FieldError(place, "has both a text and a content")])
+        return [FieldError(place, "has both a text and a content")]
     if message.text is None and message.content is None and message.role is None:
-        raise Invalid(errors=[FieldError(f"{place}.text", "is missing")])
+        return [FieldError(f"{place}.text", "is missing")]
     fields = {"text": message.text, "content": message.content, "speaker": message.speaker}
-    refuse_nul({f"{place}.{name}": text for name, text in fields.items()})
+    return find_nul({f"{place}.{name}": text for name, text in fields.items()})

@@ -131,13 +131,16 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")
+        errors = []
         if self.as_of is not None and self.reinforce:
             message = "must not be true with as_of: a search of a past state doesn't count as a use"
-            raise Invalid(errors=[FieldError("reinforce", message)])
+            errors.append(FieldError("reinforce", message))
         if self.turn is not None and self.session is None:
-            raise Invalid(errors=[FieldError("turn", "needs a session")])
+            errors.append(FieldError("turn", "needs a session"))
         texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
-        refuse_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
+        errors += find_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
+        if errors:
+            raise Invalid(errors=errors)
 
     def check_request(self) -> None:
         """Reject a caller's search without a query; `request_body.decode` calls this.
@@ -155,19 +158,18 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
-def refuse_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> None:
-    """Reject texts with a NUL character.
+def find_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> list[FieldError]:
+    """Return an error for each text with a NUL character.
 
     Args:
         texts: Texts by the names of their fields.
         tags: Texts of the field `tags`.
-
-    Raises:
-        Invalid: A text contains NUL; the error names its field.
     """
-    for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items():
-        if text and "\0" in text:
-            raise Invalid(errors=[FieldError(name, "contains a NUL character, which no memory can contain")])
+    return [
+        FieldError(name, "contains a NUL character, which no memory can contain")
+        for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items()
+        if text and "\0" in text
+    ]
 
 
 _EXPLAINED = msgspec.Meta(

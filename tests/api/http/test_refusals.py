@@ -62,6 +62,8 @@ def test_a_refusal_proposes_the_known_field_and_lists_every_fault(api: Api) -> N
     many = api.post("/v1/memories", json=[{"text": 5}] * 57).json()
     assert (len(many["errors"]), many["omitted_errors"]) == (20, 37)
     assert many["detail"] == "[0].text must be a string (56 more)"
+    empty = api.post("/v1/recall", json={"messages": [{}] * 30}).json()
+    assert (len(empty["errors"]), empty["omitted_errors"]) == (20, 10)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -12,8 +13,8 @@ from app.domain.ingest import bodies
 from app.domain.ingest.body_faults import COUNTED_MAX, ITEMS_MAX, LISTED_MAX
 from app.domain.ingest.memory import METADATA_MAX_BYTES, TEXT_MAX_BYTES, MemoryIn, decode_patch
 from app.domain.ingest.near_names import suggest_field
-from app.domain.ingest.uses import Observation, OneTouch
-from app.domain.recall.request import RecallRequest
+from app.domain.ingest.uses import Observation, OneTouch, parse_observation
+from app.domain.recall.request import Message, RecallRequest
 from app.domain.search.request import SearchRequest
 from app.errors import EbbingError, Invalid, Unreadable
 
@@ -114,6 +115,20 @@ def test_an_edit_is_looked_at_in_the_same_way() -> None:
         "tags must be a list of strings",
         "salience must be a number",
     ]
+
+
+def test_the_own_checks_of_a_request_list_all_their_faults() -> None:
+    with pytest.raises(Invalid) as raised:
+        SearchRequest("\0", turn=1, tags=("a", "\0"))
+    assert [error.field for error in raised.value.errors] == ["turn", "query", "tags[1]"]
+    with pytest.raises(Invalid) as raised:
+        RecallRequest(["fine", "\0", Message("a", "b"), Message()], subject="\0")
+    fields = [error.field for error in raised.value.errors]
+    assert fields == ["messages[1]", "messages[2]", "messages[3].text", "subject"]
+    late = {"id": str(UUID(int=1)), "used_at": "0001-01-01T00:00:00+14:00"}
+    with pytest.raises(Invalid) as raised:
+        parse_observation(msgspec.json.encode({"memories": [late, str(UUID(int=2)), late]}), UUID(int=0))
+    assert [error.field for error in raised.value.errors] == ["memories[0].used_at", "memories[2].used_at"]
 
 
 @pytest.mark.parametrize(
