@@ -49,7 +49,11 @@ def report(memory: MemoryClient) -> Iterator[Line]:
 
 def report_nights(memory: MemoryClient) -> Iterator[Line]:
     """Yield the last nightly run, and the changes that the next one would make."""
-    [night] = [each for each in memory.call("GET", "/v1/schedule")["schedule"] if each["name"] == "night"]
+    schedules = {each["name"]: each for each in memory.call("GET", "/v1/schedule")["schedule"]}
+    if "night" not in schedules:  # a new tenant's schedule is created within a minute
+        yield Line("last night: not scheduled yet")
+        return
+    night = schedules["night"]
     last = night["last_run"]
     if last is None:
         yield Line(f"last night: none yet, the first is due at {night['next_run_at']}")
