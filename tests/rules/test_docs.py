@@ -26,7 +26,8 @@ from tests import documents
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", dynamics_page.PAGE),
-    *(ROOT / "ops" / f"{name}.md" for name in ("deployment", "privacy", "runbook")),
+    ROOT / "examples" / "README.md",
+    *(ROOT / "ops" / f"{name}.md" for name in ("deployment", "forgetting", "models", "privacy", "runbook", "search")),
 ]
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)
 # Compose commands that target a service. An option's value can precede the service's name.
@@ -184,14 +185,16 @@ def test_each_statement_about_others_has_its_source() -> None:
 
 
 def test_the_readme_links_every_page() -> None:
-    pages = [ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "ops").glob("*.md")]
+    pages = [*(ROOT / name for name in ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"))]
+    pages += (ROOT / "ops").glob("*.md")
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
     assert [str(page.relative_to(ROOT)) for page in pages if str(page.relative_to(ROOT)) not in links] == []
 
 
 def test_every_path_that_a_document_names_exists() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "ops").glob("*.md"), *(ROOT / "ops" / "decisions").glob("*.md")]
-    named = re.compile(r"`((?:app|workers|tests|ops|migrations)/[\w./-]+?)`")
+    folders = [ROOT, ROOT / "examples", ROOT / "ops", ROOT / "ops" / "decisions"]
+    pages = [page for folder in folders for page in folder.glob("*.md")]
+    named = re.compile(r"`((?:app|workers|tests|ops|migrations|examples)/[\w./-]+?)`")
     missing = {
         (page.name, path)
         for page in pages

@@ -1,0 +1,101 @@
+"""Chat in the terminal with an assistant that remembers earlier conversations.
+
+    python examples/chat_loop.py --user ann
+
+For each message, the loop recalls relevant memories, puts them into the system prompt, prints the reply, reports the
+memories that the reply used, and stores both messages. Ctrl-D ends the conversation; start the loop again to ask about
+it.
+
+Without a model, the reply repeats the memories. To use a model, set `CHAT_MODEL` and `OPENAI_API_KEY`; for a server
+other than OpenAI's also `OPENAI_BASE_URL`, for example http://127.0.0.1:11434/v1 for Ollama.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+
+import httpx
+
+from memory_client import MemoryClient, Message
+
+HISTORY_MESSAGES = 20
+"""Number of recent messages in the prompt. Older messages reach the prompt again if they are recalled."""
+INSTRUCTIONS = "You are a helpful assistant. If a reply uses a memory, append the memory's id in square brackets.\n\n"
+CITED = re.compile(r"\s*\[([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\]")
+
+Reply = Callable[[str, list[Message]], str]
+"""A function that returns the reply to the last message, given the recalled memories as text."""
+
+
+def reply_without_model(memories: str, _messages: list[Message]) -> str:
+    """Repeat the user's words from the recalled memories, with the ids that a model would append."""
+    lines = re.findall(r"^\[(\S+)\] \S+ user: (.+)$", memories, re.MULTILINE)
+    return " ".join(f"You told me: {text} [{memory_id}]" for memory_id, text in lines) or "I will remember that."
+
+
+def reply_by_model(memories: str, messages: list[Message]) -> str:
+    """Ask the model for a reply."""
+    url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    prompt = [{"role": "system", "content": INSTRUCTIONS + memories}, *messages]
+    response = httpx.post(
+        f"{url}/chat/completions",
+        headers={"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', '')}"},
+        json={"model": os.environ["CHAT_MODEL"], "messages": prompt},
+        timeout=120,
+    )
+    return str(response.raise_for_status().json()["choices"][0]["message"]["content"])
+
+
+def choose_reply() -> Reply:
+    """Return the function for the model in `CHAT_MODEL`, or the one without a model."""
+    return reply_by_model if os.environ.get("CHAT_MODEL") else reply_without_model
+
+
+def take_citations(reply: str, offered: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the reply without the ids of memories, and those recalled ids that the reply contained."""
+    cited = set(CITED.findall(reply))
+    return CITED.sub("", reply), [memory_id for memory_id in offered if memory_id in cited]
+
+
+def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) -> Iterator[str]:
+    """Yield the reply to each text of the user."""
+    conversation = f"chat-{secrets.token_hex(4)}"
+    history: list[Message] = []
+    for text in texts:
+        question = {"role": "user", "content": text}
+        history = [*history, question][-HISTORY_MESSAGES:]
+        recalled = memory.recall(user, history)
+        shown, used = take_citations(reply(recalled.text, history), recalled.ids)
+        yield shown
+        answer = {"role": "assistant", "content": shown}
+        memory.report_uses(used, conversation)
+        memory.store(user, conversation, [question, answer])
+        history.append(answer)
+
+
+def read_lines() -> Iterator[str]:
+    """Yield the lines that the user types, until the input ends."""
+    while True:
+        try:
+            line = input("You: ").strip()
+        except EOFError:
+            return
+        if line:
+            yield line
+
+
+def main() -> None:
+    """Chat until the input ends."""
+    parser = argparse.ArgumentParser(description="Chat with an assistant that remembers earlier conversations.")
+    parser.add_argument("--user", default="ann", help="your application's id of the user")
+    user = parser.parse_args().user
+    for shown in chat(MemoryClient(), user, read_lines(), choose_reply()):
+        print(f"Assistant: {shown}")
+
+
+if __name__ == "__main__":
+    main()
