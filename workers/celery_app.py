@@ -19,7 +19,7 @@ from workers.schedule import beat_entries
 # Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
 TIME_LIMIT_SECONDS: Final = 300
 
-celery = Celery("ebbing", broker=redis_url(), include=["workers.tasks"])
+celery = Celery("ebbing", include=["workers.tasks"])
 celery.conf.update(
     accept_content=["json"],
     result_accept_content=["json"],
@@ -38,7 +38,6 @@ celery.conf.update(
     task_default_queue=queues.MAINTAIN,
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
-    worker_soft_shutdown_timeout=settings().shutdown_seconds,
     worker_enable_soft_shutdown_on_idle=False,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True,
@@ -50,6 +49,12 @@ celery.conf.update(
     beat_schedule=beat_entries(),
     timezone="UTC",
 )
+
+
+@celery.add_defaults
+def _from_settings() -> dict[str, object]:
+    """Return the values that depend on settings, when they are first needed: a preloaded parent imports this module."""
+    return {"broker_url": redis_url(), "worker_soft_shutdown_timeout": settings().shutdown_seconds}
 
 
 @signals.worker_init.connect

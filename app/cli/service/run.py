@@ -71,7 +71,7 @@ def run(
 
 def plan_service(config: Settings, home: Path, options: ServerOptions | None = None) -> Service:
     """Return the service with its child processes; `migrate` also creates the first API key."""
-    from app.queues import LANES
+    from app.lanes import LANES
     from app.supervisor import service_children
 
     check_dynamics()  # fail here instead of in the log of each process
