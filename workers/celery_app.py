@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any, Final
 
@@ -51,10 +52,12 @@ celery.conf.update(
 )
 
 
-@celery.add_defaults
-def _from_settings() -> dict[str, object]:
-    """Return the values that depend on settings, when they are first needed: a preloaded parent imports this module."""
+def read_settings() -> dict[str, object]:
+    """Return the configuration that depends on settings; Celery needs it later than this module."""
     return {"broker_url": redis_url(), "worker_soft_shutdown_timeout": settings().shutdown_seconds}
+
+
+celery.add_defaults(read_settings)
 
 
 @signals.worker_init.connect
@@ -72,6 +75,8 @@ def _check(**_: Any) -> None:
     except Misconfigured:
         raise SystemExit(1) from None  # Celery's signals swallow other exceptions
     budget.log_warnings()
+    gc.collect()
+    gc.freeze()  # a collection in a pool process would otherwise copy every page with an object of this process
 
 
 @signals.worker_ready.connect

@@ -24,20 +24,48 @@ from typing import Final
 import msgspec
 
 from app.embedded.process import bind_to_parent
+from app.settings import settings
 from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
 
 # Imported by name: in the layer order, these are above the supervisor.
 PRELOADED: Final = (
     "app.cli.service.processes",
     "app.main",
-    "celery.apps.beat",
-    "celery.apps.worker",
-    "celery.concurrency.prefork",
-    "granian.server",
+    "app.store.core.migrate",
     "workers.programs",
     "workers.tasks",
 )
+# Imported by libraries when they start, thus otherwise by each fork.
+LOADED_LATER: Final = (
+    "anyio._backends._asyncio",
+    "billiard.heap",
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.log",
+    "celery.apps.beat",
+    "celery.apps.worker",
+    "celery.concurrency.prefork",
+    "celery.worker.autoscale",
+    "celery.worker.components",
+    "celery.worker.consumer",
+    "celery.worker.control",
+    "celery.worker.loops",
+    "cffi.cparser",
+    "granian.server",
+    "multiprocessing.popen_fork",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "uvloop",
+    "workers.broker",
+)
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
+# Python's allocator has a pool for each size of small objects.
+_SMALLEST_BYTES, _LARGEST_BYTES, _STEP_BYTES = 48, 512, 16
+_BYTES_OBJECT: Final = sys.getsizeof(b"")
+_GAPS: Final = 1500
+
+_held: list[object] = []
 
 
 def main() -> None:
@@ -45,30 +73,56 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()  # a collection would leave holes, which children would fill, copying shared pages
     _preload()
+    sources = _read_sources()
     gc.collect()
+    _held.extend(_fill_holes())
     gc.freeze()
     control.sendall(READY)
     request = _serve(control)
     if request is None:
         return
     gc.enable()
+    if _read_sources() != sources:  # otherwise parsing would copy 5 MB and give the same
+        settings.cache_clear()
     sys.argv = ["ebbing", *request.arguments]
     import_module("app.cli.service.processes").main()
 
 
 def _preload() -> None:
-    for name in PRELOADED:
-        import_module(name)
-    from app.settings import settings  # noqa: PLC0415 - heavy modules are imported in `main`, one after the other
+    """Import and create everything that forks can share.
 
+    Raises:
+        RuntimeError: The process can't be forked safely.
+    """
+    for name in (*PRELOADED, *LOADED_LATER):
+        import_module(name)
+    if settings.cache_info().misses:
+        raise RuntimeError("an imported module has read settings, which a fork could have differently")
     if settings().embedder == "local":
-        from app.clients.embedding.static_embedder import word_vectors  # noqa: PLC0415 - as above
+        from app.clients.embedding.static_embedder import word_vectors  # noqa: PLC0415 - only if configured
 
         word_vectors()
-    settings.cache_clear()  # each child reads its own environment
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    if threads > 1:
-        raise RuntimeError(f"{threads} threads are running, but only a process with one may be forked")
+    if settings().redis_url is not None:
+        import_module("workers.celery_app").celery.finalize()  # creates the tasks
+    threads = len(os.listdir("/proc/self/task"))
+    descriptors = [Path("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
+    sockets = sum(os.path.lexists(each) and each.readlink().name.startswith("socket:") for each in descriptors)
+    if threads > 1 or sockets > 1:
+        raise RuntimeError(f"{threads} threads and {sockets} sockets are open, and would be broken in a fork")
+
+
+def _fill_holes() -> list[list[object]]:
+    """Return objects that fill the gaps between others; filled by forks, each gap would cost them a copied page."""
+    sizes = range(_SMALLEST_BYTES, _LARGEST_BYTES + 1, _STEP_BYTES)
+    return [[bytes(size - _BYTES_OBJECT) for _ in range(_GAPS)] for size in sizes]
+
+
+def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
+    """Return everything that settings are read from: variables, and the file `.env`."""
+    variables = sorted((name, value) for name, value in os.environ.items() if name.upper().startswith("EBBING_"))
+    with suppress(OSError):
+        return variables, Path(".env").read_bytes()
+    return variables, b""
 
 
 def _serve(control: socket.socket) -> ForkRequest | None:
