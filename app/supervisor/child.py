@@ -27,10 +27,12 @@ class Starter(Protocol):
 class Child:
     """A process to supervise.
 
-    `start` starts `program`, once `can_start` returns True; `prepare` is called before. `ready` returns whether the process serves requests; it must neither block
-    for longer than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with
-    code 0 before the next child starts. The next child doesn't wait for an `optional` one, nor does the service end if
-    it dies too often. Adjacent children with the same `stage` are stopped together. `title` names it to people.
+    `start` starts `program`, after `prepare` and not before `can_start` returns True. `finish` is called once all
+    children have stopped. `ready` returns whether the process serves requests; it must neither block for longer
+    than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with code 0
+    before the next child starts. The next child doesn't wait for an `optional` one, nor does the service end if it
+    dies too often. Adjacent children with the same `stage` are stopped together. `step` is shown to people while
+    the first start lasts.
     """
 
     name: str
@@ -44,10 +46,11 @@ class Child:
     ready: Callable[[ChildProcess], bool] | None = None
     ready_timeout_seconds: float = 120
     prepare: Callable[[], None] | None = None
+    finish: Callable[[], None] | None = None
     one_shot: bool = False
     optional: bool = False
     stage: str = ""
-    title: str = ""
+    step: str = ""
 
 
 @dataclass(frozen=True)

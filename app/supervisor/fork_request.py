@@ -1,7 +1,7 @@
 """The messages between the supervisor and the preloaded parent, over a socket of these two.
 
-The parent announces itself with `READY`. A request is its size, a `ForkRequest` as JSON, and the file descriptors of log
-and gate. The answer is the new process's pid, or 0 if it couldn't be forked.
+The parent announces itself with `READY`. A request consists of its size, a `ForkRequest` as JSON, and two file
+descriptors: the log, and the gate at which the new process waits. The answer is that process's pid, or 0 on a failure.
 """
 
 from __future__ import annotations

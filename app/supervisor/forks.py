@@ -89,7 +89,7 @@ class PreloadedParent:
         """Start the parent, as `spawn` does; `program` is `PARENT` with its environment."""
         self._has_failed |= self._process is not None and not self._has_loaded
         self._has_loaded = False
-        self._disconnect()
+        self.close()
         self._control, theirs = socket.socketpair()
         with theirs:
             command = [*program.command, str(theirs.fileno())]
@@ -110,16 +110,16 @@ class PreloadedParent:
         return self._is_ready or self._has_failed or self._process is None or has_ended(self._process)
 
     def fork(self, program: ProgramSpec, *, log: Path, death_signal: signal.Signals) -> ChildProcess:
-        """Start a program whose command begins with `EBBING`: as a fork of the parent if it is ready, otherwise directly.
+        """Start a program whose command begins with `EBBING`, as a fork if the parent is ready, otherwise directly.
 
-        Call it from the main thread, as `spawn`, whose promises hold for a fork, too.
+        A fork has its own session, log, environment and death signal, as after `spawn`. Call it from the main thread.
         """
         if self._is_ready and self._control is not None and self._process is not None:
             try:
                 return self._fork(self._control, program, log, death_signal)
             except OSError:
                 kill_session(self._process)
-                self._disconnect()
+                self.close()
         return spawn(program, log=log, death_signal=death_signal)
 
     def _fork(
@@ -151,7 +151,8 @@ class PreloadedParent:
             os.close(opener)
         return ForkedProcess(pid)
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """Close the connection to the parent, which then ends."""
         self._is_ready = False
         if self._control is not None:
             self._control.close()

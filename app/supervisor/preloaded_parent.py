@@ -104,9 +104,9 @@ def _preload() -> None:
         word_vectors()
     if settings().redis_url is not None:
         import_module("workers.celery_app").celery.finalize()  # creates the tasks
-    threads = len(os.listdir("/proc/self/task"))
-    descriptors = [Path("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
-    sockets = sum(os.path.lexists(each) and each.readlink().name.startswith("socket:") for each in descriptors)
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    descriptors = [each for each in list(Path("/proc/self/fd").iterdir()) if each.is_symlink()]
+    sockets = sum(each.readlink().name.startswith("socket:") for each in descriptors)
     if threads > 1 or sockets > 1:
         raise RuntimeError(f"{threads} threads and {sockets} sockets are open, and would be broken in a fork")
 

@@ -111,19 +111,19 @@ def service_children(
         return child if parent is None else replace(child, start=parent.fork, can_start=parent.is_decided)
 
     migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})
-    children.append(replace(migrate, prepare=prepare_migration, one_shot=True, title="the database's schema"))
+    children.append(replace(migrate, prepare=prepare_migration, one_shot=True, step="Migrating the database"))
     for lane in lanes:
         # On SIGQUIT Celery requeues its unfinished tasks; on SIGTERM it would wait for them.
         worker = ebbing(f"worker-{lane}", "worker", "--lane", lane, REMAP_SIGTERM="SIGQUIT")
         stop_timeout = settings.shutdown_seconds + 5
-        children.append(replace(worker, stage="workers", stop_timeout_seconds=stop_timeout, title="the workers"))
-    children.append(replace(ebbing("beat", "beat"), title="the workers"))
+        children.append(replace(worker, stage="workers", stop_timeout_seconds=stop_timeout))
+    children.append(replace(ebbing("beat", "beat")))
     children.append(
         replace(
             ebbing("api", "api"),
             death_signal=signal.SIGTERM,
             ready=partial(_is_answering, f"{api_url}/readyz"),
-            title="the API",
+            step="Starting the API",
         )
     )
     return Service(tuple(children), api_url, database_url, owner_url, redis_url)
@@ -143,6 +143,7 @@ def _preloader(parent: PreloadedParent, environment: Mapping[str, str], home: Pa
         program,
         home / "logs" / "preloader.log",
         start=parent.start,
+        finish=parent.close,
         ready=parent.is_ready,
         ready_timeout_seconds=60,
         optional=True,
@@ -160,7 +161,7 @@ def _server(server: Server) -> Child:
         ready=server.ready,
         ready_timeout_seconds=server.ready_timeout_seconds,
         prepare=server.prepare,
-        title={"postgres": "PostgreSQL", "redis": "Redis"}[server.name],
+        step=f"Starting {type(server).__name__}",
     )
 
 

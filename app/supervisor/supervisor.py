@@ -51,7 +51,8 @@ class Supervisor:
     """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
     A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
-    start fails, all stop, but an optional child is just given up. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
+    start fails, all stop; only an optional child is given up instead. SIGINT, SIGTERM and SIGHUP stop all; a second
+    signal kills them at once.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Supervisor:
         for child in self._children:
             running = _Running(child)
             self._running.append(running)
-            self._on_event(ChildEvent(EventKind.STARTING, child.name))
+            self._on_event(ChildEvent(EventKind.STARTING, child.name, message=child.step))
             self._check_children()
             began = told_at = time.monotonic()
             while not (running.ready or running.completed or child.optional or self._wishes):
@@ -106,7 +107,7 @@ class Supervisor:
                 self._check_children()
                 if (now := time.monotonic()) - told_at >= WAITING_SECONDS:
                     told_at = now
-                    self._on_event(ChildEvent(EventKind.WAITING, child.name, seconds=now - began))
+                    self._on_event(ChildEvent(EventKind.WAITING, child.name, seconds=now - began, message=child.step))
             if self._wishes:
                 return
         self._on_event(ChildEvent(EventKind.UP))
@@ -187,6 +188,9 @@ class Supervisor:
         alive = [running for running in reversed(self._running) if running.process and not running.completed]
         for _, stage in itertools.groupby(alive, key=lambda running: running.child.stage or running.child.name):
             self._stop_together(list(stage), patience)
+        for child in self._children:
+            if child.finish:
+                child.finish()
         self._on_event(ChildEvent(EventKind.DOWN, seconds=time.monotonic() - began))
 
     def _stop_together(self, stage: list[_Running], patience: int) -> None:

@@ -21,7 +21,7 @@ from tests.processes import ROOT
 from tests.waiting import PATIENCE_SECONDS, until
 
 LANES = ("ingest", "embed", "score", "rights", "maintain")
-TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
+TARGETS = ("supervisor", "preloader", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
 
 
 class Household:

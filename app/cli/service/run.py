@@ -104,9 +104,13 @@ def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = Fals
     from app.supervisor import EventKind
 
     match event.what:
+        case EventKind.STARTING if event.message:
+            show(f"  {event.message} …", err=err)
+        case EventKind.WAITING if event.message:
+            show(f"  {event.message} … {event.seconds or 0:.0f} s", err=err)
         case EventKind.UP:
             show(ready(), err=err)
-        case EventKind.DIED | EventKind.OVERDUE:
+        case EventKind.DIED | EventKind.OVERDUE | EventKind.GIVEN_UP:
             show(event.message, err=err)
         case EventKind.RESTARTED:
             show(f"{event.child} restarted (process {event.pid}).", err=err)
