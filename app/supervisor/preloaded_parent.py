@@ -84,7 +84,8 @@ def main() -> None:
     gc.enable()
     if _read_sources() != sources:  # otherwise parsing would copy 5 MB and give the same
         settings.cache_clear()
-    sys.argv = ["ebbing", *request.arguments]
+    # A path, because Celery executes these words again on SIGHUP.
+    sys.argv = [str(Path(__file__).parents[1] / "cli" / "__main__.py"), *request.arguments]
     import_module("app.cli.service.processes").main()
 
 

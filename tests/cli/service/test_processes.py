@@ -16,12 +16,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from app import heartbeats
 from app.cli.service import processes
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
 from tests.servers import Servers
-from tests.waiting import until_gone
+from tests.service import Service
+from tests.waiting import PATIENCE_SECONDS, until, until_gone
 
 
 @pytest.fixture
@@ -111,6 +113,32 @@ def test_celery_is_run_with_our_options_and_settings() -> None:
     assert worker["without_mingle"]
     assert (beat["scheduler_cls"], beat["exit"]) == ("celery.beat:Scheduler", 0)  # no file
     assert (broker, shutdown_seconds) == ("redis://127.0.0.1:9/3", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.kills
+def test_a_worker_and_beat_work_without_a_preloaded_parent_and_stop_on_sigterm(service: Service) -> None:
+    root = Path(__file__).resolve().parents[3]
+    started = {
+        words[-1]: subprocess.Popen(
+            [sys.executable, "-m", "app.cli", *words],
+            cwd=root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for words in (["worker", "--lane", "rights"], ["beat"])
+    }
+    try:
+        until(lambda: all(heartbeats.heartbeat_ages()[name] is not None for name in started), "their first heartbeats")
+        for process in started.values():
+            process.terminate()
+        printed = {name: process.communicate(timeout=PATIENCE_SECONDS)[0] for name, process in started.items()}
+    finally:
+        for process in started.values():
+            process.kill()
+    assert [process.returncode for process in started.values()] == [0, 0], printed
+    assert "Cold shutdown" in printed["rights"], "it would finish its tasks first"
 
 
 @pytest.mark.parametrize("words", [["api"], ["worker", "--lane", "ingest"], ["beat"]])
