@@ -115,9 +115,8 @@ def service_children(
     for lane in lanes:
         # On SIGQUIT Celery requeues its unfinished tasks; on SIGTERM it would wait for them.
         worker = ebbing(f"worker-{lane}", "worker", "--lane", lane, REMAP_SIGTERM="SIGQUIT")
-        stop_timeout = settings.shutdown_seconds + 5
-        children.append(replace(worker, stage="workers", stop_timeout_seconds=stop_timeout))
-    children.append(replace(ebbing("beat", "beat")))
+        children.append(replace(worker, stage="workers", stop_timeout_seconds=settings.shutdown_seconds + 5))
+    children.append(ebbing("beat", "beat"))
     children.append(
         replace(
             ebbing("api", "api"),
@@ -130,7 +129,7 @@ def service_children(
 
 
 def _create_database(superuser_url: str, role_password: str) -> None:
-    from app.store.core.provision import create_database  # noqa: PLC0415 - takes 0.1 s, in which the servers can start
+    from app.store.core.provision import create_database  # noqa: PLC0415 - takes 0.1 s: first start the servers
 
     create_database(superuser_url, DATABASE, ROLE, role_password)
 
@@ -161,7 +160,7 @@ def _server(server: Server) -> Child:
         ready=server.ready,
         ready_timeout_seconds=server.ready_timeout_seconds,
         prepare=server.prepare,
-        step=f"Starting {type(server).__name__}",
+        step="Starting PostgreSQL" if isinstance(server, Postgres) else "Starting Redis",
     )
 
 

@@ -29,7 +29,7 @@ router = typer.Typer()
 
 
 def main() -> None:
-    """Run one of these commands with the arguments of this process. Building those of `ebbing` costs a fork 6 MB."""
+    """Run one of these commands in a fork; building all commands of `ebbing` would copy more of its shared memory."""
     commands = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
     commands.add_typer(router)
     commands(prog_name="ebbing")
