@@ -16,22 +16,33 @@ from celery import Celery
 
 from app.clients.redis.connection import NUDGE_PREFIX, PREFIX, redis_url
 from app.clients.redis.stream import NUDGE_MILLISECONDS, client
+from app.lanes import EMBED, INGEST, LANES, MAINTAIN, RIGHTS, SCORE
 
-INGEST: Final = "ingest"
-EMBED: Final = "embed"
-SCORE: Final = "score"
-RIGHTS: Final = "rights"
-MAINTAIN: Final = "maintain"
-
-# Each lane has its own worker process and queues: with shared workers, ingest would wait seconds behind maintenance,
-# and erasures behind a nightly run.
-LANES: Final[dict[str, tuple[str, ...]]] = {
-    "ingest": (INGEST,),
-    "embed": (EMBED,),
-    "score": (SCORE,),
-    "rights": (RIGHTS,),
-    "maintain": (MAINTAIN,),
-}
+__all__ = [
+    "DRAIN",
+    "EMBED",
+    "EMBED_MEMORIES",
+    "FIGURES",
+    "INDEX",
+    "INGEST",
+    "JOB",
+    "LANES",
+    "MAINTAIN",
+    "RATE_MEMORIES",
+    "RIGHTS",
+    "RIGHTS_JOB",
+    "RIGHTS_TICK",
+    "SCORE",
+    "SCORE_MEMORIES",
+    "TASKS",
+    "TICK",
+    "Nudger",
+    "broker_options",
+    "clear_nudge",
+    "enqueue",
+    "nudge",
+    "send_nudge",
+]
 
 DRAIN: Final = "ingest.drain"
 INDEX: Final = "ingest.index"

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import httpx
 
-from app.embedded import ProgramSpec, has_ended, kill_session, log_tail, spawn
+from app.embedded import ChildProcess, ProgramSpec, has_ended, kill_session, log_tail, spawn
+from app.supervisor.forks import EBBING, PARENT, PreloadedParent
 from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@cache
+def _preloaded_parent() -> PreloadedParent:
+    """Return a parent that has imported the service once for all processes that tests start; it ends with this one."""
+    log = Path(tempfile.gettempdir(), f"ebbing-test-parent-{os.getpid()}.log")
+    environment = _inherited() | {"REMAP_SIGTERM": "SIGQUIT"}
+    parent = PreloadedParent()
+    process = parent.start(ProgramSpec(PARENT, environment, folder=ROOT), log=log, death_signal=signal.SIGKILL)
+    atexit.register(log.unlink, missing_ok=True)
+    atexit.register(parent.close)
+    until(lambda: parent.is_ready(process) or has_ended(process), lambda: log_tail(log))
+    assert parent.is_ready(process), log_tail(log)
+    return parent
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
 
 
 @dataclass
@@ -30,15 +51,15 @@ class Processes:
 
     folder: Path
     environment: Mapping[str, str]
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, ChildProcess] = field(default_factory=dict)
 
-    def start(self, name: str, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *arguments: str, **settings: str) -> ChildProcess:
         """Start `ebbing ARGUMENTS` with further settings, under a name that isn't in use."""
         assert name not in self.running, f"{name} is running"
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("EBBING_")}
-        command = [sys.executable, "-m", "app.cli", *arguments]
-        program = ProgramSpec(command, {**inherited, **self.environment, **settings}, folder=ROOT)
-        self.running[name] = spawn(program, log=self.log(name), death_signal=signal.SIGKILL)
+        environment = {**_inherited(), **self.environment, **settings}
+        program = ProgramSpec([*EBBING, *arguments], environment, folder=ROOT)
+        start = _preloaded_parent().fork if sys.platform == "linux" else spawn
+        self.running[name] = start(program, log=self.log(name), death_signal=signal.SIGKILL)
         return self.running[name]
 
     def log(self, name: str) -> Path:

@@ -307,6 +307,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
             supervisor = Supervisor(service.children, record_event)
             assert supervisor.run() == 0
     assert [one.name for one in service.children] == [
+        "preloader",  # which the stub doesn't have, so that all processes are started directly
         "postgres",
         "redis",
         "migrate",
@@ -335,9 +336,11 @@ def test_servers_given_by_url_are_not_run(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("EBBING_OWNER_DATABASE_URL", "postgresql://owner@db/ebbing")
     monkeypatch.setenv("EBBING_REDIS_URL", "redis://cache/0")
     service = service_children(Settings(port=0), folder, [])
-    assert [one.name for one in service.children] == ["migrate", "beat", "api"]
+    assert [one.name for one in service.children] == ["preloader", "migrate", "beat", "api"]
     assert service.owner_database_url == "postgresql://owner@db/ebbing"
-    assert service.children[0].program.environment["EBBING_DATABASE_URL"] == "postgresql://service@db/ebbing"
+    having = [one.name for one in service.children if "EBBING_OWNER_DATABASE_URL" in one.program.environment]
+    assert having == ["migrate"]
+    assert service.children[1].program.environment["EBBING_DATABASE_URL"] == "postgresql://service@db/ebbing"
 
 
 def test_a_taken_port_is_said_before_anything_starts(folder: Path) -> None:
@@ -428,13 +431,13 @@ def test_a_killed_supervisor_leaves_no_child_and_its_home_starts_again(start: Ca
     run.wait_for(EventKind.UP)
     run.process.kill()
     pids = run.pids()
-    assert pids.keys() == {"postgres", "redis", "migrate", "worker-drain", "worker-index", "beat", "api"}
+    assert pids.keys() == {"preloader", "postgres", "redis", "migrate", "worker-drain", "worker-index", "beat", "api"}
     run.process.wait(PATIENCE_SECONDS)
     again = start()  # immediately: PostgreSQL may still be writing its data
     again.wait_for(EventKind.UP)
     until_gone(*pids.values())
     assert "database system is shut down" in (run.events_file.parent / "home/logs/postgres.log").read_text()
-    assert not [event for event in again.events() if event[0] == EventKind.DIED]
+    assert not [event for event in again.events() if event[0] == EventKind.DIED and event[1] != "preloader"]
 
 
 @pytest.mark.slow

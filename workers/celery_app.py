@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from workers.schedule import beat_entries
 # Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
 TIME_LIMIT_SECONDS: Final = 300
 
-celery = Celery("ebbing", broker=redis_url(), include=["workers.tasks"])
+celery = Celery("ebbing", include=["workers.tasks"])
 celery.conf.update(
     accept_content=["json"],
     result_accept_content=["json"],
@@ -38,7 +39,6 @@ celery.conf.update(
     task_default_queue=queues.MAINTAIN,
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
-    worker_soft_shutdown_timeout=settings().shutdown_seconds,
     worker_enable_soft_shutdown_on_idle=False,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True,
@@ -50,6 +50,14 @@ celery.conf.update(
     beat_schedule=beat_entries(),
     timezone="UTC",
 )
+
+
+def read_settings() -> dict[str, object]:
+    """Return the configuration that depends on settings; Celery needs it later than this module."""
+    return {"broker_url": redis_url(), "worker_soft_shutdown_timeout": settings().shutdown_seconds}
+
+
+celery.add_defaults(read_settings)
 
 
 @signals.worker_init.connect
@@ -67,6 +75,8 @@ def _check(**_: Any) -> None:
     except Misconfigured:
         raise SystemExit(1) from None  # Celery's signals swallow other exceptions
     budget.log_warnings()
+    gc.collect()
+    gc.freeze()  # a collection in a pool process would otherwise copy every page with an object of this process
 
 
 @signals.worker_ready.connect

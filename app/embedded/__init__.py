@@ -14,6 +14,7 @@ Example:
 from app.embedded.data_dirs import ensure_password
 from app.embedded.postgres import Postgres
 from app.embedded.process import (
+    ChildProcess,
     EmbeddedError,
     ProgramSpec,
     ServerUser,
@@ -27,6 +28,7 @@ from app.embedded.redis import Redis
 from app.embedded.server import Server, ServerOptions
 
 __all__ = [
+    "ChildProcess",
     "EmbeddedError",
     "Postgres",
     "ProgramSpec",

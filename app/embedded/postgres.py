@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from functools import cached_property
@@ -18,6 +17,8 @@ from app.embedded.server import Server
 
 if TYPE_CHECKING:
     from typing import ClassVar
+
+    from app.embedded.process import ChildProcess
 
 MAJOR_VERSION = "18"
 PREDECESSOR_SECONDS = 60.0
@@ -110,7 +111,7 @@ class Postgres(Server):
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(self._programs / "postgres"), "-D", str(self.data), *options]
 
-    def ready(self, process: subprocess.Popen[bytes]) -> bool:
+    def ready(self, process: ChildProcess) -> bool:
         """Return True if the pid file reports `process` as ready; one left by a crash names another process."""
         lines = self._pid_file_lines()
         return len(lines) > 7 and lines[0] == str(process.pid) and lines[7].strip() == "ready"

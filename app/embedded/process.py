@@ -14,7 +14,7 @@ import threading
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from app.errors import Misconfigured
 
@@ -31,6 +31,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class EmbeddedError(Misconfigured):
     """A server or child process can't be run here; the message names the cause and the remedy."""
+
+
+class ChildProcess(Protocol):
+    """A child of this process, such as `subprocess.Popen`. `returncode` is None until `wait` has reaped the child."""
+
+    @property
+    def pid(self) -> int:
+        """Process id, and id of the child's session."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, negative for a signal; None if the child hasn't been reaped."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the child, reap it and return its exit code."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send a signal; no effect if the child has been reaped."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +70,22 @@ class ProgramSpec:
     folder: Path = Path("/")
 
 
-def spawn(program: ProgramSpec, *, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+def spawn(
+    program: ProgramSpec, *, log: Path, death_signal: signal.Signals, inherited: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     """Start a program in its own session; the kernel sends it `death_signal` when this process ends.
 
     Its input is empty. Its output is appended to `log`, which is first renamed to `<log>.1` if it exceeds 10 MiB. Call
     it from the main thread: the kernel sends the signal when the *thread* that started the child ends.
 
+    Args:
+        inherited: File descriptors that stay open in the child.
+
     Raises:
         EmbeddedError: Not the main thread, or the program can't be executed.
     """
-    with _open_log(log) as output:
-        return _popen(program, output, death_signal)
+    with open_log(log) as output:
+        return _popen(program, output, death_signal, inherited)
 
 
 def run(program: ProgramSpec, timeout_seconds: float = 120) -> tuple[int, str]:
@@ -81,7 +104,7 @@ def run(program: ProgramSpec, timeout_seconds: float = 120) -> tuple[int, str]:
     return process.returncode, output.decode(errors="replace")
 
 
-def kill_session(process: subprocess.Popen[bytes]) -> None:
+def kill_session(process: ChildProcess) -> None:
     """Kill a child and its whole session; no effect if the child has been reaped.
 
     An ended child that hasn't been reaped still owns its pid, so no unrelated process can be killed.
@@ -91,7 +114,7 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def has_ended(process: subprocess.Popen[bytes]) -> bool:
+def has_ended(process: ChildProcess) -> bool:
     """Return True if a child has ended, without reaping it, so that its session can still be killed by pid."""
     if process.returncode is not None:
         return True
@@ -136,14 +159,26 @@ def log_tail(log: Path, lines: int = 8) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _open_log(log: Path) -> BinaryIO:
+def open_log(log: Path) -> BinaryIO:
+    """Open a log for appending; rename it to `<log>.1` first if it exceeds 10 MiB."""
     log.parent.mkdir(mode=0o700, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.replace(log.with_name(log.name + ".1"))
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
 
 
-def _popen(program: ProgramSpec, output: BinaryIO | int, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+def bind_to_parent(parent: int, death_signal: signal.Signals) -> None:
+    """Have the kernel send this process `death_signal` when `parent` ends; exit now if `parent` isn't its parent."""
+    if sys.platform == "linux":
+        if _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
+        if os.getppid() != parent:  # the parent ended before prctl
+            os._exit(1)
+
+
+def _popen(
+    program: ProgramSpec, output: BinaryIO | int, death_signal: signal.Signals, inherited: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     name, user = program.command[0], program.user
     if threading.current_thread() is not threading.main_thread():
         raise EmbeddedError(f"{name} must be started from the main thread: it dies with its thread")
@@ -159,6 +194,7 @@ def _popen(program: ProgramSpec, output: BinaryIO | int, death_signal: signal.Si
             user=user.uid if user else None,
             group=user.gid if user else None,
             extra_groups=[] if user else None,
+            pass_fds=inherited,
             # The kernel clears the death signal when the user changes; this runs after that change.
             preexec_fn=_bind_to_parent(os.getpid(), death_signal),  # noqa: PLW1509
         )
@@ -170,10 +206,6 @@ def _popen(program: ProgramSpec, output: BinaryIO | int, death_signal: signal.Si
 def _bind_to_parent(parent: int, death_signal: signal.Signals) -> Callable[[], None]:
     def in_child() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if sys.platform == "linux":
-            if _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
-                raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
-            if os.getppid() != parent:  # the parent ended before prctl
-                os._exit(1)
+        bind_to_parent(parent, death_signal)
 
     return in_child

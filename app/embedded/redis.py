@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +14,8 @@ from app.embedded.server import DURABLE, Server, ServerOptions
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import ClassVar
+
+    from app.embedded.process import ChildProcess
 
 DEFAULT_MAXMEMORY_BYTES = 512 * 1024 * 1024
 READY_ANSWER = b"+OK\r\n+PONG\r\n"
@@ -84,7 +85,7 @@ class Redis(Server):
         """Return `redis-server` with its configuration file."""
         return [str(self._program), str(self._configuration)]
 
-    def ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002  # the password identifies the server
+    def ready(self, process: ChildProcess) -> bool:  # noqa: ARG002  # the password identifies the server
         """Return True if the server accepts our password and has loaded its data."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as connection:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from app.embedded.binaries import PLAIN_ENVIRONMENT
 from app.embedded.data_dirs import ensure_password, prepare_folder
-from app.embedded.process import EmbeddedError, ProgramSpec, has_ended, kill_session, log_tail, spawn
+from app.embedded.process import ChildProcess, EmbeddedError, ProgramSpec, has_ended, kill_session, log_tail, spawn
 
 READY_POLL_SECONDS = 0.01
 
@@ -92,7 +92,7 @@ class Server(ABC):
         return ProgramSpec(self.command(), PLAIN_ENVIRONMENT, self.user, self.folder)
 
     @abstractmethod
-    def ready(self, process: subprocess.Popen[bytes]) -> bool:
+    def ready(self, process: ChildProcess) -> bool:
         """Return True if this process accepts clients; doesn't block for longer than a second."""
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -6,22 +6,33 @@ import signal
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from app.embedded import spawn
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
-    from app.embedded import ProgramSpec
+    from app.embedded import ChildProcess, ProgramSpec
+
+
+class Starter(Protocol):
+    """Starts a program as a child of this process, as `spawn` does."""
+
+    def __call__(self, program: ProgramSpec, *, log: Path, death_signal: signal.Signals) -> ChildProcess:
+        """Start the program in a session of its own; its output goes to `log`."""
 
 
 @dataclass(frozen=True)
 class Child:
     """A process to supervise.
 
-    `prepare` is called before each start. `ready` returns whether the process serves requests; it must neither block
-    for longer than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with
-    code 0 before the next child starts. Adjacent children with the same `stage` are stopped together.
+    `start` starts `program`, after `prepare` and not before `can_start` returns True. `finish` is called once all
+    children have stopped. `ready` returns whether the process serves requests; it must neither block for longer
+    than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with code 0
+    before the next child starts. The next child doesn't wait for an `optional` one, nor does the service end if it
+    dies too often. Adjacent children with the same `stage` are stopped together. `step` is shown to people while
+    the first start lasts.
     """
 
     name: str
@@ -30,11 +41,16 @@ class Child:
     death_signal: signal.Signals = signal.SIGKILL
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10
-    ready: Callable[[subprocess.Popen[bytes]], bool] | None = None
+    start: Starter = spawn
+    can_start: Callable[[], bool] | None = None
+    ready: Callable[[ChildProcess], bool] | None = None
     ready_timeout_seconds: float = 120
     prepare: Callable[[], None] | None = None
+    finish: Callable[[], None] | None = None
     one_shot: bool = False
+    optional: bool = False
     stage: str = ""
+    step: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,11 +70,14 @@ class RestartPolicy:
 class EventKind(StrEnum):
     """The kind of an event. `UP`, `FAILED` and `DOWN` concern all children together."""
 
+    STARTING = "starting"  # first start; sent before `prepare`, which may take seconds
+    WAITING = "waiting"  # sent every other second until a child of the first start is ready
     STARTED = "started"
     READY = "ready"
     COMPLETED = "completed"  # a one-shot child exited with code 0
     DIED = "died"
     RESTARTED = "restarted"
+    GIVEN_UP = "given_up"  # an optional child died too often
     OVERDUE = "overdue"  # a restarted child wasn't ready in time; it may continue
     STOPPING = "stopping"
     KILLED = "killed"  # it didn't stop in time, or a second signal arrived

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, ensure_password, free_ports
-from app.store.core.provision import create_database
 from app.supervisor.child import Child
+from app.supervisor.forks import EBBING, PARENT, PreloadedParent
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from app.embedded import Server
+    from app.embedded import ChildProcess, Server
     from app.settings import Settings
 
 DATABASE: Final = "ebbing"
@@ -50,7 +49,8 @@ def service_children(
 ) -> Service:
     """Define the children of a service in `home`, whose lock the caller holds, without starting them.
 
-    PostgreSQL and Redis are omitted if `settings` has their URLs. The API starts last, so everything is available once
+    PostgreSQL and Redis are omitted if `settings` has their URLs. On Linux, the service's own processes are forks of a
+    preloaded parent, which loads while the servers start. The API starts last, so everything is available once
     it answers, and stops first. Ports are chosen here for the service's lifetime: a restarted child reuses its own.
 
     Raises:
@@ -69,7 +69,7 @@ def service_children(
         role_password = ensure_password(home / "service-password")
         owner_url = postgres.database_url(DATABASE)
         database_url = postgres.database_url(DATABASE, ROLE, role_password)
-        prepare_migration = partial(create_database, postgres.url, DATABASE, ROLE, role_password)
+        prepare_migration = partial(_create_database, postgres.url, role_password)
         children.append(_server(postgres))
     else:
         database_url = settings.database_url.get_secret_value()
@@ -101,13 +101,17 @@ def service_children(
     }
     api_url = _api_url(settings.host, api_port)
 
+    parent = PreloadedParent() if sys.platform == "linux" else None
+    if parent is not None:
+        children.insert(0, _preloader(parent, environment, home))
+
     def ebbing(name: str, *arguments: str, **more: str) -> Child:
-        # -P: don't import from the current directory, which may contain an unrelated `app`.
-        command = [sys.executable, "-P", "-m", "app.cli", *arguments]
-        return Child(name, ProgramSpec(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log")
+        program = ProgramSpec([*EBBING, *arguments], environment | more, folder=Path.cwd())
+        child = Child(name, program, home / "logs" / f"{name}.log")
+        return child if parent is None else replace(child, start=parent.fork, can_start=parent.is_decided)
 
     migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})
-    children.append(replace(migrate, prepare=prepare_migration, one_shot=True))
+    children.append(replace(migrate, prepare=prepare_migration, one_shot=True, step="Migrating the database"))
     for lane in lanes:
         # On SIGQUIT Celery requeues its unfinished tasks; on SIGTERM it would wait for them.
         worker = ebbing(f"worker-{lane}", "worker", "--lane", lane, REMAP_SIGTERM="SIGQUIT")
@@ -118,9 +122,31 @@ def service_children(
             ebbing("api", "api"),
             death_signal=signal.SIGTERM,
             ready=partial(_is_answering, f"{api_url}/readyz"),
+            step="Starting the API",
         )
     )
     return Service(tuple(children), api_url, database_url, owner_url, redis_url)
+
+
+def _create_database(superuser_url: str, role_password: str) -> None:
+    from app.store.core.provision import create_database  # noqa: PLC0415 - takes 0.1 s: first start the servers
+
+    create_database(superuser_url, DATABASE, ROLE, role_password)
+
+
+def _preloader(parent: PreloadedParent, environment: Mapping[str, str], home: Path) -> Child:
+    """Return the preloaded parent. Celery reads REMAP_SIGTERM when it is imported, thus there."""
+    program = ProgramSpec(PARENT, {**environment, "REMAP_SIGTERM": "SIGQUIT"}, folder=Path.cwd())
+    return Child(
+        "preloader",
+        program,
+        home / "logs" / "preloader.log",
+        start=parent.start,
+        finish=parent.close,
+        ready=parent.is_ready,
+        ready_timeout_seconds=60,
+        optional=True,
+    )
 
 
 def _server(server: Server) -> Child:
@@ -134,10 +160,11 @@ def _server(server: Server) -> Child:
         ready=server.ready,
         ready_timeout_seconds=server.ready_timeout_seconds,
         prepare=server.prepare,
+        step="Starting PostgreSQL" if isinstance(server, Postgres) else "Starting Redis",
     )
 
 
-def _is_answering(url: str, _process: subprocess.Popen[bytes]) -> bool:
+def _is_answering(url: str, _process: ChildProcess) -> bool:
     """Return True if a GET returns 200. Only our process can answer, because the port was free before."""
     try:
         # Connect directly to the loopback interface, ignoring proxy settings.

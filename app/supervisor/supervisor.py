@@ -12,17 +12,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.embedded import has_ended, kill_session, log_tail, spawn
+from app.embedded import has_ended, kill_session, log_tail
 from app.errors import Misconfigured
 from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
+    from app.embedded import ChildProcess
+
 BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
 QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
+WAITING_SECONDS = 2.0  # between two events of a child that isn't ready yet
 # Ctrl-C and service managers signal a whole process group, and make forwards its own signal, so one stop request may
 # arrive twice.
 SAME_WISH_SECONDS = 0.5
@@ -35,7 +37,7 @@ class _GaveUpError(Exception):
 @dataclass
 class _Running:
     child: Child
-    process: subprocess.Popen[bytes] | None = None
+    process: ChildProcess | None = None
     started_at: float = 0
     start_at: float = 0
     starts: int = 0
@@ -49,7 +51,8 @@ class Supervisor:
     """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
     A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
-    start fails, all stop. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
+    start fails, all stop; only an optional child is given up instead. SIGINT, SIGTERM and SIGHUP stop all; a second
+    signal kills them at once.
     """
 
     def __init__(
@@ -96,10 +99,15 @@ class Supervisor:
         for child in self._children:
             running = _Running(child)
             self._running.append(running)
+            self._on_event(ChildEvent(EventKind.STARTING, child.name, message=child.step))
             self._check_children()
-            while not (running.ready or running.completed or self._wishes):
+            began = told_at = time.monotonic()
+            while not (running.ready or running.completed or child.optional or self._wishes):
                 self._pause(BUSY_SECONDS)
                 self._check_children()
+                if (now := time.monotonic()) - told_at >= WAITING_SECONDS:
+                    told_at = now
+                    self._on_event(ChildEvent(EventKind.WAITING, child.name, seconds=now - began, message=child.step))
             if self._wishes:
                 return
         self._on_event(ChildEvent(EventKind.UP))
@@ -115,7 +123,8 @@ class Supervisor:
             if running.completed:
                 continue
             if running.process is None:
-                if time.monotonic() >= running.start_at:
+                can_start = running.child.can_start
+                if time.monotonic() >= running.start_at and (can_start is None or can_start()):
                     self._spawn(running)
             elif has_ended(running.process):
                 self._handle_death(running, running.process)
@@ -126,7 +135,7 @@ class Supervisor:
         child = running.child
         if child.prepare:
             child.prepare()
-        running.process = spawn(child.program, log=child.log, death_signal=child.death_signal)
+        running.process = child.start(child.program, log=child.log, death_signal=child.death_signal)
         running.started_at = time.monotonic()
         running.starts += 1
         running.ready = running.overdue = False
@@ -134,19 +143,21 @@ class Supervisor:
         if not child.one_shot:
             self._ask_ready(running, running.process)
 
-    def _ask_ready(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+    def _ask_ready(self, running: _Running, process: ChildProcess) -> None:
         child = running.child
         if child.ready is None or child.ready(process):
             running.ready = True
             self._emit(running, EventKind.READY)
         elif not running.overdue and time.monotonic() - running.started_at > child.ready_timeout_seconds:
             late = f"{child.name} isn't ready after {child.ready_timeout_seconds:g} s"
-            if running.starts == 1:
+            if child.optional:
+                kill_session(process)
+            elif running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
             running.overdue = True  # others may depend on its partial service, and its own dependencies may recover
             self._emit(running, EventKind.OVERDUE, message=f"{late}.")
 
-    def _handle_death(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+    def _handle_death(self, running: _Running, process: ChildProcess) -> None:
         child = running.child
         kill_session(process)  # kill processes that it left behind
         code = process.wait()
@@ -164,10 +175,11 @@ class Supervisor:
         while now - running.deaths[0] > self._policy.window_seconds:
             running.deaths.popleft()
         if len(running.deaths) >= self._policy.deaths_max:
-            raise _GaveUpError(
-                f"{child.name} died {len(running.deaths)} times in {self._policy.window_seconds:g} s, "
-                f"last with {_describe_exit(code)}{_log_end(child)}"
-            )
+            often = f"{child.name} died {len(running.deaths)} times in {self._policy.window_seconds:g} s"
+            if not child.optional:
+                raise _GaveUpError(f"{often}, last with {_describe_exit(code)}{_log_end(child)}")
+            running.completed = True
+            self._emit(running, EventKind.GIVEN_UP, code, f"{often} and isn't started again; see {child.log}.")
         running.start_at = now + self._policy.delay_seconds(len(running.deaths))
 
     def _stop_all(self) -> None:
@@ -176,6 +188,9 @@ class Supervisor:
         alive = [running for running in reversed(self._running) if running.process and not running.completed]
         for _, stage in itertools.groupby(alive, key=lambda running: running.child.stage or running.child.name):
             self._stop_together(list(stage), patience)
+        for child in self._children:
+            if child.finish:
+                child.finish()
         self._on_event(ChildEvent(EventKind.DOWN, seconds=time.monotonic() - began))
 
     def _stop_together(self, stage: list[_Running], patience: int) -> None:

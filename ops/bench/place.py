@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -288,6 +288,16 @@ def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
             continue  # it has just ended
         taken[pid] = sum(map(int, told.rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
     return taken
+
+
+def spent_seconds(pids: Iterable[int]) -> float:
+    """Return the processor time of these processes and of the children that they have waited for."""
+    ticks = 0
+    for pid in pids:
+        with suppress(FileNotFoundError):  # it has just ended
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+            ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:

@@ -21,7 +21,17 @@ from tests.processes import ROOT
 from tests.waiting import PATIENCE_SECONDS, until
 
 LANES = ("ingest", "embed", "score", "rights", "maintain")
-TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
+TARGETS = (
+    "supervisor",
+    "preloader",
+    "api main",
+    "api worker",
+    "celery main",
+    "celery child",
+    "beat",
+    "redis",
+    "postgres",
+)
 
 
 class Household:
@@ -101,13 +111,23 @@ class Household:
         """Return the process of one of `TARGETS`, or None if it isn't running."""
         kind, _, part = target.partition(" ")
         name = f"worker-{LANES[choice % len(LANES)]}" if kind == "celery" else kind
-        main = self._mains().get(name)
+        main = self.mains().get(name)
         if main is None or part not in {"worker", "child"}:
             return main
         found = family.children(main)
         return found[choice % len(found)] if found else None
 
-    def _mains(self) -> dict[str, int]:
+    def supervisor_pid(self) -> int:
+        """Return the pid of the supervisor, which must have been started."""
+        assert self.supervisor is not None
+        return self.supervisor.pid
+
+    def is_ready(self, child: str) -> bool:
+        """Return true if the running process of this child has become ready."""
+        last = [line.event for line in self._own_lines() if line.event is not None and line.event.child == child][-1]
+        return last.what == EventKind.READY
+
+    def mains(self) -> dict[str, int]:
         """Return the process of each running child of the supervisor, by name."""
         mains: dict[str, int] = {}
         for event in (line.event for line in self._own_lines()):

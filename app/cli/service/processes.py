@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from app.cli.core.connection import check_dynamics, load_settings
-from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, examples, print_json
 
 if TYPE_CHECKING:
@@ -27,6 +26,13 @@ INGEST_PROCESSES: Final = 2
 SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model while the other applies the rules
 
 router = typer.Typer()
+
+
+def main() -> None:
+    """Run one of these commands in a fork; building all commands of `ebbing` would copy more of its shared memory."""
+    commands = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
+    commands.add_typer(router)
+    commands(prog_name="ebbing")
 
 
 @router.command(epilog=examples("ebbing api", "EBBING_HOST=0.0.0.0 EBBING_PORT=9000 ebbing api"))
@@ -108,23 +114,15 @@ def worker(
     ] = None,
 ) -> None:
     """Process the queues of one lane."""
-    from app.queues import LANES
+    # On SIGQUIT Celery requeues unfinished tasks; on SIGTERM it would wait for them. Celery reads this when imported.
+    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
+    from app.lanes import LANES
 
     if lane not in LANES:
         raise CommandFailure(f"unknown lane {lane}: use one of {', '.join(LANES)}", Code.USAGE)
     config = load_settings()
     _require_settings(config, "database_url", "redis_url")
-    # On SIGQUIT Celery requeues unfinished tasks; on SIGTERM it would wait for them.
-    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
-    _become_celery(
-        "worker",
-        *("--queues", ",".join(LANES[lane])),
-        *("--pool", "prefork"),
-        *("--concurrency", str(concurrency or _processes(lane, config))),
-        *("--hostname", f"{lane}@%h"),
-        "--without-gossip",
-        "--without-mingle",
-    )
+    _celery().run_worker(lane, LANES[lane], concurrency or _processes(lane, config))
 
 
 def _processes(lane: str, config: Settings) -> int:
@@ -138,8 +136,7 @@ def _processes(lane: str, config: Settings) -> int:
 def beat() -> None:
     """Trigger the workers' periodic tasks every few seconds. Several instances may run at once."""
     _require_settings(load_settings(), "redis_url")
-    # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
-    _become_celery("beat", "--scheduler", "celery.beat:Scheduler")
+    _celery().run_beat()
 
 
 @router.command(epilog=examples("ebbing migrate", "EBBING_OWNER_DATABASE_URL=postgresql://… ebbing migrate"))
@@ -199,10 +196,9 @@ def _follow_defaults() -> None:
         typer.echo(f"policies: {followed:,} tenants updated to this version's defaults", err=True)
 
 
-def _become_celery(*arguments: str) -> NoReturn:
-    # -P: don't import from the current folder, which may contain unrelated `app` or `workers` packages.
-    command = [sys.executable, "-P", "-m", "workers", "--quiet", *arguments]
-    os.execv(sys.executable, [*command, "--loglevel", "WARNING"])  # noqa: S606 - a list of arguments, no shell
+def _celery() -> Any:
+    """Return the module that runs Celery, imported by name: in the layer order, it is above this package."""
+    return import_module("workers.programs")
 
 
 def _require_settings(config: Settings, *names: str) -> None:

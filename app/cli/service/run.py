@@ -71,7 +71,7 @@ def run(
 
 def plan_service(config: Settings, home: Path, options: ServerOptions | None = None) -> Service:
     """Return the service with its child processes; `migrate` also creates the first API key."""
-    from app.queues import LANES
+    from app.lanes import LANES
     from app.supervisor import service_children
 
     check_dynamics()  # fail here instead of in the log of each process
@@ -104,9 +104,13 @@ def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = Fals
     from app.supervisor import EventKind
 
     match event.what:
+        case EventKind.STARTING if event.message:
+            show(f"  {event.message} …", err=err)
+        case EventKind.WAITING if event.message:
+            show(f"  {event.message} … {event.seconds or 0:.0f} s", err=err)
         case EventKind.UP:
             show(ready(), err=err)
-        case EventKind.DIED | EventKind.OVERDUE:
+        case EventKind.DIED | EventKind.OVERDUE | EventKind.GIVEN_UP:
             show(event.message, err=err)
         case EventKind.RESTARTED:
             show(f"{event.child} restarted (process {event.pid}).", err=err)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import urlsplit, urlunsplit
@@ -17,65 +16,129 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from app import heartbeats
+from app.cli.service import processes
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
 from tests.servers import Servers
-from tests.waiting import until_gone
+from tests.service import Service
+from tests.waiting import PATIENCE_SECONDS, until, until_gone
 
 
 @pytest.fixture
-def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the program and arguments that a command has replaced itself with."""
-    words: list[str] = []
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """Return the calls that a command makes to the module that runs Celery."""
+    calls: list[tuple[object, ...]] = []
 
-    def execute(_path: str, command: list[str]) -> None:
-        words.extend(command)
-        raise SystemExit(0)
+    class Programs:
+        def run_worker(self, lane: str, queues: tuple[str, ...], processes: int) -> None:
+            calls.append((lane, queues, processes, os.environ.get("REMAP_SIGTERM")))
 
-    monkeypatch.setattr(os, "execv", execute)
+        def run_beat(self) -> None:
+            calls.append(("beat",))
+
+    monkeypatch.setattr(processes, "_celery", Programs)
     monkeypatch.setenv("EBBING_DATABASE_URL", "postgresql://x")
     monkeypatch.setenv("EBBING_REDIS_URL", "redis://x")
-    monkeypatch.delenv("REMAP_SIGTERM", raising=False)
-    return words
+    monkeypatch.setenv("REMAP_SIGTERM", "")  # restored after the test
+    return calls
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_worker_becomes_celery_on_the_queues_of_its_lane(cli: Cli, executed: list[str], lane: str) -> None:
+def test_a_worker_processes_the_queues_of_its_lane(cli: Cli, ran: list[tuple[object, ...]], lane: str) -> None:
     assert cli("worker", "--lane", lane).code == 0
-    assert executed[:4] == [sys.executable, "-P", "-m", "workers"]
-    given = dict(pairwise(executed))
-    assert given["--queues"] == ",".join(LANES[lane])
-    assert given["--hostname"] == f"{lane}@%h"
-    assert given["--concurrency"] == ("2" if lane == "ingest" else "1")
-    assert os.environ.pop("REMAP_SIGTERM") == "SIGQUIT"
+    assert ran == [(lane, LANES[lane], 2 if lane == "ingest" else 1, "SIGQUIT")]
 
 
 def test_where_a_model_is_asked_the_rules_have_a_process_besides(
-    cli: Cli, executed: list[str], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, ran: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EBBING_OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")
     assert cli("worker", "--lane", "score").code == 0
-    assert executed[executed.index("--concurrency") + 1] == "2"
-    os.environ.pop("REMAP_SIGTERM")
+    assert [call[2] for call in ran] == [2]
 
 
-def test_concurrency_is_the_operators(cli: Cli, executed: list[str]) -> None:
+def test_concurrency_is_the_operators(cli: Cli, ran: list[tuple[object, ...]]) -> None:
     assert cli("worker", "--lane", "embed", "--concurrency", "3").code == 0
-    assert executed[executed.index("--concurrency") + 1] == "3"
-    os.environ.pop("REMAP_SIGTERM")
+    assert [call[2] for call in ran] == [3]
 
 
-def test_an_unknown_lane_is_refused_with_those_there_are(cli: Cli, executed: list[str]) -> None:
+def test_an_unknown_lane_is_refused_with_those_there_are(cli: Cli, ran: list[tuple[object, ...]]) -> None:
     done = cli("worker", "--lane", "weeding")
     assert done.code == 2
     assert all(lane in done.err for lane in LANES)
-    assert executed == []
+    assert ran == []
 
 
-def test_beat_needs_no_file(cli: Cli, executed: list[str]) -> None:
+def test_beat_is_run(cli: Cli, ran: list[tuple[object, ...]]) -> None:
     assert cli("beat").code == 0
-    assert executed[executed.index("--scheduler") + 1] == "celery.beat:Scheduler"
+    assert ran == [("beat",)]
+
+
+# Celery's programs in a process of their own, as `ebbing worker` and `ebbing beat` run them, but not started.
+PROGRAMS = """
+import json, sys
+from workers import programs
+from workers.celery_app import celery
+made = []
+class Program:
+    exitcode = 7
+    def __init__(self, **options):
+        made.append(options)
+    def start(self):
+        pass
+    run = start
+celery.Worker = celery.Beat = Program
+for run in (lambda: programs.run_worker("ingest", ("ingest",), 2), programs.run_beat):
+    try:
+        run()
+    except SystemExit as end:
+        made[-1]["exit"] = end.code
+print(json.dumps([*made, celery.conf.broker_url, celery.conf.worker_soft_shutdown_timeout]))
+"""
+
+
+@pytest.mark.slow
+def test_celery_is_run_with_our_options_and_settings() -> None:
+    settings = {"EBBING_REDIS_URL": "redis://127.0.0.1:9/3", "EBBING_SHUTDOWN_SECONDS": "4"}
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS], cwd=root, env=os.environ | settings, capture_output=True, check=True
+    )
+    worker, beat, broker, shutdown_seconds = json.loads(done.stdout)
+    assert worker["hostname"].startswith("ingest@")
+    assert (worker["queues"], worker["concurrency"], worker["pool"], worker["exit"]) == (["ingest"], 2, "prefork", 7)
+    assert worker["without_gossip"]
+    assert worker["without_mingle"]
+    assert (beat["scheduler_cls"], beat["exit"]) == ("celery.beat:Scheduler", 0)  # no file
+    assert (broker, shutdown_seconds) == ("redis://127.0.0.1:9/3", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.kills
+def test_a_worker_and_beat_work_without_a_preloaded_parent_and_stop_on_sigterm(service: Service) -> None:
+    root = Path(__file__).resolve().parents[3]
+    started = {
+        words[-1]: subprocess.Popen(
+            [sys.executable, "-m", "app.cli", *words],
+            cwd=root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for words in (["worker", "--lane", "rights"], ["beat"])
+    }
+    try:
+        until(lambda: all(heartbeats.heartbeat_ages()[name] is not None for name in started), "their first heartbeats")
+        for process in started.values():
+            process.terminate()
+        printed = {name: process.communicate(timeout=PATIENCE_SECONDS)[0] for name, process in started.items()}
+    finally:
+        for process in started.values():
+            process.kill()
+    assert [process.returncode for process in started.values()] == [0, 0], printed
+    assert "Cold shutdown" in printed["rights"], "it would finish its tasks first"
 
 
 @pytest.mark.parametrize("words", [["api"], ["worker", "--lane", "ingest"], ["beat"]])

@@ -170,7 +170,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     assert "Traceback" not in second.stderr
 
     # A child that dies is restarted, and the restart is reported.
-    [beat] = [pid for pid, command in run.children().items() if " beat " in command]
+    [beat] = [pid for pid, command in run.children().items() if command.endswith("app.cli beat")]
     os.kill(beat, signal.SIGKILL)
     run.until(lambda: "beat restarted" in run.text())
 

@@ -1,0 +1,210 @@
+"""The preloaded parent: import the service once, and fork its processes, which share this memory.
+
+    python -m app.supervisor.preloaded_parent CONTROL
+
+CONTROL is the file descriptor of a socket, whose other end `app.supervisor.forks` holds. This process opens neither
+threads nor connections and reads no setting that a child could have differently. It answers each request with the pid
+of a new process, which it disowns: the supervisor adopts it and is its parent from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from app.embedded.process import bind_to_parent
+from app.settings import settings
+from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
+
+# Imported by name: in the layer order, these are above the supervisor.
+PRELOADED: Final = (
+    "app.cli.service.processes",
+    "app.main",
+    "app.store.core.migrate",
+    "workers.programs",
+    "workers.tasks",
+)
+# Imported by libraries when they start, thus otherwise by each fork.
+LOADED_LATER: Final = (
+    "anyio._backends._asyncio",
+    "billiard.heap",
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.log",
+    "celery.apps.beat",
+    "celery.apps.worker",
+    "celery.concurrency.prefork",
+    "celery.worker.autoscale",
+    "celery.worker.components",
+    "celery.worker.consumer",
+    "celery.worker.control",
+    "celery.worker.loops",
+    "cffi.cparser",
+    "granian.server",
+    "multiprocessing.popen_fork",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "uvloop",
+    "workers.broker",
+)
+_ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
+# Python's allocator has a pool for each size of small objects.
+_SMALLEST_BYTES, _LARGEST_BYTES, _STEP_BYTES = 48, 512, 16
+_BYTES_OBJECT: Final = sys.getsizeof(b"")
+_GAPS: Final = 1500
+
+_held: list[object] = []
+
+
+def main() -> None:
+    """Preload, announce that, and fork until the supervisor closes the socket. Forked processes run `ebbing`."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()  # a collection would leave holes, which children would fill, copying shared pages
+    _preload()
+    sources = _read_sources()
+    gc.collect()
+    _held.extend(_fill_holes())
+    gc.freeze()
+    control.sendall(READY)
+    request = _serve(control)
+    if request is None:
+        return
+    gc.enable()
+    if _read_sources() != sources:  # otherwise parsing would copy 5 MB and give the same
+        settings.cache_clear()
+    # A path, because Celery executes these words again on SIGHUP.
+    sys.argv = [str(Path(__file__).parents[1] / "cli" / "__main__.py"), *request.arguments]
+    import_module("app.cli.service.processes").main()
+
+
+def _preload() -> None:
+    """Import and create everything that forks can share.
+
+    Raises:
+        RuntimeError: The process can't be forked safely.
+    """
+    for name in (*PRELOADED, *LOADED_LATER):
+        import_module(name)
+    if settings.cache_info().misses:
+        raise RuntimeError("an imported module has read settings, which a fork could have differently")
+    if settings().embedder == "local":
+        from app.clients.embedding.static_embedder import word_vectors  # noqa: PLC0415 - only if configured
+
+        word_vectors()
+    if settings().redis_url is not None:
+        import_module("workers.celery_app").celery.finalize()  # creates the tasks
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    descriptors = [each for each in list(Path("/proc/self/fd").iterdir()) if each.is_symlink()]
+    sockets = sum(each.readlink().name.startswith("socket:") for each in descriptors)
+    if threads > 1 or sockets > 1:
+        raise RuntimeError(f"{threads} threads and {sockets} sockets are open, and would be broken in a fork")
+
+
+def _fill_holes() -> list[list[object]]:
+    """Return objects that fill the gaps between others; filled by forks, each gap would cost them a copied page."""
+    sizes = range(_SMALLEST_BYTES, _LARGEST_BYTES + 1, _STEP_BYTES)
+    return [[bytes(size - _BYTES_OBJECT) for _ in range(_GAPS)] for size in sizes]
+
+
+def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
+    """Return everything that settings are read from: variables, and the file `.env`."""
+    variables = sorted((name, value) for name, value in os.environ.items() if name.upper().startswith("EBBING_"))
+    with suppress(OSError):
+        return variables, Path(".env").read_bytes()
+    return variables, b""
+
+
+def _serve(control: socket.socket) -> ForkRequest | None:
+    """Fork a process per request. Return its request in the forked process, and None here once the socket is closed."""
+    descriptors: list[int] = []
+    while head := receive(control, NUMBER_BYTES, descriptors):
+        request = msgspec.json.decode(receive(control, int.from_bytes(head)), type=ForkRequest)
+        log, gate = descriptors
+        descriptors.clear()
+        became = _fork(control)
+        if became is None:
+            _become(request, log, gate)
+            return request
+        os.close(log)
+        os.close(gate)
+        control.sendall(became.to_bytes(NUMBER_BYTES))
+    return None
+
+
+def _fork(control: socket.socket) -> int | None:
+    """Fork a process in a session of its own, whose parent is the supervisor. Return its pid (0: failed), there None.
+
+    The process between ends at once, and the kernel gives its child to the supervisor, which asked for that.
+    """
+    told, tell = os.pipe()
+    try:
+        between = os.fork()
+    except OSError:
+        os.close(told)
+        os.close(tell)
+        return 0
+    if not between:
+        _leave_child_alone()
+        control.close()
+        os.close(told)
+        os.setsid()
+        os.write(tell, os.getpid().to_bytes(NUMBER_BYTES))
+        os.close(tell)
+        return None
+    os.close(tell)
+    os.waitpid(between, 0)
+    pid = int.from_bytes(os.read(told, NUMBER_BYTES))  # empty if the second fork failed
+    os.close(told)
+    return pid
+
+
+def _leave_child_alone() -> None:
+    """Fork again and return in the child only."""
+    try:
+        child = os.fork()
+    except OSError:
+        os._exit(1)
+    if child:
+        os._exit(0)
+
+
+def _become(request: ForkRequest, log: int, gate: int) -> None:
+    """Take over log, environment and folder of the request once the supervisor knows this process; otherwise exit."""
+    if not os.read(gate, 1):
+        os._exit(1)
+    bind_to_parent(request.parent, signal.Signals(request.death_signal))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.close(gate)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    with suppress(OSError, ValueError, IndexError):
+        _show_command(request.command)
+
+
+def _show_command(command: Sequence[str]) -> None:
+    """Show a command line in `ps`, by overwriting this process's own, which is at least as long."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
+    if 0 < start < end:
+        shown = b"".join(os.fsencode(part) + b"\0" for part in command)[: end - start - 1]
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, shown, len(shown))
+
+
+if __name__ == "__main__":
+    main()
