@@ -20,6 +20,7 @@ from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
 from app.domain.durations import format_duration
 from app.domain.rounding import round_for_people
+from app.domain.runbook import UNCOUNTED, explain_reason, reason_path, section_path
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
@@ -105,7 +106,7 @@ DONE: Final[Mapping[str, str]] = {
     "released": "The hold is released.",
     "finishing": "The erasure is queued and can no longer be cancelled.",
     "entered": "The request is recorded.",
-    "replayed": "Replayed: work that fails again becomes a new dead letter.",
+    "replayed": "Queued again: look at this page in a minute. Work that fails again becomes a new dead letter.",
     "unreplayable": "Nothing was replayed: an older version stored these dead letters without their content. Send the "
     "data again.",
     "discarded": "Discarded: the content of the dead letters is deleted.",
@@ -251,6 +252,10 @@ def _templates() -> jinja2.Environment:
     made.globals |= {
         "charts": svg_charts,
         "PREFIX": PREFIX,
+        "explain_reason": explain_reason,
+        "reason_path": reason_path,
+        "uncounted": UNCOUNTED,
+        "section_path": section_path,
         "asset": asset_url,
         "visible": make_visible,
         "short": shorten,

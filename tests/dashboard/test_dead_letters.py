@@ -36,7 +36,7 @@ def test_one_or_all_are_discarded_for_a_reason(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 3)
     assert visitor.act(f"/letters/{letter}/discard", {"reason": "it was a test"}) == "/letters?done=discarded"
-    [(stage, reason, count)] = dead_letter_replay.list_letters(
+    [(stage, reason, count, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     assert count == 2
@@ -51,7 +51,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 2)
     visitor.act(f"/letters/{letter}/replay")
-    _, [(stage, reason, _)] = dead_letter_replay.list_letters(
+    _, [(stage, reason, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )
     visitor.act("/letters/replay", {"stage": stage, "which": reason})
@@ -63,7 +63,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
 def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> None:
     spoiled(api)
     api.service.rows("UPDATE dead_letters SET payload = NULL, header = NULL, stage = 'embed', memory_ids = '{}'")
-    [(stage, reason, _)] = dead_letter_replay.list_letters(
+    [(stage, reason, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     visitor = visit()

@@ -50,7 +50,7 @@ def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
     api.remember("x", "y", work=False)
     words = said(visit("maintain").page("/now"))
     assert "The oldest entry in the ingest queue is" in words
-    assert "ingest 2" in words
+    assert "ingest just now 2" in words
 
 
 @pytest.mark.parametrize(
