@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = None
     """API key for the CLI. Default: the key in `HOME/api-key`."""
     installation: Literal["run", "compose", "kubernetes", "processes"] = "processes"
-    """How the service runs, which decides the form of the commands that the dashboard and `ebbing doctor` propose.
+    """Kind of installation. It decides the form of the commands that the dashboard and `ebbing doctor` propose.
     `ebbing run`, the Compose file and the Kubernetes manifests set it themselves."""
     redis_appendfsync: Literal["everysec", "always"] = "everysec"
     """Fsync policy of the embedded Redis; `always` survives a power failure."""

@@ -14,7 +14,7 @@ InstallationKind = Literal["run", "compose", "kubernetes", "processes"]
 
 @dataclass(frozen=True)
 class Installation:
-    """How the service runs.
+    """The running installation.
 
     Attributes:
         kind: `run` for `ebbing run`, `processes` for processes that the operator starts.

@@ -83,8 +83,6 @@ class CallRecord:
 
 
 _FIELDS: Final = ("success_ms", "failure_ms", "failures", "kind", "open_until_ms")
-_successes: dict[Target, float] = {}
-"""Monotonic time of the last recorded success, by target; empty after a failure."""
 
 
 def ignore(_failure: ProviderFailed | None, _open_seconds: float) -> None:
@@ -92,33 +90,38 @@ def ignore(_failure: ProviderFailed | None, _open_seconds: float) -> None:
 
 
 def observer(target: Target) -> Observer:
-    """Return a function that records the outcomes of calls to a target."""
+    """Return a function that records the outcomes of calls to a target, but not each of many successes in a row."""
+    success_at = float("-inf")
 
     def observe(failure: ProviderFailed | None, open_seconds: float) -> None:
-        record(target, failure, open_seconds)
+        nonlocal success_at
+        if failure is not None:
+            success_at = float("-inf")
+        elif time.monotonic() - success_at < SUCCESS_EVERY_SECONDS:
+            return
+        if record(target, failure, open_seconds) and failure is None:
+            success_at = time.monotonic()
 
     return observe
 
 
-def record(target: Target, failure: ProviderFailed | None, open_seconds: float = 0.0) -> None:
-    """Record the outcome of a call. Failures of Redis are logged, not raised: the call itself is done.
+def record(target: Target, failure: ProviderFailed | None, open_seconds: float = 0.0) -> bool:
+    """Record the outcome of a call, and return whether it was recorded.
+
+    Failures of Redis are logged, not raised, because the call itself is done.
 
     Args:
         failure: None for a success; failures without a call (`NOT_CALLED`) are ignored.
         open_seconds: Seconds for which the circuit breaker of this process stays open; 0 if it is closed.
     """
     if failure is not None and failure.reason in NOT_CALLED:
-        return
-    if failure is None and time.monotonic() - _successes.get(target, float("-inf")) < SUCCESS_EVERY_SECONDS:
-        return
-    _successes.pop(target, None)
+        return False
     try:
         _write(target, failure, open_seconds)
     except (RedisError, Misconfigured) as error:
         log.warning("provider_health_not_recorded", use=target.use, error=type(error).__name__)
-        return
-    if failure is None:
-        _successes[target] = time.monotonic()
+        return False
+    return True
 
 
 def _write(target: Target, failure: ProviderFailed | None, open_seconds: float) -> None:

@@ -100,7 +100,7 @@ class Stats:
         last_night: The last nightly run that was due or was started manually.
         self_tests: The latest finished self-test runs, newest first.
         providers: State of the configured model providers; empty if none is configured.
-        installation: How the service runs, a value of `EBBING_INSTALLATION`.
+        installation: Kind of installation, a value of `EBBING_INSTALLATION`.
         worker_pids: Process ids of the workers and of beat, by lane or "beat"; only with `ebbing run`.
     """
 
