@@ -139,8 +139,15 @@ def format_number(value: float | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}".replace(",", " ")
-    return round_for_people(value).replace(",", " ")
+        return f"{int(value):,}"
+    return round_for_people(value)
+
+
+def format_rate(per_second: float) -> str:
+    """Format a rate: per second, or below one per second, per minute."""
+    if per_second == 0 or per_second >= 1:
+        return f"{format_number(per_second)}/s"
+    return f"{format_number(per_second * 60)}/min"
 
 
 def format_percent(share: float | None) -> str:
@@ -241,6 +248,7 @@ def _templates() -> jinja2.Environment:
         "age": format_age,
         "ago": format_ago,
         "number": format_number,
+        "rate": format_rate,
         "percent": format_percent,
         "moment": format_moment,
         "of_step": format_step,

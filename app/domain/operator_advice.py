@@ -95,7 +95,11 @@ def advise(finding: Finding, installation: Installation) -> Finding:
     if advice is None or finding.severity == "ok":
         return finding
     command = finding.command or advice.command(installation, finding.code)
-    return replace(finding, command=command, section=finding.section or advice.section)
+    todo = finding.todo
+    if advice.command is _restart and installation.kind == "run":
+        is_there = finding.code.removeprefix("lane_") in installation.pids
+        todo = "end the process: it is started again at once" if is_there else "its log shows why it doesn't start"
+    return replace(finding, todo=todo, command=command, section=finding.section or advice.section)
 
 
 @dataclass(frozen=True)

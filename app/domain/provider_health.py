@@ -13,7 +13,7 @@ ProviderState = Literal["ok", "failing", "unknown", "not_called"]
 BreakerState = Literal["closed", "open", "half_open"]
 
 FAILING_CALLS: Final = 3
-"""Failures in a row after which a use counts as failing; a single failed check of the connection is enough."""
+"""Failures in a row after which a use counts as failing; one is enough for the connection, and before any success."""
 SILENT_SECONDS: Final = 300.0
 """Age of the last outcome above which the state of the connection is unknown; it is checked about once a minute."""
 OLD_SECONDS: Final = 3600.0
@@ -121,7 +121,8 @@ def judge(
     if not ages:
         return "not_called"
     is_recent = failure_seconds is not None and failure_seconds <= OLD_SECONDS
-    return "failing" if is_recent and (failures_in_row >= FAILING_CALLS or breaker != "closed") else "ok"
+    fails = failures_in_row >= FAILING_CALLS or breaker != "closed" or (success_seconds is None and failures_in_row > 0)
+    return "failing" if is_recent and fails else "ok"
 
 
 def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:

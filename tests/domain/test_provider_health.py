@@ -54,6 +54,7 @@ def test_one_failed_check_means_that_the_connection_fails(
         (5.0, None, 0, "closed", "ok"),
         (60.0, 5.0, FAILING_CALLS - 1, "closed", "ok"),
         (60.0, 5.0, FAILING_CALLS, "closed", "failing"),
+        (None, 5.0, 1, "closed", "failing"),
         (60.0, 5.0, 1, "open", "failing"),
         (60.0, 5.0, 1, "half_open", "failing"),
         (None, OLD_SECONDS + 1, FAILING_CALLS, "closed", "ok"),
@@ -143,6 +144,14 @@ def test_a_command_fits_the_installation(kind: InstallationKind, lane: str, beat
     assert advise(silent("embed"), here).command == lane
     assert advise(silent("beat"), here).command == beat
     assert advise(Finding("attention", "dead_letters", "2 dead letters"), here).command == letters
+
+
+def test_a_process_of_ebbing_run_is_ended_because_the_supervisor_starts_it_again() -> None:
+    assert "started again" in advise(silent("embed"), Installation("run", pids={"embed": 42})).todo
+    without_pid = advise(silent("embed"), Installation("run"))
+    assert "log" in without_pid.todo
+    assert "kill" not in without_pid.command
+    assert advise(silent("embed"), Installation("compose")).todo == "restart it"
 
 
 def test_what_is_well_or_unknown_gets_no_command() -> None:
