@@ -68,9 +68,6 @@ class Settings(BaseSettings):
     """Address the API listens on."""
     port: int = Field(8000, ge=0, le=65535)
     """Port the API listens on; 0 picks a free port."""
-    public_url: str | None = Field(None, pattern=r"^https?://[^/\s]+$")
-    """Address at which people reach the service, such as `https://memory.example`; alerts link to its runbook page.
-    Default: `HOST` and `PORT`."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -290,7 +287,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key"),
-        *("metrics_token", "backup_mark", "otel_endpoint", "public_url"),
+        *("metrics_token", "backup_mark", "otel_endpoint"),
         mode="before",
     )
     @classmethod
@@ -318,12 +315,6 @@ class Settings(BaseSettings):
     def summarising_model(self) -> str:
         """Model that writes summaries."""
         return self.summary_model or self.salience_model
-
-    @property
-    def service_url(self) -> str:
-        """Address at which people reach the service, without a final slash."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - replaced, not bound
-        return self.public_url or f"http://{host}:{self.port}"
 
     @property
     def has_provider(self) -> bool:

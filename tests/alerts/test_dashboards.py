@@ -16,9 +16,6 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import heartbeats
-from app.clients.llm import provider_health
-from app.clients.llm.resilience import ProviderFailed, Reason
-from app.settings import settings
 from ops.checks.metrics_page import described
 from tests.alerts.watch import FOLDER, rules
 from tests.api.caller import Api
@@ -38,10 +35,7 @@ Exported = dict[str, dict[str, set[str]]]
 def exported(api: Api, tmp_path: Path) -> Exported:
     """Return the labels and their values of all samples, by metric name."""
     (tmp_path / "mark").touch()
-    api.service.configure(home=tmp_path, backup_mark=tmp_path / "mark", openai_base_url="http://127.0.0.1:9/v1")
-    for target in provider_health.list_targets(settings()):
-        provider_health.record(target, None)
-        provider_health.record(target, ProviderFailed(Reason.TIMEOUT))
+    api.service.configure(home=tmp_path, backup_mark=tmp_path / "mark")
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)
     found: Exported = {}
@@ -149,11 +143,3 @@ def test_promtool_reads_the_rules_and_the_expressions_of_dashboards(tmp_path: Pa
     for command in (["rules", str(tmp_path / "asked.yml")], ["config", str(FOLDER / "prometheus.yml")]):
         done = subprocess.run([promtool, "check", *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_each_alert_links_to_its_section_at_the_address_of_the_service(exported: Exported) -> None:
-    for rule in rules("alert"):
-        template = rule["annotations"]["runbook_url"]
-        [name] = SELECTOR.findall(template)
-        assert "url" in exported[name[0]]
-        assert template.endswith(rule["annotations"]["runbook"].replace("ops/runbook.md", "/ops/runbook"))

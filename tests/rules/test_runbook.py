@@ -67,7 +67,6 @@ def test_each_alert_has_a_heading() -> None:
         rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
         assert {rule["alert"] for rule in rules} == set(reported)
         for rule in rules:
-            assert rule["annotations"]["runbook_url"].endswith(f"/ops/runbook#{reported[rule['alert']]}")
             assert rule["annotations"]["runbook"] == f"ops/runbook.md#{reported[rule['alert']]}"
 
 

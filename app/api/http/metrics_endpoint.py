@@ -24,7 +24,6 @@ from app.services.ingest import witness
 from app.services.monitoring import fleet_gauges, pool_usage, probes, provider_status, stats
 from app.services.night import night_run
 from app.services.night.steps import STEPS
-from app.settings import settings
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
@@ -48,10 +47,6 @@ _UNUSED: Final = "the settings don't configure this use"
 
 GAUGES: Final[dict[str, Gauge]] = {
     "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, otherwise 0."),
-    "address_info": Gauge(
-        "Always 1; `url` is `EBBING_PUBLIC_URL` or its default, for the links of alerts.",
-        {"url": ("http://127.0.0.1:8000",)},
-    ),
     "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
     "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
     "lane_silent_seconds": Gauge("Time since the last heartbeat of a lane's worker.", _LANE, "no heartbeat yet"),
@@ -128,7 +123,7 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
 }
 
-OF_PROCESS: Final = ("address_info", "disk_free_ratio", "stores_reachable")
+OF_PROCESS: Final = ("disk_free_ratio", "stores_reachable")
 """Per-process gauges."""
 
 
@@ -151,7 +146,6 @@ class _Shared(Collector):
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
-        yield _gauge("address_info", [((settings().service_url,), 1.0)])
         yield _gauge("disk_free_ratio", [((name,), share) for name, share in probes.disks_free().items()])
         age = probes.backup_age_seconds()
         if age is not None:
