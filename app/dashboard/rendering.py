@@ -12,7 +12,7 @@ from typing import Any, Final
 import jinja2
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app import __name__ as package
 from app.dashboard import svg_charts
@@ -150,6 +150,15 @@ def format_rate(per_second: float) -> str:
     return f"{format_number(per_second * 60)}/min"
 
 
+def format_code(text: str) -> Markup:
+    """Format a text whose commands are between backticks as HTML; everything else is escaped."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(text.split("`"))
+    )
+    return Markup("").join(parts)
+
+
 def format_percent(share: float | None) -> str:
     """Format a share from 0 to 1 as a percentage."""
     return "–" if share is None else f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
@@ -249,6 +258,7 @@ def _templates() -> jinja2.Environment:
         "ago": format_ago,
         "number": format_number,
         "rate": format_rate,
+        "code": format_code,
         "percent": format_percent,
         "moment": format_moment,
         "of_step": format_step,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal
 
 from app.domain.health_findings import Finding
 
 InstallationKind = Literal["run", "compose", "kubernetes", "processes"]
+
+STORES: Final = frozenset({"postgres", "redis"})
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Installation:
     def read_log(self, source: str) -> str:
         """Return the shell command that shows the end of a process's log; empty if its place is unknown."""
         name = process_name(source)
+        if source in STORES and self.kind == "kubernetes":
+            return ""  # the manifests contain no stores
         match self.kind:
             case "run":
                 return f"tail -n 50 {shlex.quote(f'{self.home}/logs/{name}.log')}"
@@ -73,7 +79,7 @@ class Installation:
         """Return the shell command that brings the schema to the service's version."""
         match self.kind:
             case "run":
-                return ""  # it migrates when it starts
+                return f"EBBING_HOME={shlex.quote(self.home)} ebbing run"  # it migrates when it starts
             case "compose":
                 return "docker compose run --rm migrate"
             case "kubernetes":
@@ -86,20 +92,37 @@ class Installation:
 
 def process_name(source: str) -> str:
     """Return the name of a lane's worker, or of another process, in services, deployments and log files."""
-    return source if source in {"beat", "api"} else f"worker-{source}"
+    return source if source in {"beat", "api", *STORES} else f"worker-{source}"
 
 
 def advise(finding: Finding, installation: Installation) -> Finding:
-    """Return the finding with the command to run and the section of the runbook, unless it has them already."""
-    advice = _find_advice(finding.code)
-    if advice is None or finding.severity == "ok":
+    """Return the finding with the command to run and the section of the runbook, unless it has them already.
+
+    Commands in its text are rewritten for this installation.
+    """
+    if finding.severity == "ok":
         return finding
-    command = finding.command or advice.command(installation, finding.code)
+    rewrite = partial(_COMMAND.sub, lambda match: f"`{_rewrite(match[1], installation)}`")
+    finding = replace(finding, what=rewrite(finding.what), todo=rewrite(finding.todo))
+    advice = _find_advice(finding.code)
+    if advice is None:
+        return finding
     todo = finding.todo
     if advice.command is _restart and installation.kind == "run":
         is_there = finding.code.removeprefix("lane_") in installation.pids
         todo = "end the process: it is started again at once" if is_there else "its log shows why it doesn't start"
-    return replace(finding, todo=todo, command=command, section=finding.section or advice.section)
+    command = finding.command or advice.command(installation, finding.code)
+    is_said = f"`{command}`" in todo
+    return replace(finding, todo=todo, command="" if is_said else command, section=finding.section or advice.section)
+
+
+_COMMAND: Final = re.compile(r"`ebbing (?!run\b)([^`]+)`")
+
+
+def _rewrite(arguments: str, installation: Installation) -> str:
+    if arguments == "migrate":
+        return installation.migrate()
+    return installation.ebbing(arguments)
 
 
 @dataclass(frozen=True)
@@ -127,15 +150,19 @@ def _log_of_provider(installation: Installation, code: str) -> str:
     return installation.read_log(source.get(code, "score"))
 
 
+def _log_of_store(installation: Installation, code: str) -> str:
+    return installation.read_log({"postgresql": "postgres", "redis_full": "redis"}.get(code, code))
+
+
 def _nothing(_installation: Installation, _code: str) -> str:
     return ""
 
 
 _ADVICE: Final[Mapping[str, _Advice]] = {
-    "postgresql": _Advice("service-fails", _run("doctor")),
-    "redis": _Advice("redis-refused", _run("queue")),
-    "schema": _Advice("service-fails", lambda installation, _: installation.migrate()),
-    "erasures": _Advice("restoring", _run("privacy replay --dry-run")),
+    "postgresql": _Advice("service-fails", _log_of_store),
+    "redis": _Advice("service-fails", _log_of_store),
+    "schema": _Advice("service-fails", _nothing),
+    "erasures": _Advice("restoring", _nothing),
     "beat": _Advice("find-a-stuck-lane", _restart),
     "dead_letters": _Advice("dead-letters", _run("dead-letters")),
     "night_failed": _Advice("night-missed", _run("jobs --kind night")),
@@ -145,7 +172,7 @@ _ADVICE: Final[Mapping[str, _Advice]] = {
     "rewrites_late": _Advice("late-segments", _run("jobs --kind compact")),
     "recall_empty": _Advice("recall-empty", _run("maintain selftest --wait")),
     "lost": _Advice("work-lost", _run("queue")),
-    "redis_full": _Advice("service-fails", _run("stats")),
+    "redis_full": _Advice("service-fails", _log_of_store),
     "disk_full": _Advice("service-fails", _nothing),
     "budget": _Advice("provider-fails", _run("usage")),
 }

@@ -177,7 +177,8 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         status.forget()
         words = said(visitor.page("/"))
         assert "redis: Redis was emptied or replaced" in words
-        assert "run `ebbing queue accept`" in words
+        assert "run ebbing queue accept" in words
+        assert 'href="/ops/runbook#redis-refused"' in visitor.page("/")
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
         [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
         assert (printed["well"], "ebbing queue accept" in printed["detail"]) == (False, True)

@@ -154,6 +154,17 @@ def test_a_process_of_ebbing_run_is_ended_because_the_supervisor_starts_it_again
     assert advise(silent("embed"), Installation("compose")).todo == "restart it"
 
 
+def test_commands_in_a_text_fit_the_installation_too() -> None:
+    refused = Finding("trouble", "redis", "replaced", "put it back, or run `ebbing queue accept`", section="x")
+    found = advise(refused, Installation("compose"))
+    assert found.todo == "put it back, or run `docker compose exec -e EBBING_API_KEY api ebbing queue accept`"
+    assert (found.command, found.section) == ("docker compose logs --tail 50 redis", "x")
+    behind = Finding("trouble", "schema", "the schema is old", "run `ebbing migrate`")
+    assert advise(behind, Installation("compose")).todo == "run `docker compose run --rm migrate`"
+    assert advise(behind, Installation("run", "/srv")).todo == "run `EBBING_HOME=/srv ebbing run`"
+    assert advise(behind, Installation()).todo == behind.todo
+
+
 def test_what_is_well_or_unknown_gets_no_command() -> None:
     here = Installation("compose")
     for finding in (Finding("ok", "lane_embed", "heard"), Finding("trouble", "api_key", "refused")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from app import heartbeats
 from app.domain.operator_advice import Installation
@@ -15,10 +16,16 @@ def describe() -> Installation:
     Raises:
         RedisError: Redis is unreachable.
     """
-    kind, home = settings().installation, str(settings().home.absolute())
-    if kind != "run":
-        return Installation(kind, home)
-    return Installation(kind, home, {source: pid for source, pid in heartbeats.process_ids().items() if _exists(pid)})
+    place = describe_place()
+    if place.kind != "run":
+        return place
+    pids = {source: pid for source, pid in heartbeats.process_ids().items() if _exists(pid)}
+    return replace(place, pids=pids)
+
+
+def describe_place() -> Installation:
+    """Return the installation without process ids, which doesn't need Redis."""
+    return Installation(settings().installation, str(settings().home.absolute()))
 
 
 def _exists(pid: int) -> bool:

@@ -18,7 +18,7 @@ from app import heartbeats
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
 from app.domain.health_findings import Finding
-from app.domain.operator_advice import Installation, advise
+from app.domain.operator_advice import advise
 from app.domain.provider_health import ProviderHealth, provider_findings
 from app.services.jobs import schedule
 from app.services.monitoring import fleet_gauges, installation, lane_rates, probes, provider_status, stats
@@ -135,7 +135,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     if every:
         reported_codes = {finding.code for finding in findings}  # the cached figures are older than these findings
         findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
-    here = probe_round.read(installation.describe, "redis") or Installation(settings().installation)
+    here = probe_round.read(installation.describe, "redis") or installation.describe_place()
     advised = [advise(finding, here) for finding in health_findings.ranked(findings)]
     seconds = time.monotonic() - started
     return Status(advised, lanes, silent, letters, seconds, rates or {}, providers)
