@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     """API address for the CLI. Default: the address that `ebbing run` recorded in its home."""
     api_key: SecretStr | None = None
     """API key for the CLI. Default: the key in `HOME/api-key`."""
+    installation: Literal["run", "compose", "kubernetes", "processes"] = "processes"
+    """Kind of installation. It decides the form of the commands that the dashboard and `ebbing doctor` propose.
+    `ebbing run`, the Compose file and the Kubernetes manifests set it themselves."""
     redis_appendfsync: Literal["everysec", "always"] = "everysec"
     """Fsync policy of the embedded Redis; `always` survives a power failure."""
     redis_maxmemory_bytes: int = Field(512 * MIB, ge=16 * MIB)
@@ -331,6 +334,14 @@ class Settings(BaseSettings):
     def provider_url(self) -> str:
         """Base URL of the provider, or OpenAI's if none is configured."""
         return self.openai_base_url or OPENAI_URL
+
+    @property
+    def provider_address(self) -> str:
+        """Host of the provider URL with its port, without user; empty if the URL has none."""
+        try:
+            return urlsplit(self.provider_url).netloc.rpartition("@")[2]
+        except ValueError:
+            return ""
 
     @property
     def provider_host(self) -> str:

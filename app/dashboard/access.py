@@ -21,9 +21,10 @@ from app.api.http.auth import cache
 from app.api.http.request_body import header, read
 from app.dashboard import sessions
 from app.dashboard.sessions import Session
-from app.errors import FieldError, Invalid, NotAllowed, NotAuthenticated
+from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.erasure import ledger
 from app.services.security import operator_log
+from app.services.transient_errors import is_transient
 
 FIELDS_MAX: Final = 50
 
@@ -109,6 +110,21 @@ async def load_viewer(request: Request) -> Viewer:
         raise LoggedOut from None
     shown = session.shown if "admin" in caller.scopes else caller.tenant_id
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
+
+
+async def find_viewer(request: Request) -> Viewer | None:
+    """Return the viewer of a session for pages that don't require one; None without a session, or if it can't be read.
+
+    The database that holds the keys may be the reason for which an error page is shown.
+    """
+    try:
+        return await load_viewer(request)
+    except (LoggedOut, EbbingError):
+        return None
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        return None
 
 
 def require_viewer(*scopes: str) -> Callable[[Request], Awaitable[Viewer]]:

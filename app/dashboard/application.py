@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from app.api.http.problem_responses import as_ours
 from app.dashboard import login, rendering
-from app.dashboard.access import LoggedOut
+from app.dashboard.access import LoggedOut, find_viewer
 from app.dashboard.pages import (
     audit,
     consolidation,
@@ -21,6 +21,7 @@ from app.dashboard.pages import (
     memory,
     overview,
     privacy,
+    runbook,
     search,
     self_tests,
     tenants,
@@ -31,6 +32,12 @@ from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError
 
 _TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg": "image/svg+xml"}
+
+_HTTP: Final = {
+    404: ("the page does not exist", "Page not found"),
+    405: ("this address only receives the forms of a page, and shows nothing itself", "No page at this address"),
+}
+"""Detail and title of errors of the router, by status."""
 
 PAGES: Final = (
     login,
@@ -47,6 +54,7 @@ PAGES: Final = (
     memory,
     audit,
     tenants,
+    runbook,
 )
 
 
@@ -65,23 +73,25 @@ def build() -> FastAPI:
         kept = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=kept)
 
-    def explain(request: Request, found: EbbingError) -> Response:
-        return rendering.page(request, None, "error", found.status, error=found)
+    async def explain(request: Request, found: EbbingError) -> Response:
+        return rendering.page(request, await find_viewer(request), "error", found.status, error=found)
 
     async def ours(request: Request, error: Exception) -> Response:
-        return explain(request, as_ours(error))
+        return await explain(request, as_ours(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - guaranteed by the handler's registration
-        is_missing = error.status_code == 404
-        found = EbbingError("the page does not exist" if is_missing else str(error.detail))
-        found.status, found.title = error.status_code, "Page not found" if is_missing else "Request failed"
-        return explain(request, found)
+        detail, title = _HTTP.get(error.status_code, (str(error.detail), "Request failed"))
+        found = EbbingError(detail)
+        found.status, found.title = error.status_code, title
+        response = await explain(request, found)
+        response.headers.update(error.headers or {})
+        return response
 
     async def parameters(request: Request, _: Exception) -> Response:
         found = EbbingError("the address contains an invalid parameter")
         found.status, found.title = 422, "Invalid request"
-        return explain(request, found)
+        return await explain(request, found)
 
     async def logged_out(request: Request, _: Exception) -> Response:
         if request.headers.get("hx-request"):  # partial request by htmx: redirect the whole page

@@ -12,7 +12,7 @@ from typing import Any, Final
 import jinja2
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app import __name__ as package
 from app.api.http.page_headers import HEADERS
@@ -21,6 +21,7 @@ from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
 from app.domain.durations import format_duration
 from app.domain.rounding import round_for_people
+from app.domain.runbook import UNCOUNTED, explain_reason, reason_path, section_path
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
@@ -96,7 +97,7 @@ DONE: Final[Mapping[str, str]] = {
     "released": "The hold is released.",
     "finishing": "The erasure is queued and can no longer be cancelled.",
     "entered": "The request is recorded.",
-    "replayed": "Replayed: work that fails again becomes a new dead letter.",
+    "replayed": "Queued again: look at this page in a minute. Work that fails again becomes a new dead letter.",
     "unreplayable": "Nothing was replayed: an older version stored these dead letters without their content. Send the "
     "data again.",
     "discarded": "Discarded: the content of the dead letters is deleted.",
@@ -129,8 +130,24 @@ def format_number(value: float | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}".replace(",", " ")
-    return round_for_people(value).replace(",", " ")
+        return f"{int(value):,}"
+    return round_for_people(value)
+
+
+def format_rate(per_second: float) -> str:
+    """Format a rate: per second, or below one per second, per minute."""
+    if per_second == 0 or per_second >= 1:
+        return f"{format_number(per_second)}/s"
+    return f"{format_number(per_second * 60)}/min"
+
+
+def format_code(text: str) -> Markup:
+    """Format a text whose commands are between backticks as HTML; everything else is escaped."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(text.split("`"))
+    )
+    return Markup("").join(parts)
 
 
 def format_percent(share: float | None) -> str:
@@ -231,6 +248,8 @@ def _templates() -> jinja2.Environment:
         "age": format_age,
         "ago": format_ago,
         "number": format_number,
+        "rate": format_rate,
+        "code": format_code,
         "percent": format_percent,
         "moment": format_moment,
         "of_step": format_step,
@@ -242,6 +261,10 @@ def _templates() -> jinja2.Environment:
     made.globals |= {
         "charts": svg_charts,
         "PREFIX": PREFIX,
+        "explain_reason": explain_reason,
+        "reason_path": reason_path,
+        "uncounted": UNCOUNTED,
+        "section_path": section_path,
         "asset": asset_url,
         "visible": make_visible,
         "short": shorten,

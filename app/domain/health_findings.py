@@ -46,6 +46,8 @@ class Finding:
         what: State and cause, as a sentence without a full stop.
         todo: Next step for the operator; empty if none is needed.
         page: Dashboard page with details, or empty.
+        command: Shell command for the next step, in the form that this installation needs; or empty.
+        section: Anchor of the section in the runbook, or empty.
     """
 
     severity: Severity
@@ -53,6 +55,8 @@ class Finding:
     what: str
     todo: str = ""
     page: str = ""
+    command: str = ""
+    section: str = ""
 
     @property
     def name(self) -> str:
@@ -61,8 +65,9 @@ class Finding:
 
     @property
     def detail(self) -> str:
-        """State, cause and next step in one line."""
-        return f"{self.what}: {self.todo}" if self.todo else self.what
+        """State, cause and next step in one line, with the command if there is one."""
+        parts = [self.what, self.todo, f"`{self.command}`" if self.command else ""]
+        return ": ".join(part for part in parts if part)
 
 
 def ok(code: str, what: str) -> Finding:
@@ -123,10 +128,10 @@ def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
         report = trouble if seconds is None or seconds > DEAD_SECONDS else attention
         since = "yet" if seconds is None else f"for {format_duration(seconds)}"
         if source == "beat":
-            what, command = f"no heartbeat from beat {since}: no nightly run starts", "ebbing beat"
+            what = f"no heartbeat from beat {since}: no nightly run starts"
         else:
-            what, command = f"no heartbeat from the {source} worker {since}", f"ebbing worker --lane {source}"
-        findings.append(report(code, what, f"start `{command}`"))
+            what = f"no heartbeat from the {source} worker {since}"
+        findings.append(report(code, what, "restart it"))
     return findings
 
 
@@ -141,7 +146,7 @@ def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short:
     findings = []
     for step, tenants in failed.items():
         what = f"the last nightly run failed at the step {step}" + (f" for {tenants} tenants" if tenants > 1 else "")
-        findings.append(trouble("night_failed", what, "read the job's log, fix the cause and run it again", "night"))
+        findings.append(trouble("night_failed", what, "find the error, fix its cause and run it again", "night"))
     if overdue_seconds >= NIGHT_OVERDUE_SECONDS:
         report = trouble if overdue_seconds >= NIGHT_MISSED_SECONDS else attention
         what = f"a nightly run is overdue by {format_duration(overdue_seconds)}"
@@ -181,13 +186,13 @@ def recall_finding(tenants: int | None) -> Finding:
     """
     what = "recall returned almost nothing in the last self-tests"
     what += "" if tenants is None else f" for {_many(tenants, 'tenant')}"
-    return attention("recall_empty", what, "see the self-tests and the runbook section Recall empty", "tests")
+    return attention("recall_empty", what, "see the self-tests; after a fix, run them again", "tests")
 
 
 def loss_finding(requests: int) -> Finding:
     """Return the finding for accepted requests that are neither stored nor queued."""
     what = f"{requests} accepted {'request is' if requests == 1 else 'requests are'} neither stored nor queued"
-    return trouble("lost", what, "check for a lost stream as described in the runbook")
+    return trouble("lost", what, "list the lost requests, and have the applications send them again")
 
 
 def dead_letter_finding(letters: int, todo: str = "replay or discard them") -> Finding:

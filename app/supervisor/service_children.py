@@ -91,6 +91,7 @@ def service_children(
 
     environment = {name: value for name, value in os.environ.items() if name != OWNER_URL} | {
         "EBBING_HOME": str(home),
+        "EBBING_INSTALLATION": "run",
         "EBBING_DATABASE_URL": database_url,
         "EBBING_REDIS_URL": redis_url,
         "EBBING_HOST": settings.host,

@@ -24,6 +24,7 @@ from app.store.core import database
 from tests.alerts.conftest import GIB
 from tests.alerts.watch import Scrape, Watch, rules
 from tests.api.caller import Api
+from tests.provider.server import provider
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -175,6 +176,17 @@ def test_an_erasure_that_leaves_something(watch: Watch, api: Api, cause: str, le
     assert watch.minutes(1) == {("EbbingPromiseAtRisk", cause)}
     api.service.rows("UPDATE erasures SET status = 'verified', rewritten_at = now()")
     assert watch.minutes(1) == set()
+
+
+def test_a_provider_that_is_away(watch: Watch, api: Api) -> None:
+    with provider() as fake:
+        api.service.configure(openai_base_url=fake.url)
+        assert watch.minutes(12) == set()
+        fake.refuse()
+        assert watch.minutes(8) == set(), "too short an outage for an alert"
+        assert watch.minutes(4) == {("EbbingProviderFails", "provider")}
+        fake.listen()
+        assert watch.minutes(1) == set()
 
 
 def test_nobody_looks_after_nights(watch: Watch, api: Api) -> None:

@@ -16,6 +16,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import heartbeats
+from app.clients.llm import provider_health
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.settings import settings
 from ops.checks.metrics_page import described
 from tests.alerts.watch import FOLDER, rules
 from tests.api.caller import Api
@@ -36,6 +39,10 @@ def exported(api: Api, tmp_path: Path) -> Exported:
     """Return the labels and their values of all samples, by metric name."""
     (tmp_path / "mark").touch()
     api.service.configure(home=tmp_path, backup_mark=tmp_path / "mark", metrics_tenants=50)
+    api.service.configure(openai_base_url="http://127.0.0.1:9/v1")
+    for target in provider_health.list_targets(settings()):
+        provider_health.record(target, None)
+        provider_health.record(target, ProviderFailed(Reason.TIMEOUT))
     api.service.tenant()
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)

@@ -10,10 +10,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
+from app.clients.redis import stream
 from app.dashboard import application, sessions
 from app.services.jobs import schedule
 from app.services.security import operator_log
 from app.services.tenants import tenants
+from app.store.core import database
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, log_in, said
 from workers.schedule import DEFAULT_SCHEDULE
@@ -32,7 +34,8 @@ def made() -> FastAPI:
     return application.build()
 
 
-GUARDED = sorted({route for route in routes() if route[1] != "/log-in" and not route[1].startswith("/static")})
+OPEN = {"/log-in", "/runbook"}
+GUARDED = sorted({route for route in routes() if route[1] not in OPEN and not route[1].startswith("/static")})
 NAMES = [" ".join(route) for route in GUARDED]
 
 
@@ -151,3 +154,65 @@ def test_unknown_pages_and_ids_are_told_as_pages(visit: Visit) -> None:
         answer = visitor.get(path)
         assert answer.status_code == 404
         assert "text/html" in answer.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/nothing", 404, "Page not found"),
+        ("/privacy/requests", 405, "No page at this address"),
+        ("/schedule/night/run", 405, "only receives the forms of a page"),
+        ("/letters?queued=-1", 422, "Invalid request"),
+        ("/tenants", 403, "requires a key with the scope admin"),
+    ],
+)
+def test_an_error_page_keeps_the_menu(visit: Visit, path: str, status: int, words: str) -> None:
+    answer = visit().get(path)
+    assert answer.status_code == status
+    assert words in said(answer.text)
+    assert all(f'href="/ops{place}"' in answer.text for place in ("/", "/letters", "/audit"))
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+def test_without_a_session_an_error_page_has_no_menu(api: Api) -> None:
+    answer = api.get("/ops/nothing", key=None)
+    assert answer.status_code == 404
+    assert "/ops/letters" not in answer.text
+
+
+def test_the_runbook_is_readable_without_a_session_and_without_stores(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    words = said(visitor.page("/runbook"))
+    assert "Find a stuck lane" in words
+    assert "Log out" in words
+    api.service.configure(
+        database_url="postgresql://nobody@127.0.0.1:1/nothing", redis_url="redis://127.0.0.1:1/0", key_cache_seconds=0
+    )
+    database.close()
+    stream.close()
+    try:
+        for headers in ({"cookie": f"{sessions.COOKIE}={visitor.cookie}"}, {}):
+            answer = api.get("/ops/runbook", key=None, headers=headers)
+            assert answer.status_code == 200
+            assert "Find a stuck lane" in said(answer.text)
+    finally:
+        api.service.configure(database_url=api.service.database_url, redis_url=api.service.redis_url)
+        database.close()
+        stream.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        ("compose", "docker compose exec -e EBBING_API_KEY api ebbing doctor"),
+        ("kubernetes", "kubectl --namespace ebbing exec deploy/api"),
+        ("run", "set EBBING_HOME to its home"),
+        ("processes", ""),
+    ],
+)
+def test_the_runbook_says_where_its_commands_run(api: Api, kind: str, note: str) -> None:
+    api.service.configure(installation=kind)
+    html = api.get("/ops/runbook", key=None).text
+    assert ('class="note"' in html) == bool(note)
+    assert note in said(html)
+    assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=", html)

@@ -36,7 +36,7 @@ def test_one_or_all_are_discarded_for_a_reason(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 3)
     assert visitor.act(f"/letters/{letter}/discard", {"reason": "it was a test"}) == "/letters?done=discarded"
-    [(stage, reason, count)] = dead_letter_replay.list_letters(
+    [(stage, reason, count, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     assert count == 2
@@ -51,7 +51,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
     visitor = visit()
     letter, *_ = spoiled(api, 2)
     visitor.act(f"/letters/{letter}/replay")
-    _, [(stage, reason, _)] = dead_letter_replay.list_letters(
+    _, [(stage, reason, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )
     visitor.act("/letters/replay", {"stage": stage, "which": reason})
@@ -63,7 +63,7 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
 def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> None:
     spoiled(api)
     api.service.rows("UPDATE dead_letters SET payload = NULL, header = NULL, stage = 'embed', memory_ids = '{}'")
-    [(stage, reason, _)] = dead_letter_replay.list_letters(
+    [(stage, reason, *_)] = dead_letter_replay.list_letters(
         api.tenant.tenant_id, LetterFilter(), discarded=False, older_than=None, limit=50
     )[1]
     visitor = visit()
@@ -79,3 +79,41 @@ def test_others_letters_are_not_there(api: Api, visit: Visit) -> None:
     assert other.send(f"/letters/{letter}/replay").status_code == 404
     assert visitor.send("/letters/x/replay").status_code == 404
     assert visit("read").get("/letters").status_code == 403
+
+
+def test_a_reason_is_explained_with_a_link_to_its_section(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    spoiled(api)
+    html = visitor.page("/letters")
+    assert "Another program wrote this entry" in said(html)
+    assert 'href="/ops/runbook#unreadable"' in html
+    assert 'id="unreadable"' in visitor.page("/runbook")
+    api.service.rows("UPDATE dead_letters SET reason = 'SomeError'")
+    assert 'href="/ops/runbook#the-name-of-an-error"' in visitor.page("/letters")
+
+
+def test_letters_that_come_back_after_a_replay_say_so(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    spoiled(api, 2)
+    assert "replayed before" not in said(visitor.page("/letters"))
+    for replays in (1, 2):
+        to = visitor.act("/letters/replay", {"stage": "drain", "which": "Unreadable"})
+        words = said(visitor.page(to))
+        assert "2 queued again" in words
+        assert ("2 of them had been replayed before and came back" in words) == (replays > 1)
+        api.service.work()
+        words = said(visitor.page("/letters"))
+        assert "came back 2 were replayed before and failed again" in words
+        assert ("up to 2 times" in words) == (replays == 2)
+    letter, *_ = spoiled(api)
+    [first, *_] = [one for one in visitor.get("/letters").text.split("<tr>") if letter in one]
+    assert "Unreadable" in first
+    assert visitor.act(f"/letters/{letter}/replay") == "/letters?done=replayed&queued=1&came_back=0"
+
+
+def test_the_number_of_memories_that_a_broken_entry_claims_is_not_shown(api: Api, visit: Visit) -> None:
+    api.service.push(api.tenant.tenant_id, {b"n": b"99", b"h": b"not a header", b"e": b"{}"})
+    api.service.work()
+    words = said(visit().page("/letters"))
+    assert "unknown envelope version 1 0 unknown 2" in words
+    assert " 99 " not in words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -77,6 +78,36 @@ def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit)
     assert html.count('class="mark-use"') == 3
     for level in ("archived below 0.3", "cold below 0.15", "deleted below 0.05"):
         assert level in html
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"salience": 0.95}, "protected by salience: never leaves the active tier"),
+        ({"salience": 0.01, "tags": ["promise"]}, "protected permanently: never leaves the active tier"),
+        ({"salience": 0.01, "kind": "system"}, "protected from decay: never leaves the active tier"),
+    ],
+    ids=["salience", "tag", "kind"],
+)
+def test_the_curve_shows_what_protects_a_memory_from_its_thresholds(
+    api: Api, visit: Visit, given: dict[str, Any], words: str
+) -> None:
+    [memory_id] = api.remember({"text": "Ann keeps bees"} | given)
+    html = visit("read").page(f"/memories/{memory_id}")
+    [chart] = re.findall(r'<svg class="chart".*?</svg>', html, flags=re.DOTALL)
+    assert f">{words}</text>" in chart
+    assert "archived below 0.3 unless protected" in chart
+    assert f"{words[0].upper()}{words[1:]}, although its strength falls:" in said(html)
+    assert "No further tier changes are expected." in said(html)
+
+
+def test_a_protection_that_ends_is_shown_with_its_end(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember({"text": "Ann keeps bees", "salience": 0.01})
+    html = visit("read").page(f"/memories/{memory_id}")
+    assert re.search(r">protected from decay until 20\d\d-\d\d-\d\d</text>", html)
+    api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
+    api.service.rows("UPDATE memory_state SET created_at = now() - interval '9 days'")
+    assert "protected" not in said(visit("read").page(f"/memories/{memory_id}")).replace("Protected by tag", "")
 
 
 def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:

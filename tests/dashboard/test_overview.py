@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from typing import Any, cast
@@ -11,15 +12,17 @@ import pytest
 
 from app import heartbeats, queues, shutdown
 from app.clients.redis import stream
-from app.clients.redis.connection import QUEUE
+from app.clients.redis.connection import HEARTBEATS, QUEUE
 from app.clients.redis.connection_check import verify_connections
 from app.dashboard import rendering
 from app.dashboard.access import Viewer
-from app.dashboard.pages import overview
+from app.dashboard.pages import overview, runbook
+from app.domain import operator_advice
 from app.domain.policy.policy import Policy
+from app.domain.runbook import EXPLANATIONS, reason_path
 from app.services.ingest import witness
 from app.services.jobs import schedule
-from app.services.monitoring import doctor, status
+from app.services.monitoring import doctor, provider_status, status
 from app.services.monitoring.stats import Lane
 from app.services.night.steps import STEPS
 from app.store.core import database
@@ -50,7 +53,7 @@ def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
     api.remember("x", "y", work=False)
     words = said(visit("maintain").page("/now"))
     assert "The oldest entry in the ingest queue is" in words
-    assert "ingest 2" in words
+    assert "ingest just now 2" in words
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,8 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         status.forget()
         words = said(visitor.page("/"))
         assert "redis: Redis was emptied or replaced" in words
-        assert "run `ebbing queue accept`" in words
+        assert "run ebbing queue accept" in words
+        assert 'href="/ops/runbook#redis-refused"' in visitor.page("/")
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
         [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
         assert (printed["well"], "ebbing queue accept" in printed["detail"]) == (False, True)
@@ -246,7 +250,68 @@ def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) ->
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234"), (1.07e-07, "almost 0")],
+    [(None, "–"), (0, "0"), (1234567, "1,234,567"), (0.12345, "0.123"), (1234.5, "1,234"), (1.07e-07, "almost 0")],
 )
 def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
     assert rendering.format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("per_second", "shown"), [(0, "0/s"), (0.0357, "2.14/min"), (1, "1/s"), (1234.5, "1,234/s"), (0.001, "0.06/min")]
+)
+def test_slow_rates_are_told_by_the_minute(per_second: float, shown: str) -> None:
+    assert rendering.format_rate(per_second) == shown
+
+
+def test_a_finding_has_its_command_and_its_section_of_the_runbook(api: Api, well: None, visit: Visit) -> None:
+    api.service.configure(installation="compose")
+    api.service.redis.hdel(HEARTBEATS, "embed")
+    html = visit().page("/")
+    assert '<code class="command">docker compose restart worker-embed</code>' in html
+    assert 'href="/ops/runbook#find-a-stuck-lane"' in html
+    assert "`" not in said(html)
+
+
+def test_the_process_to_end_is_named_only_while_it_exists(api: Api, well: None, visit: Visit) -> None:
+    api.service.configure(installation="run", home="/srv/ebbing")
+    api.service.redis.hset(HEARTBEATS, "embed", 1)
+    visitor = visit()
+    assert f"kill -KILL {os.getpid()}" in said(visitor.page("/"))
+    api.service.redis.hset(HEARTBEATS, "embed:pid", 2**22 + 1)  # above the largest process id
+    status.forget()
+    words = said(visitor.page("/"))
+    assert "kill" not in words
+    assert "tail -n 50 /srv/ebbing/logs/worker-embed.log" in words
+
+
+def test_every_section_that_a_finding_names_is_in_the_runbook() -> None:
+    anchors = set(re.findall(r'<h[1-4] id="([^"]+)"', runbook.render_runbook()))
+    named = {advice.section for advice in operator_advice._ADVICE.values()}
+    named |= {advice.section for _, advice in operator_advice._BY_PREFIX}
+    assert named <= anchors
+    assert {reason_path(reason).partition("#")[2] for reason in (*EXPLANATIONS, "SomeError")} <= anchors
+
+
+def test_a_provider_that_cannot_be_reached_is_on_the_page_and_in_the_metrics(
+    api: Api, well: None, visit: Visit
+) -> None:
+    visitor = visit()
+    assert "Model providers" not in said(visitor.page("/"))
+    assert "ebbing_provider_failing" not in families(api)
+    api.service.configure(openai_base_url="http://127.0.0.1:9/v1", salience_model="small")
+    provider_status.check_connection()
+    status.forget()
+    words = said(visitor.page("/"))
+    assert "1 warning to review" in words
+    assert "the model provider at 127.0.0.1:9 can't be reached (no connection)" in words
+    assert "connection failing 127.0.0.1:9 –" in words
+    assert "ratings not called yet small at 127.0.0.1:9" in words
+    found = families(api)
+    assert found["ebbing_provider_failing"]["connection",] == 1
+    assert found["ebbing_provider_failing"]["score",] == 0
+    assert found["ebbing_provider_failures_in_row"]["connection",] == 1
+    assert set(found["ebbing_provider_last_failure_timestamp_seconds"]) == {("unreachable", "connection")}
+    assert "ebbing_provider_last_success_timestamp_seconds" not in found
+    [connection, *_] = api.get("/v1/stats").json()["providers"]
+    assert (connection["state"], connection["failure"]) == ("failing", "unreachable")
+    assert api.get("/readyz", key=None).status_code == 200  # the service works without its provider

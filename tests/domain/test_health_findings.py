@@ -7,6 +7,7 @@ import pytest
 from app import queues
 from app.domain import health_findings
 from app.domain.health_findings import Finding
+from app.domain.operator_advice import Installation, advise
 
 ATTENTION = Finding("attention", "a", "something is odd", "look")
 TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
@@ -39,13 +40,13 @@ def test_every_lane_has_ages_that_matter() -> None:
         assert [one.severity for one in health_findings.lane_findings({lane: trouble})] == ["trouble"]
 
 
-def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
+def test_a_process_that_is_silent_is_named() -> None:
     ages = {"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0}
     never, long, well, beat = health_findings.silence_findings(ages)
-    assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "start `ebbing beat`")
+    assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "restart it")
     assert "yet" in never.what
     assert "for 1 min" in long.what
-    assert "--lane embed" in long.todo
+    assert advise(long, Installation("processes")).command == "ebbing worker --lane embed"
     assert well.detail == "last heartbeat 2 s ago"
     found = [(one.name, one.severity) for one in (never, long, well, beat)]
     assert found == [("lane ingest", "trouble"), ("lane embed", "trouble"), ("lane score", "ok"), ("beat", "attention")]

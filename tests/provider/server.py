@@ -23,6 +23,7 @@ from typing import Any
 from tests.provider.answers import chat_answer, embeddings_answer
 from tests.provider.control import CHAT, CONNECTIONS, EMBEDDINGS, FAILURES, Control
 
+MODELS = "/v1/models"
 HANG_MAX_SECONDS = 3600  # longer than any client waits
 TRICKLE_SECONDS = 0.1
 
@@ -135,6 +136,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.fake.forget(self.connection)
 
     def do_GET(self) -> None:
+        if self.path == MODELS:
+            if self.control.mode in FAILURES:
+                self._fail(*FAILURES[self.control.mode])
+            else:
+                self._answer(200, {"object": "list", "data": []})
+            return
         self._answer(200, {name: getattr(self.control, name) for name in ("mode", "times", "calls", "connections")})
 
     def do_POST(self) -> None:

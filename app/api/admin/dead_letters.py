@@ -14,6 +14,7 @@ from app.api.http.cursors import PAGE_MAX, TIMED
 from app.api.http.path_ids import LetterId
 from app.api.http.request_body import check_storable, json_body
 from app.domain.ingest.memory import Moment
+from app.domain.runbook import reason_path
 from app.errors import NotAllowed
 from app.services.ingest import dead_letter_replay
 from app.store.ingest.dead_letters import DeadLetter, LetterFilter
@@ -85,7 +86,7 @@ def page(
     shown = {
         "dead_letters": [_render(letter) for letter in found],
         "next_cursor": TIMED.encode(found.following),
-        "reasons": [{"stage": stage, "reason": reason, "count": count} for stage, reason, count in reasons],
+        "reasons": [row._asdict() | {"runbook": reason_path(row.reason)} for row in reasons],
     }
     return responses.answer(shown)
 
@@ -94,9 +95,13 @@ def page(
 def replay_many(
     caller: Maintainer, tenant_id: Tenant, wanted: Annotated[ReplayMany, Depends(json_body(ReplayMany))]
 ) -> Response:
-    """Process one batch. Repeat the call with `before` from the response until `left` is 0."""
+    """Process one batch. Repeat the call with `before` from the response until `left` is 0.
+
+    `came_back` counts the letters whose work had been replayed before and failed again.
+    """
     done = dead_letter_replay.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
-    return responses.answer({"replayed": done.letters, "left": done.left, "before": done.before})
+    shown = {"replayed": done.letters, "left": done.left, "before": done.before, "came_back": done.came_back}
+    return responses.answer(shown)
 
 
 @router.post("/discard", summary="Discard all dead letters with a reason")
@@ -133,4 +138,4 @@ def discard(
 
 
 def _render(letter: DeadLetter) -> dict[str, Any]:
-    return responses.render(letter, letter_id="id", payload_bytes="bytes")
+    return responses.render(letter, letter_id="id", payload_bytes="bytes") | {"runbook": reason_path(letter.reason)}

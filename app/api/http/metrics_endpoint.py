@@ -6,6 +6,7 @@ pending work and a few Redis calls, regardless of the number of tenants and memo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +21,10 @@ from prometheus_client.registry import Collector
 
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
+from app.domain.provider_health import KINDS, USES
 from app.metric_groups import GROUPS
 from app.services.ingest import witness
-from app.services.monitoring import fleet_gauges, pool_usage, probes, stats, tenant_comparison
+from app.services.monitoring import fleet_gauges, pool_usage, probes, provider_status, stats, tenant_comparison
 from app.services.night import night_run
 from app.services.night.steps import STEPS
 from app.settings import settings
@@ -46,6 +48,8 @@ class Gauge:
 
 _NO_TENANTS: Final = "`EBBING_METRICS_TENANTS` is 0, or the tenant isn't one of those with the longest queues"
 _LANE: Final = {"lane": tuple(queues.LANES)}
+_USE: Final = {"use": tuple(USES)}
+_UNUSED: Final = "the settings don't configure this use"
 
 GAUGES: Final[dict[str, Gauge]] = {
     "build_info": Gauge(
@@ -63,6 +67,15 @@ GAUGES: Final[dict[str, Gauge]] = {
     "dead_letters_waiting": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "quarantine_size": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "salience_provisional": Gauge("Memories that have only a rule-based score so far."),
+    "provider_failing": Gauge(
+        "1 if a use of a model provider fails or its connection can't be verified, otherwise 0.", _USE, _UNUSED
+    ),
+    "provider_failures_in_row": Gauge("Failed calls since the last success, over all processes.", _USE, _UNUSED),
+    "provider_breaker_open": Gauge("1 unless the circuit breaker is closed, otherwise 0.", _USE, _UNUSED),
+    "provider_last_success_timestamp_seconds": Gauge("Time of the last successful call.", _USE, "no success yet"),
+    "provider_last_failure_timestamp_seconds": Gauge(
+        "Time of the last failed call, with its kind.", _USE | {"kind": tuple(KINDS)}, "no failure yet, or another kind"
+    ),
     "ingest_unaccounted_requests": Gauge(
         "Accepted requests that are neither settled (stored, dropped or a dead letter) nor queued; above 0 only if a "
         "stream was lost."
@@ -149,7 +162,7 @@ class _Shared(Collector):
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
         parts: list[Callable[[], list[Metric]]] = [
-            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes, _tenants)
+            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes, _providers, _tenants)
         ]
         found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
@@ -230,6 +243,18 @@ def _kept() -> Iterator[Metric]:
     yield _gauge("erasure_residual_rows", [((), asked.residue)])
     yield _gauge("erasure_rewrites_late", [((), asked.late_rewrites)])
     yield _gauge("night_failed", [((step,), kept.nights.failed.get(step, 0)) for step in STEPS])
+
+
+def _providers() -> Iterator[Metric]:
+    """Yield the state of the configured model providers."""
+    found, now = provider_status.read_providers(), time.time()
+    yield _gauge("provider_failing", [((one.use,), float(one.state in {"failing", "unknown"})) for one in found])
+    yield _gauge("provider_failures_in_row", [((one.use,), one.failures_in_row) for one in found])
+    yield _gauge("provider_breaker_open", [((one.use,), float(one.breaker != "closed")) for one in found])
+    successes = [((one.use,), now - one.success_seconds) for one in found if one.success_seconds is not None]
+    yield _gauge("provider_last_success_timestamp_seconds", successes)
+    failures = [((one.use, one.failure), now - one.failure_seconds) for one in found if one.failure_seconds is not None]
+    yield _gauge("provider_last_failure_timestamp_seconds", failures)
 
 
 def _lanes() -> Iterator[Metric]:

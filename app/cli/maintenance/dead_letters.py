@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -21,12 +22,17 @@ from app.cli.core.output import (
     print_result,
     print_table,
 )
+from app.domain.runbook import UNCOUNTED, reason_path
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
 
 PATH: Final = "/v1/admin/dead-letters"
 PATIENCE_SECONDS: Final = 120.0
+RETURN_SECONDS: Final = 3.0
+"""Time for which a replay waits for letters that fail again at once."""
+POLL_SECONDS: Final = 0.5
+RETURNED_MAX: Final = 500
 
 router = typer.Typer(
     name="dead-letters",
@@ -72,15 +78,15 @@ def list_letters(
     if as_json:
         print_json(found)
         return
-    names = ("id", "stage", "reason", "attempts", "memories", "created_at")
-    rows = [
-        [*(row.get(name) for name in names), "yes" if row.get("replayable") else "no"] for row in found["dead_letters"]
-    ]
-    print_table([*names, "replayable"], rows, right=["attempts", "memories"])
+    names = ("id", "stage", "reason", "attempts", "replays", "memories", "created_at")
+    shown = [row | {"memories": "unknown"} if row["reason"] in UNCOUNTED else row for row in found["dead_letters"]]
+    rows = [[*(row.get(name) for name in names), "yes" if row.get("replayable") else "no"] for row in shown]
+    print_table([*names, "replayable"], rows, right=["attempts", "replays", "memories"])
     if found["reasons"]:
         typer.echo()
-        columns = ("stage", "reason", "count")
-        print_table(columns, [[row.get(name) for name in columns] for row in found["reasons"]], right=["count"])
+        columns = ("stage", "reason", "count", "came_back")
+        rows = [[*(row.get(name) for name in columns), reason_path(row["reason"])] for row in found["reasons"]]
+        print_table(["stage", "reason", "count", "came back", "runbook"], rows, right=["count", "came back"])
 
 
 @router.command(epilog=examples("ebbing dead-letters show ID"))
@@ -109,12 +115,25 @@ def replay(
 
     _check_choice(letter_id, reason, stage)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        earlier = set() if as_json else _list_replayed(api, tenant)
         if letter_id is None:
             done = _repeat(api, f"{PATH}/replay", given(reason=reason, stage=stage), tenant, "replayed")
+            _require_some(done["replayed"], reason, stage)
         else:
-            api.call("POST", f"{_path(letter_id)}/replay", params=given(tenant_id=tenant))
-            done = {"replayed": 1, "left": 0}
-    _print_done(done, "replayed", as_json=as_json)
+            letter = api.call("POST", f"{_path(letter_id)}/replay", params=given(tenant_id=tenant)).body
+            done = {"replayed": 1, "left": 0, "came_back": int(letter.get("replays", 0) > 0)}
+        if as_json:
+            print_json(done)
+            return
+        queued, before = done["replayed"], done["came_back"]
+        typer.echo(f"queued {count_of(queued, 'dead letter', 'dead letters')} again")
+        if before:
+            typer.echo(f"{before:,} of them had been replayed before and came back")
+        returned = _count_returned(api, queued, earlier, tenant)
+    if returned:
+        typer.echo(f"{returned:,} came back: fix the cause before the next replay, see `ebbing dead-letters`")
+    else:
+        typer.echo("none has come back yet: check `ebbing dead-letters` in a minute")
 
 
 @router.command(
@@ -149,7 +168,38 @@ def discard(
                 _confirm(api, reason, stage, tenant)
             body = given(reason=reason, stage=stage, because=because)
             done = _repeat(api, f"{PATH}/discard", body, tenant, "discarded")
-    _print_done(done, "discarded", as_json=as_json)
+            _require_some(done["discarded"], reason, stage)
+    text = f"discarded {count_of(done['discarded'], 'dead letter', 'dead letters')}"
+    print_result({name: done[name] for name in ("discarded", "left")}, text, as_json=as_json)
+
+
+def _require_some(count: int, reason: str | None, stage: str | None) -> None:
+    """Raise a failure if no letter had the given reason, since a misspelled reason looks the same."""
+    if not count:
+        named = f"{reason!r} in stage {stage}" if stage else f"{reason!r}"
+        raise CommandFailure(f"no dead letter has the reason {named}: `ebbing dead-letters` lists the reasons")
+
+
+def _count_returned(api: Api, queued: int, earlier: set[str], tenant: str | None) -> int:
+    """Return the number of replayed letters that failed again within `RETURN_SECONDS`, at most a page of them.
+
+    Args:
+        queued: Number of letters that were replayed.
+        earlier: Ids of the letters that had come back before this replay.
+    """
+    returned = 0
+    for _ in range(int(RETURN_SECONDS / POLL_SECONDS)):
+        time.sleep(POLL_SECONDS)
+        returned = len(_list_replayed(api, tenant) - earlier)
+        if returned >= min(queued, RETURNED_MAX):
+            break
+    return returned
+
+
+def _list_replayed(api: Api, tenant: str | None) -> set[str]:
+    """Return the ids of the newest letters that came back after a replay."""
+    letters = api.call("GET", PATH, params=given(limit=RETURNED_MAX, tenant_id=tenant)).body["dead_letters"]
+    return {row["id"] for row in letters if row.get("replays")}
 
 
 def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:
@@ -162,22 +212,20 @@ def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) 
 def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
     params = given(reason=reason, stage=stage, limit=1, tenant_id=tenant)
     count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
+    _require_some(count, reason, stage)
     confirm(f"Delete the content of {count_of(count, 'dead letter', 'dead letters')}? This can't be undone.")
 
 
 def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:
     """Repeat the call until every dead letter that existed at the first call is processed."""
-    total = 0
+    total = came_back = 0
     while True:
         answer = api.call("POST", path, json=body, params=given(tenant_id=tenant), safe=True).body
         total += answer[did]
+        came_back += answer.get("came_back", 0)
         if not answer["left"]:
-            return {did: total, "left": 0}
+            return {did: total, "left": 0, "came_back": came_back}
         body["before"] = answer["before"]
-
-
-def _print_done(done: dict[str, Any], did: str, *, as_json: bool) -> None:
-    print_result(done, f"{did} {count_of(done[did], 'dead letter', 'dead letters')}", as_json=as_json)
 
 
 def _path(letter_id: str) -> str:

@@ -11,6 +11,7 @@ import typer
 from app.cli.core.connection import find_connection, load_settings, read_note
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
+from app.domain.durations import format_duration
 from app.domain.health_findings import (
     Finding,
     attention,
@@ -20,9 +21,11 @@ from app.domain.health_findings import (
     silence_findings,
     trouble,
 )
+from app.domain.operator_advice import Installation, advise
+from app.domain.provider_health import ProviderHealth, provider_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from app.cli.core.client import Api
 
@@ -62,7 +65,8 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield _home()
     yield from doctor.examine()
     with Api(find_connection(url)) as api:
-        yield from _service(api)
+        stats = yield from _service(api)
+    yield from _providers(stats)
 
 
 def _python() -> Finding:
@@ -86,8 +90,12 @@ def _home() -> Finding:
     return ok("home", f"{home}{'; `ebbing run` is running here' if read_note(home / 'api-url') else ''}")
 
 
-def _service(api: Api) -> Iterator[Finding]:
-    """Check the API and the dependencies that it reports; embedded servers are visible only through it."""
+def _service(api: Api) -> Generator[Finding, None, dict[str, Any] | None]:
+    """Check the API and the dependencies that it reports; embedded servers are visible only through it.
+
+    Returns:
+        The tenant's statistics; None if the API can't be asked.
+    """
     from app.cli.core.client import ApiRefusal
 
     try:
@@ -99,23 +107,57 @@ def _service(api: Api) -> Iterator[Finding]:
         yield trouble("api", f"{api.place.url} isn't ready{reason}")
     except CommandFailure as failure:
         yield trouble("api", str(failure))
-        return
+        return None
     for dependency in answer.get("dependencies", []):
         report = ok if dependency.get("well") else trouble
         yield report(f"api: {dependency.get('name')}", str(dependency.get("detail", "")))
-    yield from _tenant(api)
-
-
-def _tenant(api: Api) -> Iterator[Finding]:
-    """Check the API key, the tenant's backlog and dead letters, and the processes."""
     try:
         stats = api.stats()
     except CommandFailure as failure:
         yield trouble("api_key", str(failure))
-        return
+        return None
     yield ok("api_key", "valid")
+    here = _installation(stats)
+    yield from (advise(finding, here) for finding in _tenant(stats))
+    return stats
+
+
+def _installation(stats: dict[str, Any]) -> Installation:
+    """Return the service's installation, which the service reports; earlier versions don't."""
+    home = str(load_settings().home.absolute())
+    return Installation(stats.get("installation", "processes"), home, stats.get("worker_pids", {}))
+
+
+def _providers(stats: dict[str, Any] | None) -> Iterator[Finding]:
+    """Report the model providers of the service; without its answer, they are unknown.
+
+    The settings of this shell may differ from the service's, so they say nothing about the service's provider.
+    """
+    if stats is None or "providers" not in stats:
+        why = "the service can't be asked" if stats is None else "the service has an earlier version"
+        yield attention("provider", f"unknown, because {why}", "see `api` above" if stats is None else "upgrade it")
+        return
+    providers = [ProviderHealth(**one) for one in stats["providers"]]
+    if not providers:
+        yield ok("provider", "none configured, none required: rules rate memories offline")
+        return
+    here = _installation(stats)
+    findings = [advise(finding, here) for finding in provider_findings(providers)]
+    yield from findings
+    for one in providers:
+        if one.state in {"ok", "not_called"}:
+            since = one.success_seconds
+            last = "not called yet" if since is None else f"last success {format_duration(since)} ago"
+            yield ok(
+                f"provider_{one.use}",
+                f"{one.model} at {one.address}, {last}" if one.model else f"{one.address}, {last}",
+            )
+
+
+def _tenant(stats: dict[str, Any]) -> Iterator[Finding]:
+    """Check the tenant's backlog and dead letters, and the processes."""
     if letters := stats.get("dead_letters"):
-        yield dead_letter_finding(letters, "replay or discard with `ebbing dead-letters`")
+        yield dead_letter_finding(letters)
     space = stats.get("embedding_space")
     if space and not space["is_settings"]:
         what = f"searches use {space['model']}, but the settings name another model"

@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 
 from app.clients.embedding.static_embedder import Vectors
+from app.clients.llm import provider_health
 from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.provider_health import Observer, Target
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Spent, Vector, unnoted
 from app.domain.prompts import clip, split_batches, tokens
@@ -35,6 +37,9 @@ class OpenAIEmbedder:
         batch_tokens: Maximum tokens per call.
         batch_memories: Maximum texts per call.
         asks_dimensions: Send the requested dimensions; some servers don't accept them.
+
+    Attributes:
+        observe: Receives the outcome of each call; by default, nothing does.
     """
 
     normalised = True
@@ -59,6 +64,7 @@ class OpenAIEmbedder:
         self._query_patience = query_patience or patience
         self._batch_tokens = batch_tokens
         self._batch_memories = batch_memories
+        self.observe: Observer = provider_health.ignore
 
     @property
     def model(self) -> str:
@@ -128,6 +134,15 @@ class OpenAIEmbedder:
             ProviderFailed: The call failed; `GARBAGE` if the response doesn't contain one finite vector of the right
                 size for each text.
         """
+        try:
+            vectors = self._answer(texts, patience, spent)
+        except ProviderFailed as failure:
+            self.observe(failure, self._provider.open_seconds("vectors"))
+            raise
+        self.observe(None, 0.0)
+        return vectors
+
+    def _answer(self, texts: Sequence[str], patience: Patience, spent: Spent) -> Vectors:
         received, usage = self._provider.vectors(
             self._name, texts, dimensions=self._asked_dimensions, patience=patience
         )
@@ -167,7 +182,7 @@ def open_embedder(settings: Settings, name: str, dimensions: int | None) -> Open
     Raises:
         Misconfigured: The settings name an invalid provider.
     """
-    return OpenAIEmbedder(
+    embedder = OpenAIEmbedder(
         Provider.from_settings(settings),
         name,
         dimensions,
@@ -177,6 +192,8 @@ def open_embedder(settings: Settings, name: str, dimensions: int | None) -> Open
         batch_memories=settings.embed_batch_memories,
         asks_dimensions=settings.embedding_dimensions > 0,
     )
+    embedder.observe = provider_health.observer(Target("embed", settings.provider_address, name))
+    return embedder
 
 
 def _numbers(vector: Vector) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -6,7 +6,9 @@ import secrets
 from collections.abc import Callable
 from typing import TypeVar
 
+from app.clients.llm import provider_health
 from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.provider_health import Observer
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Spent, unnoted
 from app.domain.prompts import DELIMITER_BYTES, Prompt, Unusable, delimiter
@@ -22,6 +24,7 @@ class ChatModel:
         model: The model's name at the provider.
         patience: Time limits of a response.
         random_bytes: Source of random bytes for delimiters.
+        observe: Receives the outcome of each call.
     """
 
     def __init__(
@@ -31,14 +34,18 @@ class ChatModel:
         patience: Patience,
         *,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        observe: Observer = provider_health.ignore,
     ) -> None:
         self._provider = provider
         self._patience = patience
         self._random_bytes = random_bytes
+        self._observe = observe
         self.model = model
 
     @classmethod
-    def from_settings(cls, settings: Settings, model: str, timeout_seconds: float) -> ChatModel:
+    def from_settings(
+        cls, settings: Settings, model: str, timeout_seconds: float, observe: Observer = provider_health.ignore
+    ) -> ChatModel:
         """Create a model from the settings, with its own provider, so that each purpose has a breaker of its own.
 
         The model makes a single attempt per prompt: each caller has a fallback, or rows from which to retry later.
@@ -46,7 +53,7 @@ class ChatModel:
         Raises:
             Misconfigured: The settings name an invalid provider.
         """
-        return cls(Provider.from_settings(settings), model, Patience(timeout_seconds))
+        return cls(Provider.from_settings(settings), model, Patience(timeout_seconds), observe=observe)
 
     @property
     def is_resting(self) -> bool:
@@ -66,6 +73,15 @@ class ChatModel:
         Raises:
             ProviderFailed: There was no response, or it was unusable; see `resilience.TREATMENTS` for the treatment.
         """
+        try:
+            answer = self._answer(prompt, spent)
+        except ProviderFailed as failure:
+            self._observe(failure, self._provider.open_seconds("chat"))
+            raise
+        self._observe(None, 0.0)
+        return answer
+
+    def _answer(self, prompt: Prompt[T], spent: Spent) -> T:
         mark = delimiter(self._random_bytes(DELIMITER_BYTES))
         reply = self._provider.chat(
             self.model,

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from app.clients.llm import provider_health
+from app.clients.llm.provider_health import Target
 from app.clients.llm.reranker import Reranker, load_reranker
 from app.clients.llm.resilience import Breaker
 from app.settings import settings
@@ -31,7 +33,7 @@ class ModelClients:
 
         config = settings()
         return Scorer(
-            _chat_model(config.salience_model),
+            _chat_model("score", config.salience_model),
             batch_tokens=config.score_batch_tokens,
             batch_memories=config.score_batch_memories,
         )
@@ -39,17 +41,17 @@ class ModelClients:
     @cached_property
     def summariser(self) -> ChatModel:
         """Client that writes summaries."""
-        return _chat_model(settings().summarising_model)
+        return _chat_model("summarise", settings().summarising_model)
 
     @cached_property
     def contradiction_detector(self) -> ChatModel:
         """Client that detects contradictions between new memories and earlier ones."""
-        return _chat_model(settings().salience_model)
+        return _chat_model("contradict", settings().salience_model)
 
     @cached_property
     def question_writer(self) -> ChatModel:
         """Client that writes the questions of self-tests."""
-        return _chat_model(settings().salience_model)
+        return _chat_model("self_test", settings().salience_model)
 
     @cached_property
     def reranker(self) -> Reranker | None:
@@ -75,10 +77,12 @@ class ModelClients:
                 client.close()
 
 
-def _chat_model(model: str) -> ChatModel:
+def _chat_model(use: str, model: str) -> ChatModel:
     from app.clients.llm.chat_model import ChatModel  # noqa: PLC0415 - see `ModelClients`
 
-    return ChatModel.from_settings(settings(), model, settings().llm_timeout_seconds)
+    config = settings()
+    observe = provider_health.observer(Target(use, config.provider_address, model))
+    return ChatModel.from_settings(config, model, config.llm_timeout_seconds, observe)
 
 
 model_clients = ModelClients()

@@ -154,6 +154,10 @@ class Provider:
         """Return the state of each breaker, `closed`, `open` or `half_open`, by `chat` and `vectors`."""
         return {name: breaker.state for name, breaker in self._breakers.items()}
 
+    def open_seconds(self, purpose: str) -> float:
+        """Return the seconds for which the breaker of `chat` or `vectors` stays open; 0 unless it is open."""
+        return self._breakers[purpose].open_seconds
+
     def chat(
         self,
         model: str,

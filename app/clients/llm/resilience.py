@@ -255,6 +255,12 @@ class Breaker:
                 return "closed"
             return "open" if self._clock() < self._until else "half_open"
 
+    @property
+    def open_seconds(self) -> float:
+        """Seconds until the next probe; 0 unless the breaker is open."""
+        with self._lock:
+            return 0.0 if self._until is None else max(self._until - self._clock(), 0.0)
+
     def run(self, work: Callable[[], T]) -> T:
         """Run `work` unless the breaker is open, and return its result.
 

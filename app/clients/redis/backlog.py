@@ -42,14 +42,17 @@ class Backlog:
             start = "(" + page[-1][0].decode()
 
     def memories(self, tenant_id: UUID | None = None) -> int:
-        """Return the number of memories pending storage, for one tenant or all."""
-        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0)
+        """Return the number of memories pending storage, for one tenant or all.
+
+        Entries that another program wrote into a stream were never counted, so the counter may be below 0 for a moment.
+        """
+        return max(int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0), 0)
 
     def entries(self, tenant_id: UUID | None = None) -> int:
         """Return the number of requests pending storage, for one tenant or all."""
         if tenant_id is not None:
             return self._client.xlen(stream_key(tenant_id))
-        return int(self._client.hget(BACKLOG, "entries") or 0)
+        return max(int(self._client.hget(BACKLOG, "entries") or 0), 0)
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
         """Return the acceptance time of the oldest pending request, in milliseconds since 1970, or None.

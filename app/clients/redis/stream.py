@@ -44,6 +44,8 @@ NUDGE_MILLISECONDS = 1000
 # The flag exists while a nudge is in flight; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 SUSPECTS_A_TURN = 50
+REPLAYS_FIELD = b"r"
+"""Field of a replayed entry, after the fields that `take.lua` reads; only an entry that fails again is read for it."""
 # Best-effort appends use a short timeout and back off after a failure.
 APPEND_TIMEOUT_SECONDS = 1.0
 APPEND_PAUSE_SECONDS = 5
@@ -169,16 +171,20 @@ def _limits() -> tuple[int, int, int, int]:
     )
 
 
-def append_again(tenant_id: UUID, entry: StreamEntry) -> bool:
+def append_again(tenant_id: UUID, entry: StreamEntry, replays: int) -> bool:
     """Append a dead letter's entry again with the ingest script and its limits; return true if a nudge is needed.
 
     The entry retains its base, by which the ledger detects duplicates, and its original position in the conversation.
+
+    Args:
+        replays: Number of replays of this entry, including this one; `StreamReader.count_replays` returns it.
 
     Raises:
         BacklogFull: The tenant's backlog limit is reached.
         Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
     """
     again = stream_fields(entry.memories, replay_header(entry.header, entry.entry_id), entry.body)
+    again += [REPLAYS_FIELD, replays]
     return _append(client(), MemoryGuard(), tenant_id, again)
 
 
@@ -206,7 +212,7 @@ def _append(
     entry: Sequence[bytes | int],
     nudge_milliseconds: int = NUDGE_MILLISECONDS,
 ) -> bool:
-    _, memories, _, _, _, body = entry
+    _, memories, _, _, _, body, *_ = entry
     size = len(cast("bytes", body))
     arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, nudge_milliseconds, *entry]
     try:
@@ -299,6 +305,12 @@ class StreamReader:
         ]
         keys = [stream_key(tenant_id), RING, RING_MEMBERS, HELD, TURNS, BACKLOG, ATTEMPTS]
         return cast("int", self._settle(keys=keys, args=arguments))
+
+    def count_replays(self, tenant_id: UUID, entry_id: str) -> int:
+        """Return how often an entry that is still in the stream was replayed; 0 if a client wrote it."""
+        found = cast("list[Any]", self._client.xrange(stream_key(tenant_id), entry_id, entry_id))
+        value = found[0][1].get(REPLAYS_FIELD, b"0") if found else b"0"
+        return read_count(value) or 0
 
     def count_attempt(self, tenant_id: UUID, entry: StreamEntry) -> int:
         """Count an attempt at a single entry before it starts, so that attempts that kill the process count too.

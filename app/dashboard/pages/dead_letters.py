@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.cursors import TIMED
 from app.api.http.path_ids import LetterId
@@ -14,14 +16,27 @@ from app.store.ingest.dead_letters import LetterFilter
 
 PAGE = 50
 
+Count = Annotated[int, Query(ge=0)]
+
 router = APIRouter(prefix="/letters")
 
 
 @router.get("")
 def list_letters(
-    viewer: Operating, request: Request, cursor: str | None = None, *, discarded: bool = False
+    viewer: Operating,
+    request: Request,
+    cursor: str | None = None,
+    queued: Count = 0,
+    came_back: Count = 0,
+    *,
+    discarded: bool = False,
 ) -> Response:
-    """List pending or discarded dead letters, newest first."""
+    """List pending or discarded dead letters, newest first.
+
+    Args:
+        queued: Number of letters that the viewer has just replayed, for the notice.
+        came_back: Number of these that had been replayed before.
+    """
     found, reasons = dead_letter_replay.list_letters(
         viewer.tenant_id, LetterFilter(), discarded=discarded, older_than=TIMED.decode(cursor), limit=PAGE
     )
@@ -33,6 +48,8 @@ def list_letters(
         reasons=reasons,
         following=TIMED.encode(found.following),
         discarded=discarded,
+        queued=queued,
+        came_back=came_back,
     )
 
 
@@ -42,7 +59,9 @@ def replay_many(acting: Maintaining) -> Response:
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     acting.record("replay_letters")
     handled = dead_letter_replay.replay_many(acting.tenant_id, stage, why, None, acting.key_id)
-    return redirect_back("/letters", "replayed" if handled.letters else "unreplayable")
+    if not handled.letters:
+        return redirect_back("/letters", "unreplayable")
+    return redirect_back("/letters", f"replayed&queued={handled.letters}&came_back={handled.came_back}")
 
 
 @router.post("/discard")
@@ -58,8 +77,8 @@ def discard_many(acting: Maintaining) -> Response:
 def replay(acting: Maintaining, letter_id: LetterId) -> Response:
     """Replay one dead letter."""
     acting.record("replay_letter", letter_id)
-    dead_letter_replay.replay_letter(acting.tenant_id, letter_id, acting.key_id)
-    return redirect_back("/letters", "replayed")
+    letter = dead_letter_replay.replay_letter(acting.tenant_id, letter_id, acting.key_id)
+    return redirect_back("/letters", f"replayed&queued=1&came_back={int(letter.replays > 0)}")
 
 
 @router.post("/{letter_id}/discard")

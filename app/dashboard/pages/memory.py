@@ -26,6 +26,7 @@ from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
 from app.services.enrichment import pii_scan
 from app.services.memories import explanation, history, live_numbers, manual_restore, relations
+from app.services.memories.explanation import TierExplanation
 from app.services.memories.relations import Relations
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
@@ -86,6 +87,8 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
     if older_than is not None:
         happened = history.list_history(tenant_id, memory_id, older_than, ENTRIES)
     tied = relations.find_ties(tenant_id, memory_id)
+    explained = explanation.explain_tier(tenant_id, memory_id)
+    protection = describe_protection(explained)
     return rendering.page(
         request,
         viewer,
@@ -94,10 +97,11 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
         role=infer_role(found.role, found.speaker),
         numbers=alive.numbers,
         live=alive,
-        explained=explanation.explain_tier(tenant_id, memory_id),
+        explained=explained,
+        protection=protection,
         found=pii_scan.get_findings(tenant_id, memory_id),
         is_whole=drawn.course.is_whole,
-        chart=draw_curve(drawn),
+        chart=draw_curve(drawn, protection),
         graph=_graph(found, tied) if tied.ties else None,
         related=_related(memory_id, tied),
         history=[(entry, describe_event(entry)) for entry in happened],
@@ -115,8 +119,28 @@ def restore_memory(acting: Writing, memory_id: MemoryId) -> Response:
     return redirect_back(f"/memories/{memory_id}", "restored")
 
 
-def draw_curve(drawn: DrawnCurve) -> Markup:
-    """Draw strength over time, with events and tier thresholds."""
+def describe_protection(explained: TierExplanation) -> str:
+    """Return what keeps a memory in its tier although its strength falls; empty if decay alone decides."""
+    found, tier = explained.lasting, explained.verdict.tier
+    if found is not None and found.rule in _PROTECTIONS:
+        return f"{_PROTECTIONS[found.rule]}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
+    if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
+        return f"{_PROTECTIONS[explained.verdict.rule]} until {explained.change_at:%Y-%m-%d}"
+    return ""
+
+
+_PROTECTIONS: Final = {
+    "hold": "protected by a legal hold",
+    "never_forget": "protected permanently",
+    "grace": "protected from decay",
+    "salience": "protected by salience",
+}
+"""Words for the rules that decide against decay."""
+_PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in"}
+
+
+def draw_curve(drawn: DrawnCurve, protection: str = "") -> Markup:
+    """Draw strength over time, with events and tier thresholds, and what protects the memory from them."""
     past, ahead = drawn.course.past, drawn.course.ahead
     now = past[-1]
     first, span = past[0].at, ahead[-1].at - past[0].at
@@ -125,16 +149,20 @@ def draw_curve(drawn: DrawnCurve) -> Markup:
         for entry, strength in drawn.course.marks
         if entry.kind in MARKS
     ]
+    limit = " unless protected" if protection else ""
+    levels = [Level(f"{name} below {value:g}{limit}", value) for name, value in drawn.tiers.by_tier.items()]
+    if protection:
+        levels.append(Level(protection, 1.0))  # at the top, where no threshold is
     begin = "at creation" if drawn.course.is_whole else f"on {_day(first)}"
     label = (
         f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
         f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} if unused"
-    )
+    ) + (f"; {protection}" if protection else "")
     return svg_charts.draw_lines(
         [ChartLine("until now", past), ChartLine("forecast without uses", ahead, "future")],
         label,
         names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
-        levels=[Level(f"{name} below {value:g}", value) for name, value in drawn.tiers.by_tier.items()],
+        levels=levels,
         marks=marks[-MARKS_MAX:],
         now=now.at,
         top=1.0,

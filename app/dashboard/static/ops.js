@@ -31,6 +31,15 @@
     document.body.addEventListener("htmx:afterRequest", function (event) { if (event.detail.successful) say(false); });
     document.body.addEventListener("htmx:sseMessage", function () { say(false); });
 
+    // Copying needs https or this machine: without it, a click on a command selects it.
+    if (navigator.clipboard) root.classList.add("copies");
+    document.addEventListener("click", function (event) {
+      const button = event.target.closest("button.copy");
+      if (!button || !navigator.clipboard) return;
+      const line = button.parentElement.querySelector(".command").textContent;
+      navigator.clipboard.writeText(line).then(function () { button.textContent = "Copied"; });
+    });
+
     // One form at a time; Escape closes it.
     document.addEventListener("toggle", function (event) {
       const opened = event.target;

@@ -27,7 +27,7 @@ from app.store.core import database
 from app.store.core.paging import Page, Place
 from app.store.enrichment import rating_queue, rating_turns, work_queue
 from app.store.ingest import dead_letters
-from app.store.ingest.dead_letters import DeadLetter, LetterFilter, UnstoredEntry
+from app.store.ingest.dead_letters import DeadLetter, LetterFilter, ReasonCount, StoredWork, UnstoredEntry
 
 # Limits for one call that replays or discards many letters.
 ENTRIES_A_CALL: Final = 200
@@ -52,16 +52,18 @@ class BatchResult:
         letters: Number of letters processed.
         left: Number of matching letters still waiting.
         before: Only letters written before this time match, so that letters which fail again aren't processed twice.
+        came_back: Number of the processed letters that had been replayed before and failed again.
     """
 
     letters: int
     left: int
     before: datetime
+    came_back: int = 0
 
 
 def list_letters(
     tenant_id: UUID, wanted: LetterFilter, *, discarded: bool, older_than: Place | None, limit: int
-) -> tuple[Page[DeadLetter], list[tuple[str, str, int]]]:
+) -> tuple[Page[DeadLetter], list[ReasonCount]]:
     """Return a page of letters, newest first, and the number of letters by stage and reason."""
     with database.tenant(tenant_id) as tx:
         page = dead_letters.list_letters(tx, tenant_id, wanted, older_than, limit, discarded=discarded)
@@ -100,7 +102,7 @@ def replay_letter(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Dead
         with database.tenant(tenant_id) as tx:
             unstored = dead_letters.get_drain_content(tx, tenant_id, letter_id)
         if unstored is not None:
-            replayed = _store_again(tenant_id, [(letter_id, unstored)], actor)
+            replayed = len(_store_again(tenant_id, [(letter_id, unstored)], actor))
     else:
         with memory_write(tenant_id, "state") as write:
             claimed = dead_letters.claim(write.tx, tenant_id, letter_id)
@@ -125,25 +127,27 @@ def replay_many(
     """
     letter_filter, before = _resolve_filter(tenant_id, stage, reason, before)
     with memory_write(tenant_id, "state") as write:
-        requeued = dead_letters.delete_stored(write.tx, tenant_id, letter_filter, LETTERS_A_CALL)
+        requeued = dead_letters.claim_stored(write.tx, tenant_id, letter_filter, LETTERS_A_CALL)
         _queue_again(write, list(requeued.values()))
         unstored = dead_letters.list_drain_contents(
             write.tx, tenant_id, letter_filter, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL
         )
         if requeued:
             write.audit("letters_replayed", actor, ids=requeued)
-    for task in {_TASKS[letter_stage] for letter_stage, _ in requeued.values()}:
+    for task in {_TASKS[work.stage] for work in requeued.values()}:
         queues.nudge(task)
     try:
         appended = _store_again(tenant_id, unstored, actor)
     except (BacklogFull, Unavailable):
         if not requeued:
             raise
-        appended = 0
-    _log("dead_letters_replayed", tenant_id, len(requeued) + appended)
+        appended = []
+    replays = [work.replays for work in requeued.values()]
+    replays += [entry.replays for letter_id, entry in unstored if letter_id in set(appended)]
+    _log("dead_letters_replayed", tenant_id, len(replays))
     with database.tenant(tenant_id) as tx:
         remaining = dead_letters.count_replayable(tx, tenant_id, letter_filter)
-    return BatchResult(len(requeued) + appended, remaining, before)
+    return BatchResult(len(replays), remaining, before, sum(count > 0 for count in replays))
 
 
 def discard_letter(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> DeadLetter:
@@ -181,11 +185,11 @@ def discard_many(
     return BatchResult(len(discarded), remaining, before)
 
 
-def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]], actor: str) -> int:
+def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]], actor: str) -> list[UUID]:
     """Append entries to the stream, then delete their letters; stop early if the stream refuses one.
 
     Returns:
-        The number of letters deleted; it excludes letters that another call replayed at the same time.
+        The ids of the deleted letters; they exclude letters that another call replayed at the same time.
 
     Raises:
         BacklogFull: Not even the first entry was accepted.
@@ -196,20 +200,20 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, UnstoredEntry]],
     try:
         for letter_id, unstored in letters:
             entry = StreamEntry(unstored.position, str(unstored.memories).encode(), unstored.header, unstored.payload)
-            nudge |= stream.append_again(tenant_id, entry)
+            nudge |= stream.append_again(tenant_id, entry, unstored.replays + 1)
             appended.append(letter_id)
     except (BacklogFull, Unavailable):
         if not appended:
             raise
     if not appended:
-        return 0
+        return []
     failpoints.trigger("replay.before_delete")
     with database.tenant(tenant_id) as tx:
         deleted = dead_letters.delete(tx, tenant_id, appended)
         _audit(tx, tenant_id, "letters_replayed", actor, deleted)
     if nudge:
         queues.send_nudge(queues.DRAIN)
-    return len(deleted)
+    return deleted
 
 
 def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
@@ -217,11 +221,11 @@ def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str
         audit.append(tx, tenant_id, action, actor, ids=letter_ids)
 
 
-def _queue_again(write: MemoryWrite, taken: Sequence[tuple[str, list[UUID]]]) -> None:
+def _queue_again(write: MemoryWrite, taken: Sequence[StoredWork]) -> None:
     """Queue letters' memories for the letters' stages again."""
     by_stage: dict[str, set[UUID]] = {}
-    for stage, memory_ids in taken:
-        by_stage.setdefault(stage, set()).update(memory_ids)
+    for work in taken:
+        by_stage.setdefault(work.stage, set()).update(work.memory_ids)
     for stage, ids in by_stage.items():
         if stage == rating_queue.STAGE:
             rating_queue.reset_ratings(write.tx, write.tenant_id, list(ids))

@@ -197,6 +197,7 @@ def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
 
 
 def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) -> None:
+    replays = stream_reader().count_replays(tenant_id, entry.entry_id)
     with database.drain() as tx:
         dead_letters.add(
             tx,
@@ -210,6 +211,7 @@ def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) 
                 entry.header,
                 entry.body,
                 entry.memories,
+                replays,
             ),
         )
     metrics.count("dead_letters")

@@ -59,6 +59,8 @@ class TierExplanation:
         change_at: Time at which the decision changes if the memory isn't used; None if it never does, or not within
             `LOOKS_MOST` evaluations.
         change: The decision at that time.
+        lasting: The decision that stays in force if the memory isn't used; None if the decision changes, or that isn't
+            known. Its rule may differ from that of `verdict`, as after a grace period.
         holders: Legal holds that cover the memory, oldest first.
         supersedes: The outcomes of the memory's `supersedes` fields, including unresolved ones.
         corrects: Earlier memories that this memory corrects.
@@ -72,6 +74,7 @@ class TierExplanation:
     case: DecisionCase
     change_at: datetime | None
     change: TierVerdict | None
+    lasting: TierVerdict | None
     holders: list[MemoryHold]
     supersedes: list[SupersessionOutcome]
     corrects: list[UUID]
@@ -110,9 +113,9 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
     verdict, case = simulated.decide()
     tier = DECAY_TIERS[simulated.standing.tiers[0]]
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
-    change_at, change = simulated.find_next_change(verdict.tier)
+    change_at, change, lasting = simulated.find_next_change(verdict)
     related = (holders, supersession_outcomes, corrects, corrected_by)
-    return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, *related)
+    return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, lasting, *related)
 
 
 @dataclass(slots=True)
@@ -151,20 +154,25 @@ class _FutureMemory:
         [case] = explanation.decision_cases(self.era.policy.rules, self.standing, self.state, self.now, strengths)
         return TierVerdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
 
-    def find_next_change(self, tier: str) -> tuple[datetime | None, TierVerdict | None]:
-        """Find the first later decision for another tier, evaluating only the times at which a decision can change."""
+    def find_next_change(self, verdict: TierVerdict) -> tuple[datetime | None, TierVerdict | None, TierVerdict | None]:
+        """Find the first later decision for another tier, evaluating only the times at which a decision can change.
+
+        Returns:
+            Time and decision of the change, and None; or None twice, and the decision that stays in force, if known.
+        """
+        tier = verdict.tier
         for _ in range(LOOKS_MOST):
             next_time = self._next_time()
             if next_time > FAR_SECONDS:
-                break
+                return None, None, verdict
             version = np.array([self.era.version])
             self.state, self.now = self.times.advance_to(self.state, version, next_time), next_time
             if np.isfinite(self.era.dynamics.refresh_seconds):
                 self.state = self.era.dynamics.advance(self.state, next_time)
             verdict, _ = self.decide()
             if verdict.tier != tier:
-                return self.moment, verdict
-        return None, None
+                return self.moment, verdict, None
+        return None, None, None
 
     def _next_time(self) -> float:
         """Return the next time at which the decision or policy can change, in seconds since 1970; infinite if never."""

@@ -189,18 +189,20 @@ def embedding_spaces() -> Iterator[Finding]:
 
 
 def models() -> Iterator[Finding]:
-    """Check the configured model provider, the prices of its models, and the budget limits."""
+    """Check the model provider that this shell configures, the prices of its models, and the budget limits.
+
+    Whether the service's own provider answers is known only to the service.
+    """
     config = settings()
     if not config.has_provider:
-        yield ok("provider", "none configured, none required: rules rate memories offline")
         return
     if not config.provider_host:
-        yield trouble("provider", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
+        yield trouble("models", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
         return
     names = budget.list_models(config)
     unpriced = [model for model in names if model not in config.prices]
     prices = f"no price in EBBING_PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
-    yield ok("provider", f"{', '.join(names)} at {config.provider_host}; {prices}")
+    yield ok("models", f"{', '.join(names)} at {config.provider_host}; {prices}")
     limits = {name: limit for name, limit in asdict(budget.settings_limits(config)).items() if limit is not None}
     remarks = budget.list_warnings(config)
     yield from (trouble("budget", remark) for remark in remarks)

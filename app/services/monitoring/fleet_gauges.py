@@ -13,7 +13,7 @@ from app.clients.redis.connection import FIGURES
 from app.clients.redis.stream import backlog, client
 from app.domain.ingest.json_input import precompile
 from app.services.ingest import witness
-from app.services.monitoring import lane_rates, stats
+from app.services.monitoring import lane_rates, provider_status, stats
 from app.services.night import night_run
 from app.services.privacy import deadlines
 from app.store import fleet_gauges
@@ -53,6 +53,8 @@ class Figures(msgspec.Struct, frozen=True):
 def refresh(*, thoroughly: bool = False) -> Figures:
     """Refresh the cached figures; once a minute, also refresh the expensive figures and sample the lanes.
 
+    Then check that the model provider answers, if one is configured.
+
     Args:
         thoroughly: Refresh the expensive figures even if this minute's refresh has already taken place.
     """
@@ -84,6 +86,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         deadlines.deadline_figures(),
     )
     client().set(FIGURES, msgspec.json.encode(now))
+    provider_status.check_connection()
     return now
 
 

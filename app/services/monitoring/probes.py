@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
@@ -171,7 +171,7 @@ def _redis() -> Finding:
         client().ping()
     except QueueReplaced as error:
         what, _, todo = str(error).partition("; ")
-        return trouble("redis", what, todo)
+        return replace(trouble("redis", what, todo), section="redis-refused")
     except RedisError as error:
         return trouble("redis", f"can't be reached: {type(error).__name__}")
     return ok("redis", "answers")

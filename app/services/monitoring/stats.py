@@ -11,9 +11,11 @@ from app import heartbeats, queues
 from app.clients.redis.stream import backlog
 from app.domain.evaluation.self_test_rules import count_tests, empty_share
 from app.domain.jobs import RIGHTS_KINDS
+from app.domain.provider_health import ProviderHealth
 from app.domain.salience.llm_scoring import scorer_version
 from app.services.embedding import spaces
 from app.services.embedding.spaces import SearchedSpace
+from app.services.monitoring import installation, provider_status
 from app.services.night import night_run
 from app.services.tenants import quota
 from app.services.tenants.quota import QuotaUsage
@@ -97,6 +99,9 @@ class Stats:
         archive: Dimensionality reductions of archived vectors.
         last_night: The last nightly run that was due or was started manually.
         self_tests: The latest finished self-test runs, newest first.
+        providers: State of the configured model providers; empty if none is configured.
+        installation: Kind of installation, a value of `EBBING_INSTALLATION`.
+        worker_pids: Process ids of the workers and of beat, by lane or "beat"; only with `ebbing run`.
     """
 
     memories: dict[str, int]
@@ -109,6 +114,9 @@ class Stats:
     archive: list[ReducedVectors]
     last_night: LastNight | None
     self_tests: list[SelfTested]
+    providers: list[ProviderHealth]
+    installation: str
+    worker_pids: dict[str, int]
 
 
 def tenant_stats(tenant_id: UUID) -> Stats:
@@ -123,7 +131,7 @@ def tenant_stats(tenant_id: UUID) -> Stats:
         dead_letter_count = dead_letters.count(tx, tenant_id)
         tested = [_tested(run) for run in self_tests.list_runs(tx, tenant_id, None, TREND) if run.finished_at]
         tenant_spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        unrated = _unrated(tx, tenant_id)
+        unrated = count_unrated(tx, tenant_id)
     pending = {
         "ingest": unstored,
         **{stage: stage_backlog.memories for stage, stage_backlog in stage_backlogs.items()},
@@ -134,12 +142,25 @@ def tenant_stats(tenant_id: UUID) -> Stats:
     last_night = _last_night(nights[0]) if nights else None
     archived = pca_fitting.list_in_use(tenant_id)
     silent = heartbeats.heartbeat_ages()
+    here = installation.describe()
     return Stats(
-        _by_tier(counts), pending, dead_letter_count, lanes, silent, room, search_space, archived, last_night, tested
+        _by_tier(counts),
+        pending,
+        dead_letter_count,
+        lanes,
+        silent,
+        room,
+        search_space,
+        archived,
+        last_night,
+        tested,
+        provider_status.read_providers(unrated),
+        here.kind,
+        dict(here.pids),
     )
 
 
-def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
+def count_unrated(tx: database.Transaction, tenant_id: UUID) -> int:
     """Return the number of memories that await a rating by a model; 0 if no provider is configured."""
     config = settings()
     if not config.has_provider:

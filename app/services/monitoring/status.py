@@ -18,12 +18,15 @@ from app import heartbeats
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
 from app.domain.health_findings import Finding
+from app.domain.operator_advice import advise
+from app.domain.provider_health import ProviderHealth, provider_findings
 from app.services.jobs import schedule
-from app.services.monitoring import fleet_gauges, lane_rates, probes, stats
+from app.services.monitoring import fleet_gauges, installation, lane_rates, probes, provider_status, stats
 from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
 from app.services.privacy import deadlines
 from app.services.tenants import budget
+from app.settings import settings
 from app.store import self_tests
 from app.store.core import database
 from app.store.ingest import dead_letters
@@ -42,6 +45,7 @@ class Status:
         lanes: Backlog by lane; empty if it can't be read.
         silent: Seconds since the last heartbeat of each lane's worker.
         rates: Inflow and outflow by lane; only for all tenants.
+        providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
         seconds: Time that the queries took.
     """
@@ -52,6 +56,7 @@ class Status:
     letters: int | None
     seconds: float
     rates: dict[str, Rates] = field(default_factory=dict)
+    providers: list[ProviderHealth] = field(default_factory=list)
 
     def is_silent(self, lane: str) -> bool:
         """Return whether the lane's worker is overdue for a heartbeat."""
@@ -109,9 +114,7 @@ def forget() -> None:
 def _asked(tenant_id: UUID, *, every: bool) -> Status:
     started, probe_round = time.monotonic(), probes.Round()
     findings = [
-        replace(
-            finding, what=f"{finding.name}: {finding.what}", todo=finding.todo or "start it, or see `ebbing doctor`"
-        )
+        replace(finding, what=f"{finding.name}: {finding.what}", todo=finding.todo or "start it")
         for finding in probe_round.find(probes.readiness)
     ]
     silent = probe_round.read(heartbeats.heartbeat_ages, "redis") or {}
@@ -124,17 +127,31 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     findings += health_findings.silence_findings(silent)
     findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
+    providers = probe_round.read(partial(_providers, tenant_id, every=every), "redis", "postgresql", "schema") or []
+    findings += provider_findings(providers)
     for probe in (_nights if every else _own_nights, _requests, _recalls, _budget):
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
     findings += probe_round.find(probes.storage, "redis")
     if every:
         reported_codes = {finding.code for finding in findings}  # the cached figures are older than these findings
         findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
+    here = probe_round.read(installation.describe, "redis") or installation.describe_place()
+    advised = [advise(finding, here) for finding in health_findings.ranked(findings)]
     seconds = time.monotonic() - started
-    return Status(health_findings.ranked(findings), lanes, silent, letters, seconds, rates or {})
+    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers)
 
 
 _letters = database.in_tenant(dead_letters.count)
+
+
+def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
+    if not settings().has_provider:
+        return provider_status.read_providers()
+    if every:
+        return provider_status.read_providers(fleet_gauges.read().provisional)
+    with database.tenant(tenant_id) as tx:
+        unrated = stats.count_unrated(tx, tenant_id)
+    return provider_status.read_providers(unrated)
 
 
 def _nights(_tenant_id: UUID) -> list[Finding]:

@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 
 from app import metrics
+from app.clients.llm import provider_health
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.reranker import Reranker
 from app.clients.llm.resilience import ProviderFailed, Reason
@@ -81,8 +82,18 @@ def _score_texts(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[s
         with budget.book_usage(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
             return [float(score) for score in model.scores(query, texts, spent)]
 
-    scores = model_clients.rerank_breaker.run(lambda: _await_scores(ask))
-    if len(scores) != len(texts):
+    target = provider_health.rerank_target(settings())
+    try:
+        scores = _check_scores(model_clients.rerank_breaker.run(lambda: _await_scores(ask)), len(texts))
+    except ProviderFailed as failure:
+        provider_health.record(target, failure, model_clients.rerank_breaker.open_seconds)
+        raise
+    provider_health.record(target, None)
+    return scores
+
+
+def _check_scores(scores: list[float], count: int) -> list[float]:
+    if len(scores) != count:
         raise ProviderFailed(Reason.GARBAGE, "wrong count")
     if not all(-SCORE_MAX <= score <= SCORE_MAX for score in scores):  # false for NaN too
         raise ProviderFailed(Reason.GARBAGE, "not finite")

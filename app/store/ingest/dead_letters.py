@@ -1,11 +1,15 @@
-"""Store dead letters: failed work with its reason, retained until an operator replays or discards it."""
+"""Store dead letters: failed work with its reason, retained until an operator replays or discards it.
+
+A replayed letter of stored memories stays as a row that no list shows, with `discarded_at` and without a reason, so
+that a new letter for the same work knows how often it was replayed. Such rows expire with the discarded letters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4, uuid5
 
 from sqlalchemy import Connection, Row, text
@@ -24,6 +28,7 @@ class UnstoredEntry:
         entry_id: The entry's current id in the stream.
         position: The entry's original stream id; differs from `entry_id` only after a replay.
         memories: Number of memories that the entry declares.
+        replays: Number of times that the entry was replayed before it failed.
     """
 
     entry_id: str
@@ -31,6 +36,30 @@ class UnstoredEntry:
     header: bytes
     payload: bytes
     memories: int
+    replays: int = 0
+
+
+class StoredWork(NamedTuple):
+    """Work on stored memories that a replay queues again: stage, memories, and the number of earlier replays."""
+
+    stage: str
+    memory_ids: list[UUID]
+    replays: int
+
+
+class ReasonCount(NamedTuple):
+    """Number of letters by stage and reason.
+
+    Attributes:
+        came_back: Number of these letters whose work had been replayed before.
+        replays: Largest number of earlier replays of one letter.
+    """
+
+    stage: str
+    reason: str
+    count: int
+    came_back: int
+    replays: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,7 @@ class DeadLetter:
         entry_id: Original stream id (`UnstoredEntry.position`) of an entry that could not be stored; None if the
             memories are stored.
         replayable: True if the letter isn't discarded and has the content or memory ids that a replay needs.
+        replays: Number of times that this work was replayed before it failed again.
     """
 
     letter_id: UUID
@@ -58,6 +88,7 @@ class DeadLetter:
     replayable: bool
     discarded_at: datetime | None
     discard_reason: str | None
+    replays: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +135,27 @@ def add(
         "entry_id": unstored and unstored.position,
         "header": unstored and unstored.header,
         "payload": unstored and unstored.payload,
+        "replays": unstored and unstored.replays,
     }
-    tx.execute(_ADD, values)
+    tx.execute(_ADD if unstored else _ADD_STORED, values)
     return letter_id
 
 
-_ADD = text("""
+_REPLAYED = "(discarded_at IS NOT NULL AND discard_reason IS NULL)"
+_INSERT = """
 INSERT INTO dead_letters (
-  tenant_id, letter_id, stage, reason, attempts, memory_ids, memories, entry_id, header, payload)
+  tenant_id, letter_id, stage, reason, attempts, memory_ids, memories, entry_id, header, payload, replays)
 VALUES (
   :tenant_id, :letter_id, :stage, :reason, :attempts, CAST(:memory_ids AS uuid[]), :memories, :entry_id, :header,
-  :payload)
+  :payload, {replays})
 ON CONFLICT DO NOTHING
-""")
+"""
+_ADD = text(_INSERT.format(replays=":replays"))
+_EARLIER = f"""(
+    SELECT coalesce(max(earlier.replays) + 1, 0) FROM dead_letters AS earlier
+    WHERE earlier.tenant_id = :tenant_id AND earlier.stage = :stage AND {_REPLAYED}
+      AND earlier.memory_ids && CAST(:memory_ids AS uuid[]))"""  # noqa: S608 - built from constants
+_ADD_STORED = text(_INSERT.format(replays=_EARLIER))
 
 
 def count(tx: Connection, tenant_id: UUID) -> int:
@@ -132,7 +171,7 @@ _REPLAYABLE = (
 )
 _LETTER = f"""
 SELECT letter_id, stage, reason, attempts, memory_ids, memories, coalesce(octet_length(payload), 0) AS payload_bytes,
-  entry_id, created_at, {_REPLAYABLE} AS replayable, discarded_at, discard_reason
+  entry_id, created_at, {_REPLAYABLE} AS replayable, discarded_at, discard_reason, replays
 FROM dead_letters
 """  # noqa: S608 - built from constants
 _WANTED = """
@@ -151,7 +190,7 @@ def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> DeadLetter | None:
     return build_one(DeadLetter, tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}))
 
 
-_GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id")
+_GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND NOT {_REPLAYED}")
 
 
 def list_letters(
@@ -161,26 +200,25 @@ def list_letters(
     return _PAGES[discarded].read(tx, lambda row: DeadLetter(*row), older_than, limit, **_values(tenant_id, wanted))
 
 
+_SHOWN = {False: "discarded_at IS NULL", True: "discard_reason IS NOT NULL"}
 _PAGES = {
     discarded: Latest(f"""
-{_LETTER}WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
+{_LETTER}WHERE {_WANTED} AND {_SHOWN[discarded]}
 ORDER BY created_at DESC, letter_id DESC""")
     for discarded in (False, True)
 }
 
 
-def count_by_reason(
-    tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, discarded: bool
-) -> list[tuple[str, str, int]]:
-    """Return stage, reason and number of letters, most frequent reason first; at most `REASONS_SHOWN` rows."""
+def count_by_reason(tx: Connection, tenant_id: UUID, wanted: LetterFilter, *, discarded: bool) -> list[ReasonCount]:
+    """Return the number of letters by stage and reason, most frequent first; at most `REASONS_SHOWN` rows."""
     values = _values(tenant_id, wanted) | {"limit": REASONS_SHOWN}
-    return [(row.stage, row.reason, row.letters) for row in tx.execute(_REASONS[discarded], values)]
+    return [ReasonCount(*row) for row in tx.execute(_REASONS[discarded], values)]
 
 
 _REASONS = {
     discarded: text(f"""
-SELECT stage, reason, count(*) AS letters FROM dead_letters
-WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
+SELECT stage, reason, count(*) AS letters, count(*) FILTER (WHERE replays > 0), max(replays) FROM dead_letters
+WHERE {_WANTED} AND {_SHOWN[discarded]}
 GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
 """)  # noqa: S608 - built from constants
     for discarded in (False, True)
@@ -204,7 +242,7 @@ def get_drain_content(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Unsto
     return None if row is None else _unstored(row)
 
 
-_UNSTORED = "SELECT letter_id, entry_id, header, payload, memories FROM dead_letters"
+_UNSTORED = "SELECT letter_id, entry_id, header, payload, memories, replays FROM dead_letters"
 _OF_DRAIN = text(f"""
 {_UNSTORED} WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage = 'drain' AND {_REPLAYABLE}
 """)
@@ -239,7 +277,7 @@ ORDER BY created_at, letter_id
 
 
 def _unstored(row: Row[tuple[object, ...]]) -> UnstoredEntry:
-    return UnstoredEntry(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories)
+    return UnstoredEntry(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories, row.replays)
 
 
 def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> list[UUID]:
@@ -252,35 +290,33 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:lette
 """)
 
 
-def claim(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
-    """Delete a letter whose memories are stored, so that the caller can queue them again in this transaction.
+def claim(tx: Connection, tenant_id: UUID, letter_id: UUID) -> StoredWork | None:
+    """End a letter whose memories are stored, so that the caller can queue them again in this transaction.
 
     Returns:
-        The letter's stage and memory ids, or None if it no longer exists or can't be replayed.
+        The letter's work, or None if the letter no longer exists or can't be replayed.
     """
     row = tx.execute(_TAKE, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
-    return None if row is None else (row.stage, row.memory_ids)
+    return None if row is None else StoredWork(*row)
 
 
 _TAKE = text(f"""
-DELETE FROM dead_letters
+UPDATE dead_letters SET discarded_at = now()
 WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage <> 'drain' AND {_REPLAYABLE}
-RETURNING stage, memory_ids
+RETURNING stage, memory_ids, replays
 """)  # noqa: S608 - built from constants
 
 
-def delete_stored(
-    tx: Connection, tenant_id: UUID, wanted: LetterFilter, limit: int
-) -> dict[UUID, tuple[str, list[UUID]]]:
-    """Delete the oldest matching letters whose memories are stored, so that the caller can queue the memories again.
+def claim_stored(tx: Connection, tenant_id: UUID, wanted: LetterFilter, limit: int) -> dict[UUID, StoredWork]:
+    """End the oldest matching letters whose memories are stored, so that the caller can queue the memories again.
 
     Letters locked by another transaction are skipped.
 
     Returns:
-        Stage and memory ids by letter id.
+        The work by letter id.
     """
     rows = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
-    return {row.letter_id: (row.stage, row.memory_ids) for row in rows}
+    return {row.letter_id: StoredWork(row.stage, row.memory_ids, row.replays) for row in rows}
 
 
 # Materialised: an inlined subquery may run once per row and select different letters each time.
@@ -290,8 +326,9 @@ WITH oldest AS MATERIALIZED (
   WHERE {_WAITING} AND stage <> 'drain' AND {_REPLAYABLE}
   ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
-DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
-RETURNING letter_id, stage, memory_ids
+UPDATE dead_letters SET discarded_at = now()
+WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
+RETURNING letter_id, stage, memory_ids, replays
 """)  # noqa: S608 - built from constants
 
 

@@ -55,13 +55,56 @@ def test_a_letter_is_shown(cli: Cli, api: Stub) -> None:
     assert json.loads(cli("dead-letters", "show", "l1", "--json").out) == letter()
 
 
-def test_a_letter_is_replayed(cli: Cli, api: Stub) -> None:
+def test_the_memories_that_a_broken_entry_claims_are_unknown(cli: Cli, api: Stub) -> None:
+    broken = letter(reason="envelope header out of shape", memories=99)
+    api.replies[f"GET {PATH}"] = Reply(200, {"dead_letters": [broken], "next_cursor": None, "reasons": []})
+    shown = cli("dead-letters").out
+    assert "unknown" in shown
+    assert "99" not in shown
+
+
+def none() -> Reply:
+    return Reply(200, {"dead_letters": [], "next_cursor": None, "reasons": []})
+
+
+def test_a_letter_is_replayed(cli: Cli, api: Stub, pauses: list[float]) -> None:
+    api.replies[f"GET {PATH}"] = none()
     api.replies[f"POST {PATH}/l1/replay"] = Reply(202, letter())
-    assert "replayed 1 dead letter" in cli("dead-letters", "replay", "l1", "--tenant", "t1").out
-    assert api.asked[0].path == f"{PATH}/l1/replay?tenant_id=t1"
+    done = cli("dead-letters", "replay", "l1", "--tenant", "t1")
+    assert "queued 1 dead letter again" in done.out
+    assert "none has come back yet" in done.out
+    assert [asked.path for asked in api.asked if asked.method == "POST"] == [f"{PATH}/l1/replay?tenant_id=t1"]
+
+
+def test_letters_that_come_back_are_counted(cli: Cli, api: Stub, pauses: list[float]) -> None:
+    back = [letter(id=f"l{number}", replays=2) for number in range(12)]
+    of_before = letter(id="old", replays=1, reason="OtherError")
+    api.replies[f"GET {PATH}"] = [
+        Reply(200, {"dead_letters": [of_before], "next_cursor": None, "reasons": []}),
+        Reply(200, {"dead_letters": [*back[:5], of_before], "next_cursor": None, "reasons": []}),
+        Reply(200, {"dead_letters": [*back, of_before], "next_cursor": None, "reasons": []}),
+    ]
+    api.replies[f"POST {PATH}/replay"] = Reply(200, {"replayed": 12, "left": 0, "before": BEFORE, "came_back": 12})
+    lines = cli("dead-letters", "replay", "--reason", "DataError").out.splitlines()
+    assert lines[0] == "queued 12 dead letters again"
+    assert lines[1] == "12 of them had been replayed before and came back"
+    assert lines[2].startswith("12 came back: fix the cause before the next replay")
+    assert len(pauses) == 2, "it waits no longer than until all are back"
+
+
+@pytest.mark.parametrize(
+    "words", [("replay",), ("discard", "--because", "old", "--yes"), ("discard", "--because", "old", "--yes", "--json")]
+)
+def test_a_reason_that_no_letter_has_is_a_failure(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
+    api.replies[f"GET {PATH}"] = none()
+    api.replies[f"POST {PATH}/{words[0]}"] = Reply(200, {f"{words[0]}ed": 0, "left": 0, "before": BEFORE})
+    done = cli("dead-letters", *words, "--reason", "DataErorr")
+    assert done.code == 1
+    assert "no dead letter has the reason 'DataErorr'" in done.err
 
 
 def test_a_letter_that_cannot_be_replayed_says_why(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}"] = none()
     api.replies[f"POST {PATH}/l1/replay"] = Reply(409, problem(409, "conflict", detail="written by an older version"))
     done = cli("dead-letters", "replay", "l1")
     assert done.code == 1
@@ -76,7 +119,7 @@ def test_all_of_a_reason_are_replayed_until_none_is_left(cli: Cli, api: Stub, pa
         Reply(200, {"replayed": 50, "left": 0, "before": BEFORE}),
     ]
     done = cli("dead-letters", "replay", "--reason", "DataError", "--stage", "drain", "--json")
-    assert json.loads(done.out) == {"replayed": 450, "left": 0}
+    assert json.loads(done.out) == {"replayed": 450, "left": 0, "came_back": 0}
     assert pauses == [2.0]
     first, *others = (asked.json for asked in api.asked)
     assert first == {"reason": "DataError", "stage": "drain"}

@@ -21,6 +21,19 @@ from tests.cli.stub import Reply, Stub, problem
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
 SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
+CALLED = {
+    "use": "score",
+    "address": "127.0.0.1:9",
+    "model": "some-model",
+    "state": "failing",
+    "success_seconds": None,
+    "failure_seconds": 20.0,
+    "failure": "unreachable",
+    "failures_in_row": 7,
+    "breaker": "open",
+    "waiting": 1951,
+}
+CHECKED = CALLED | {"use": "connection", "model": "", "failures_in_row": 2, "breaker": "closed", "waiting": None}
 HEARD = {**dict.fromkeys(LANES, 2.5), "embed": 95.0, "beat": 1.5}
 
 
@@ -42,7 +55,7 @@ def test_without_a_service_it_says_what_is_not_there(cli: Cli) -> None:
 def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
     (folder / ".ebbing").mkdir(mode=0o700)
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"embed": 5.0}})
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"embed": 5.0}, "providers": []})
     code, found = levels(cli)
     assert code == 0
     names = {
@@ -87,7 +100,7 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
     ):
         assert line in done.out, line
     assert "chmod 700" in done.out
-    assert "start `ebbing worker --lane embed`" in done.out
+    assert "restart it: `ebbing worker --lane embed`" in done.out
 
 
 def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
@@ -95,6 +108,45 @@ def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"maintain": None}})
     _, found = levels(cli)
     assert found["lane maintain"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("installation", "command"),
+    [
+        ({}, "ebbing worker --lane embed"),
+        ({"installation": "compose"}, "docker compose restart worker-embed"),
+        ({"installation": "kubernetes"}, "kubectl --namespace ebbing rollout restart deploy/worker-embed"),
+        ({"installation": "run", "worker_pids": {"embed": 4711}}, "kill -KILL 4711"),
+    ],
+    ids=["earlier version", "compose", "kubernetes", "run"],
+)
+def test_the_command_fits_the_installation_of_the_service(
+    cli: Cli, api: Stub, installation: dict[str, object], command: str
+) -> None:
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD} | installation)
+    assert f"no heartbeat from the embed worker for 1 min: restart it: `{command}`" in cli("doctor").out
+
+
+def test_the_provider_of_the_service_counts_and_not_that_of_the_shell(cli: Cli, api: Stub) -> None:
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"providers": [CHECKED, CALLED]})
+    done = cli("doctor")
+    assert "none required" not in done.out
+    assert "! provider" in done.out
+    assert "the model provider at 127.0.0.1:9 can't be reached (no connection)" in done.out
+    assert "EBBING_OPENAI_BASE_URL" in done.out
+    assert done.out.count("127.0.0.1:9 ") == 1  # the calls that fail for the same reason aren't reported again
+
+    well = {"state": "ok", "success_seconds": 5.0, "failures_in_row": 0, "breaker": "closed"}
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"providers": [CHECKED | well, CALLED | well]})
+    _, found = levels(cli)
+    assert (found["provider connection"], found["provider score"]) == ("ok", "ok")
+
+
+def test_the_settings_of_the_shell_say_nothing_of_a_service_that_cannot_be_asked(cli: Cli) -> None:
+    _, found = levels(cli, EBBING_API_URL="http://127.0.0.1:9")
+    assert found["provider"] == "warn"
 
 
 def test_an_earlier_api_says_nothing_of_processes(cli: Cli, api: Stub) -> None:
@@ -178,12 +230,11 @@ KEYED = {"EBBING_OPENAI_API_KEY": "k"}
 @pytest.mark.parametrize(
     ("environment", "lines"),
     [
-        ({}, ["✓ provider", "none required"]),
-        (KEYED, ["✓ provider", "gpt-5.4-mini at api.openai.com; no price", "! budget", "EBBING_BUDGET_TOKENS"]),
+        (KEYED, ["✓ models", "gpt-5.4-mini at api.openai.com; no price", "! budget", "EBBING_BUDGET_TOKENS"]),
         (KEYED | {"EBBING_BUDGET_TOKENS": "5000"}, ["✓ budget", "tokens 5,000 a day"]),
         (KEYED | {"EBBING_BUDGET_COST": "5"}, ["✗ budget", "BUDGET_COST is set but gpt-5.4-mini has no price"]),
         (KEYED | {"EBBING_BUDGET_COST": "5", "EBBING_PRICES": PRICED}, ["prices are known", "✓ budget"]),
-        ({"EBBING_OPENAI_BASE_URL": "nowhere"}, ["✗ provider", "EBBING_OPENAI_BASE_URL"]),
+        ({"EBBING_OPENAI_BASE_URL": "nowhere"}, ["✗ models", "EBBING_OPENAI_BASE_URL"]),
     ],
     ids=str,
 )

@@ -1,0 +1,171 @@
+"""Judge the state of the configured model providers from the outcomes of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.domain.durations import format_duration
+from app.domain.health_findings import Finding
+
+ProviderState = Literal["ok", "failing", "unknown", "not_called"]
+BreakerState = Literal["closed", "open", "half_open"]
+
+FAILING_CALLS: Final = 3
+"""Failures in a row after which a use counts as failing; one is enough for the connection, and before any success."""
+SILENT_SECONDS: Final = 300.0
+"""Age of the last outcome above which the state of the connection is unknown; it is checked about once a minute."""
+OLD_SECONDS: Final = 3600.0
+"""Age of a use's last failure above which the use no longer counts as failing; without work, no call shows more."""
+CONNECTION: Final = "connection"
+
+USES: Final[Mapping[str, str]] = {
+    CONNECTION: "connection",
+    "score": "ratings",
+    "embed": "embeddings",
+    "summarise": "summaries",
+    "rerank": "reranking",
+    "contradict": "contradiction checks",
+    "self_test": "self-test questions",
+}
+"""Words for each use of models."""
+KINDS: Final[Mapping[str, str]] = {
+    "rate_limited": "too many requests",
+    "out_of_quota": "quota used up",
+    "timeout": "no answer in time",
+    "unreachable": "no connection",
+    "server_error": "error of the provider",
+    "not_authorised": "API key rejected",
+    "not_found": "model or address not found",
+    "redirected": "redirected",
+    "host_refused": "host not allowed",
+    "garbage": "unusable answer",
+    "truncated": "truncated answer",
+    "refused": "content refused",
+    "too_large": "text too long",
+    "bad_request": "request rejected",
+}
+"""Words for each kind of failure."""
+_REMEDIES: Final[Mapping[str, str]] = {
+    "rate_limited": "raise the limit at the provider, or lower EBBING_LLM_CONCURRENCY",
+    "out_of_quota": "raise the quota at the provider",
+    "not_authorised": "set a valid EBBING_OPENAI_API_KEY for all processes",
+    "not_found": "check the name of the model and EBBING_OPENAI_BASE_URL",
+    "redirected": "set EBBING_OPENAI_BASE_URL to the address that answers",
+    "host_refused": "add the host to EBBING_LLM_HOSTS, or allow private addresses",
+}
+_REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
+_REMEDY_ANSWERS: Final = "set a model that follows the JSON format, and read the log of the worker"
+_OF_ANSWERS: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
+
+
+@dataclass(frozen=True)
+class ProviderHealth:
+    """State of one use of a model provider.
+
+    Attributes:
+        use: A key of `USES`.
+        address: The provider's address with its port, or the name of a plugin.
+        model: Name of the model; empty for the connection.
+        state: `unknown` if the connection wasn't checked recently, `not_called` if the use had no call yet.
+        success_seconds: Seconds since the last success of any process; None if there was none.
+        failure_seconds: Seconds since the last failure; None if there was none.
+        failure: Kind of the last failure; empty if there was none.
+        failures_in_row: Number of failures since the last success.
+        breaker: State of the circuit breaker.
+        waiting: Number of memories that wait for a rating; None for other uses.
+    """
+
+    use: str
+    address: str
+    model: str
+    state: ProviderState
+    success_seconds: float | None
+    failure_seconds: float | None
+    failure: str
+    failures_in_row: int
+    breaker: BreakerState
+    waiting: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Words for the use."""
+        return USES.get(self.use, self.use)
+
+    @property
+    def failure_name(self) -> str:
+        """Words for the kind of the last failure."""
+        return KINDS.get(self.failure, self.failure.replace("_", " "))
+
+
+def judge(
+    use: str,
+    *,
+    success_seconds: float | None,
+    failure_seconds: float | None,
+    failures_in_row: int,
+    breaker: BreakerState,
+) -> ProviderState:
+    """Return the state of a use.
+
+    Args:
+        success_seconds: Seconds since the last success; None if there was none.
+        failure_seconds: Seconds since the last failure; None if there was none.
+    """
+    ages = [age for age in (success_seconds, failure_seconds) if age is not None]
+    if use == CONNECTION:
+        if not ages or min(ages) > SILENT_SECONDS:
+            return "unknown"
+        return "failing" if failures_in_row else "ok"
+    if not ages:
+        return "not_called"
+    is_recent = failure_seconds is not None and failure_seconds <= OLD_SECONDS
+    fails = failures_in_row >= FAILING_CALLS or breaker != "closed" or (success_seconds is None and failures_in_row > 0)
+    return "failing" if is_recent and fails else "ok"
+
+
+def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
+    """Return a finding for each provider that can't be reached or whose calls fail; none if all are well.
+
+    Uses that fail because their provider can't be reached are covered by the finding of the connection.
+    """
+    waiting = next((one.waiting for one in found if one.waiting), 0)
+    severity: Literal["attention", "trouble"] = (
+        "trouble" if any(one.use == "embed" for one in found) else "attention"
+    )  # without embeddings, new memories can't be found by their meaning
+    findings = []
+    unreachable = set()
+    for one in found:
+        if one.use == CONNECTION and one.state == "unknown":
+            what = f"the model provider at {one.address} hasn't been checked yet"
+            todo = "wait for a minute; if this stays, check beat and the maintain worker"
+            findings.append(Finding("attention", "provider", what, todo, "providers"))
+        if one.use == CONNECTION and one.state == "failing":
+            unreachable.add(one.address)
+            verb = "rejects the API key" if one.failure == "not_authorised" else "can't be reached"
+            kind = "" if one.failure == "not_authorised" else f" ({one.failure_name})"
+            what = f"the model provider at {one.address} {verb}{kind}{_waiting(waiting)}"
+            findings.append(Finding(severity, "provider", what, remedy(one.failure), "providers"))
+    for one in found:
+        if one.use == CONNECTION or one.state != "failing":
+            continue
+        if one.address in unreachable and one.failure not in _OF_ANSWERS:
+            continue
+        calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
+        what = f"{calls} for {one.name} failed ({one.failure_name}, {format_duration(one.failure_seconds or 0)} ago)"
+        what += _waiting(one.waiting or 0)
+        is_grave = severity if one.use == "embed" else "attention"
+        findings.append(Finding(is_grave, f"provider_{one.use}", what, remedy(one.failure), "providers"))
+    return findings
+
+
+def remedy(kind: str) -> str:
+    """Return the next step after failures of a kind."""
+    return _REMEDY_ANSWERS if kind in _OF_ANSWERS else _REMEDIES.get(kind, _REMEDY)
+
+
+def _waiting(memories: int) -> str:
+    if not memories:
+        return ""
+    return f"; {memories:,} {'memory waits for a rating' if memories == 1 else 'memories wait for a rating'}"

@@ -1,0 +1,35 @@
+"""The wheel and the image contain the runbook that the service shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.dashboard.pages import runbook
+
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+    "force-include"
+]
+
+
+@pytest.mark.slow
+def test_the_wheel_contains_the_runbook(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        assert packed.read(f"app/dashboard/{runbook.NAME}").decode() == (ROOT / "ops" / "runbook.md").read_text()
+    assert runbook.read_runbook() == (ROOT / "ops" / "runbook.md").read_text()
+
+
+def test_the_image_is_built_from_all_that_the_wheel_contains() -> None:
+    recipe, ignored = (ROOT / "ops/docker/Dockerfile").read_text(), (ROOT / ".dockerignore").read_text()
+    for path in INCLUDED:
+        assert f"COPY {path} ./{path}" in recipe
+        assert f"!{path}" in ignored.splitlines()

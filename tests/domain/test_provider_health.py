@@ -1,0 +1,171 @@
+"""State of a use of models, the findings about providers, and the command that each finding proposes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.domain.health_findings import Finding, line, silence_findings
+from app.domain.operator_advice import Installation, InstallationKind, advise
+from app.domain.provider_health import (
+    CONNECTION,
+    FAILING_CALLS,
+    OLD_SECONDS,
+    SILENT_SECONDS,
+    BreakerState,
+    ProviderHealth,
+    judge,
+    provider_findings,
+)
+
+CONNECTED = ProviderHealth(CONNECTION, "models:80", "", "ok", 5.0, None, "", 0, "closed")
+RATINGS = ProviderHealth("score", "models:80", "small", "ok", 5.0, None, "", 0, "closed", waiting=7)
+
+
+@pytest.mark.parametrize(
+    ("success", "failure", "failures", "state"),
+    [
+        (None, None, 0, "unknown"),
+        (5.0, None, 0, "ok"),
+        (5.0, 60.0, 0, "ok"),
+        (60.0, 5.0, 1, "failing"),
+        (None, 5.0, 1, "failing"),
+        (SILENT_SECONDS + 1, None, 0, "unknown"),
+    ],
+)
+def test_one_failed_check_means_that_the_connection_fails(
+    success: float | None, failure: float | None, failures: int, state: str
+) -> None:
+    found = judge(
+        CONNECTION,
+        success_seconds=success,
+        failure_seconds=failure,
+        failures_in_row=failures,
+        breaker="closed",
+    )
+    assert found == state
+
+
+@pytest.mark.parametrize(
+    ("success", "failure", "failures", "breaker", "state"),
+    [
+        (None, None, 0, "closed", "not_called"),
+        (5.0, None, 0, "closed", "ok"),
+        (60.0, 5.0, FAILING_CALLS - 1, "closed", "ok"),
+        (60.0, 5.0, FAILING_CALLS, "closed", "failing"),
+        (None, 5.0, 1, "closed", "failing"),
+        (60.0, 5.0, 1, "open", "failing"),
+        (60.0, 5.0, 1, "half_open", "failing"),
+        (None, OLD_SECONDS + 1, FAILING_CALLS, "closed", "ok"),
+    ],
+)
+def test_some_failures_in_a_row_or_an_open_breaker_mean_that_a_use_fails(
+    success: float | None, failure: float | None, failures: int, breaker: BreakerState, state: str
+) -> None:
+    found = judge("score", success_seconds=success, failure_seconds=failure, failures_in_row=failures, breaker=breaker)
+    assert found == state
+
+
+def test_a_provider_that_answers_has_no_finding() -> None:
+    assert provider_findings([CONNECTED, RATINGS]) == []
+    assert provider_findings([]) == []
+
+
+def test_a_provider_that_was_never_checked_is_not_called_well() -> None:
+    findings = provider_findings([replace(CONNECTED, state="unknown", success_seconds=None), RATINGS])
+    assert [one.code for one in findings] == ["provider"]
+    assert line(findings) != line([])
+
+
+def test_calls_that_fail_because_of_the_connection_are_one_finding() -> None:
+    failing = {"state": "failing", "failure": "unreachable", "failure_seconds": 2.0, "failures_in_row": 4}
+    [found] = provider_findings([replace(CONNECTED, **failing), replace(RATINGS, **failing)])
+    assert (
+        found.what == "the model provider at models:80 can't be reached (no connection); 7 memories wait for a rating"
+    )
+    assert "EBBING_OPENAI_BASE_URL" in found.todo
+
+
+def test_unusable_answers_are_reported_beside_a_connection_that_fails() -> None:
+    away = replace(CONNECTED, state="failing", failure="timeout", failures_in_row=1)
+    nonsense = replace(RATINGS, state="failing", failure="garbage", failure_seconds=90.0, failures_in_row=3)
+    assert [one.code for one in provider_findings([away, nonsense])] == ["provider", "provider_score"]
+    [alone] = provider_findings([CONNECTED, nonsense])
+    assert alone.what == (
+        "the last 3 calls for ratings failed (unusable answer, 1 min ago); 7 memories wait for a rating"
+    )
+
+
+def test_a_rejected_key_is_named_with_its_setting() -> None:
+    [found] = provider_findings([replace(CONNECTED, state="failing", failure="not_authorised", failures_in_row=1)])
+    assert found.what == "the model provider at models:80 rejects the API key"
+    assert "EBBING_OPENAI_API_KEY" in found.todo
+
+
+def test_only_an_embedder_makes_a_dead_provider_urgent() -> None:
+    away = replace(CONNECTED, state="failing", failure="timeout", failures_in_row=1)
+    embeddings = replace(RATINGS, use="embed", waiting=None)
+    assert [one.severity for one in provider_findings([away, RATINGS])] == ["attention"]
+    assert [one.severity for one in provider_findings([away, RATINGS, embeddings])] == ["trouble"]
+
+
+def silent(source: str) -> Finding:
+    [found] = silence_findings({source: 90.0})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "lane", "beat", "letters"),
+    [
+        (
+            "run",
+            "kill -KILL 42",
+            "tail -n 50 '/srv/my home/logs/beat.log'",
+            "EBBING_HOME='/srv/my home' ebbing dead-letters",
+        ),
+        (
+            "compose",
+            "docker compose restart worker-embed",
+            "docker compose restart beat",
+            "docker compose exec -e EBBING_API_KEY api ebbing dead-letters",
+        ),
+        (
+            "kubernetes",
+            "kubectl --namespace ebbing rollout restart deploy/worker-embed",
+            "kubectl --namespace ebbing rollout restart deploy/beat",
+            'kubectl --namespace ebbing exec deploy/api -- env EBBING_API_KEY="$EBBING_API_KEY" ebbing dead-letters',
+        ),
+        ("processes", "ebbing worker --lane embed", "ebbing beat", "ebbing dead-letters"),
+    ],
+)
+def test_a_command_fits_the_installation(kind: InstallationKind, lane: str, beat: str, letters: str) -> None:
+    here = Installation(kind, "/srv/my home", {"embed": 42})
+    assert advise(silent("embed"), here).command == lane
+    assert advise(silent("beat"), here).command == beat
+    assert advise(Finding("attention", "dead_letters", "2 dead letters"), here).command == letters
+
+
+def test_a_process_of_ebbing_run_is_ended_because_the_supervisor_starts_it_again() -> None:
+    assert "started again" in advise(silent("embed"), Installation("run", pids={"embed": 42})).todo
+    without_pid = advise(silent("embed"), Installation("run"))
+    assert "log" in without_pid.todo
+    assert "kill" not in without_pid.command
+    assert advise(silent("embed"), Installation("compose")).todo == "restart it"
+
+
+def test_commands_in_a_text_fit_the_installation_too() -> None:
+    refused = Finding("trouble", "redis", "replaced", "put it back, or run `ebbing queue accept`", section="x")
+    found = advise(refused, Installation("compose"))
+    assert found.todo == "put it back, or run `docker compose exec -e EBBING_API_KEY api ebbing queue accept`"
+    assert (found.command, found.section) == ("docker compose logs --tail 50 redis", "x")
+    behind = Finding("trouble", "schema", "the schema is old", "run `ebbing migrate`")
+    assert advise(behind, Installation("compose")).todo == "run `docker compose run --rm migrate`"
+    assert advise(behind, Installation("run", "/srv")).todo == "run `EBBING_HOME=/srv ebbing run`"
+    assert advise(behind, Installation()).todo == behind.todo
+
+
+def test_what_is_well_or_unknown_gets_no_command() -> None:
+    here = Installation("compose")
+    for finding in (Finding("ok", "lane_embed", "heard"), Finding("trouble", "api_key", "refused")):
+        assert advise(finding, here) == finding

@@ -1,0 +1,186 @@
+"""Model providers: what the processes record about their calls, and what the service reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app import heartbeats
+from app.clients.llm import provider_health
+from app.clients.llm.model_clients import model_clients
+from app.clients.redis import stream
+from app.clients.redis.connection import PROVIDERS
+from app.domain.provider_health import ProviderHealth
+from app.services.enrichment import score_by_model
+from app.services.monitoring import fleet_gauges, provider_status, stats, status
+from app.settings import settings
+from tests.provider.server import FakeProvider, provider
+from tests.service import Service, Tenant
+from tests.services.embedder_move import forget
+
+WORDS = "Orla keeps bees behind the old chapel"
+
+
+@pytest.fixture
+def fake(service: Service) -> Iterator[FakeProvider]:
+    with provider() as made:
+        service.configure(openai_base_url=made.url, llm_breaker_failures=2, llm_concurrency=1)
+        for source in heartbeats.SOURCES:
+            heartbeats.record_heartbeat(source)
+        yield made
+    model_clients.close()
+
+
+@pytest.fixture
+def tenant(service: Service, fake: FakeProvider) -> Tenant:
+    return service.tenant()
+
+
+def codes(tenant: Tenant, *, every: bool = False) -> list[str]:
+    status.forget()
+    return [one.code for one in status.now(tenant.tenant_id, every=every).findings]
+
+
+def uses(tenant: Tenant) -> dict[str, ProviderHealth]:
+    return {one.use: one for one in stats.tenant_stats(tenant.tenant_id).providers}
+
+
+def rate(service: Service, tenant: Tenant) -> None:
+    """Store a memory, and let the score worker rate what waits, whatever its delays are."""
+    service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
+    service.send(tenant.tenant_id, WORDS)
+    service.work()
+    score_by_model.rate_memories()
+
+
+def test_without_a_provider_there_is_nothing_to_report(service: Service) -> None:
+    tenant = service.tenant()
+    fleet_gauges.refresh(thoroughly=True)
+    assert stats.tenant_stats(tenant.tenant_id).providers == []
+    assert service.redis.exists(PROVIDERS) == 0
+
+
+def test_a_provider_is_unknown_until_its_first_check(fake: FakeProvider, tenant: Tenant) -> None:
+    assert codes(tenant) == codes(tenant, every=True) == ["provider"]
+    assert uses(tenant)["connection"].state == "unknown"
+    fleet_gauges.refresh()
+    assert codes(tenant) == codes(tenant, every=True) == []
+    assert {use: one.state for use, one in uses(tenant).items()} == {
+        "connection": "ok",
+        "score": "not_called",
+        "summarise": "not_called",
+        "contradict": "not_called",
+        "self_test": "not_called",
+    }
+    assert fake.calls == 0  # the check sends no memory
+
+
+def test_a_dead_provider_is_found_without_any_work_and_so_is_its_return(fake: FakeProvider, tenant: Tenant) -> None:
+    fake.refuse()
+    fleet_gauges.refresh()
+    found = status.now(tenant.tenant_id)
+    assert [one.code for one in found.findings] == ["provider"]
+    assert "can't be reached (no connection)" in found.findings[0].what
+    assert found.line != "No problems found"
+    fake.listen()
+    fleet_gauges.refresh()
+    assert codes(tenant) == []
+
+
+def test_another_address_in_the_settings_is_not_known_to_answer(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    fleet_gauges.refresh()
+    assert codes(tenant) == []
+    service.configure(openai_base_url="http://127.0.0.1:9/v1")
+    assert codes(tenant) == ["provider"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "failure"),
+    [
+        ("unauthorised", "failing", "not_authorised"),
+        ("server_error", "failing", "server_error"),
+        ("no_model", "ok", ""),
+    ],
+)
+def test_a_check_tells_a_refused_key_from_a_list_that_is_not_offered(
+    fake: FakeProvider, tenant: Tenant, mode: str, state: str, failure: str
+) -> None:
+    fake.control.set(mode=mode)
+    provider_status.check_connection()
+    checked = uses(tenant)["connection"]
+    assert (checked.state, checked.failure) == (state, failure)
+
+
+def test_a_recent_check_is_not_repeated_while_it_succeeds(fake: FakeProvider, tenant: Tenant) -> None:
+    provider_status.check_connection()
+    fake.refuse()
+    provider_status.check_connection()
+    assert uses(tenant)["connection"].state == "ok"
+
+
+def test_calls_are_recorded_with_the_kind_of_failure_and_the_breaker(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    provider_status.check_connection()
+    fake.control.set(mode="rate_limit")
+    for failures in (1, 2):
+        rate(service, tenant)
+        ratings = uses(tenant)["score"]
+        assert (ratings.failure, ratings.failures_in_row) == ("rate_limited", failures)
+        assert ratings.success_seconds is None
+    assert (ratings.state, ratings.breaker, ratings.waiting) == ("failing", "open", 2)
+    assert codes(tenant) == ["provider_score"]
+    fleet_gauges.refresh(thoroughly=True)
+    status.forget()
+    [found] = status.now(tenant.tenant_id, every=True).findings
+    assert "the last 2 calls for ratings failed (too many requests" in found.what
+    assert "2 memories wait for a rating" in found.what
+    assert found.section == "provider-fails"
+
+    fake.control.set()
+    model_clients.close()
+    rate(service, tenant)
+    ratings = uses(tenant)["score"]
+    assert (ratings.state, ratings.failures_in_row, ratings.breaker) == ("ok", 0, "closed")
+    assert ratings.success_seconds is not None
+    assert codes(tenant) == []
+
+
+def test_embeddings_are_recorded_and_make_a_dead_provider_urgent(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    service.configure(embedder="openai", embedding_model="embed-small", embedding_dimensions=64)
+    forget()  # as after a restart
+    try:
+        tenant = service.tenant()
+        service.send(tenant.tenant_id, WORDS)
+        service.work()
+        assert uses(tenant)["embed"].state == "ok"
+        fake.refuse()
+        provider_status.check_connection()
+        status.forget()
+        found = status.now(tenant.tenant_id)
+        assert found.state == "trouble"
+    finally:
+        forget()
+
+
+def test_a_record_has_no_text_and_no_tenant(service: Service, fake: FakeProvider, tenant: Tenant) -> None:
+    fake.control.set(mode="bad_request")  # this fake repeats a piece of the request in its answer
+    rate(service, tenant)
+    stored = repr(service.redis.hgetall(PROVIDERS))
+    assert "bad_request" in stored
+    assert not any(word in stored for word in (*WORDS.split(), str(tenant.tenant_id)))
+
+
+def test_a_redis_that_is_away_does_not_fail_the_call(service: Service, fake: FakeProvider, tenant: Tenant) -> None:
+    target = provider_health.list_targets(settings())[0]
+    service.configure(redis_url="redis://127.0.0.1:1/0")
+    stream.close()
+    provider_health.record(target, None)
+    service.configure(redis_url=service.redis_url)
+    stream.close()
+    assert uses(tenant)["connection"].state == "unknown"
