@@ -161,7 +161,7 @@ class PreloadedParent:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Become the parent of descendants whose parent ends meanwhile: the disowned forks."""
+    """Within the block, become the parent of each descendant whose own parent ends, which adopts a fork."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield

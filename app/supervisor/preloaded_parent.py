@@ -60,10 +60,9 @@ LOADED_LATER: Final = (
     "workers.broker",
 )
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
-# Python's allocator has a pool for each size of small objects.
-_SMALLEST_BYTES, _LARGEST_BYTES, _STEP_BYTES = 48, 512, 16
+# Python's allocator has pools for each size of small objects; after the imports, pools of small sizes have most gaps.
+_GAPS: Final = {range(48, 129, 16): 1500, range(144, 513, 16): 300}
 _BYTES_OBJECT: Final = sys.getsizeof(b"")
-_GAPS: Final = 1500
 
 _held: list[object] = []
 
@@ -114,8 +113,7 @@ def _preload() -> None:
 
 def _fill_holes() -> list[list[object]]:
     """Return objects that fill the gaps between others; filled by forks, each gap would cost them a copied page."""
-    sizes = range(_SMALLEST_BYTES, _LARGEST_BYTES + 1, _STEP_BYTES)
-    return [[bytes(size - _BYTES_OBJECT) for _ in range(_GAPS)] for size in sizes]
+    return [[bytes(size - _BYTES_OBJECT) for _ in range(gaps)] for sizes, gaps in _GAPS.items() for size in sizes]
 
 
 def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
@@ -148,25 +146,25 @@ def _fork(control: socket.socket) -> int | None:
 
     The process between ends at once, and the kernel gives its child to the supervisor, which asked for that.
     """
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     try:
         between = os.fork()
     except OSError:
-        os.close(told)
-        os.close(tell)
+        os.close(reader)
+        os.close(writer)
         return 0
     if not between:
         _leave_child_alone()
         control.close()
-        os.close(told)
+        os.close(reader)
         os.setsid()
-        os.write(tell, os.getpid().to_bytes(NUMBER_BYTES))
-        os.close(tell)
+        os.write(writer, os.getpid().to_bytes(NUMBER_BYTES))
+        os.close(writer)
         return None
-    os.close(tell)
+    os.close(writer)
     os.waitpid(between, 0)
-    pid = int.from_bytes(os.read(told, NUMBER_BYTES))  # empty if the second fork failed
-    os.close(told)
+    pid = int.from_bytes(os.read(reader, NUMBER_BYTES))  # empty if the second fork failed
+    os.close(reader)
     return pid
 
 

@@ -74,7 +74,7 @@ class Parent:
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name}.log"
 
-    def told(self, name: str) -> dict[str, Any]:
+    def printed(self, name: str) -> dict[str, Any]:
         until(lambda: log_tail(self.log(name)).endswith("}"), lambda: log_tail(self.log(name)))
         found: dict[str, Any] = json.loads(self.log(name).read_text())
         return found
@@ -95,12 +95,12 @@ def test_a_fork_has_its_own_arguments_environment_log_and_session(parent: Parent
     first = parent.fork("first", "worker", "--lane", "ingest", EBBING_PORT="8002", ONLY="here")
     second = parent.fork("second", "beat")
     assert isinstance(first, ForkedProcess)
-    given = parent.told("first")
+    given = parent.printed("first")
     assert given["arguments"] == ["worker", "--lane", "ingest"]
     assert given["variables"] == environment(EBBING_PORT="8002", ONLY="here")
     assert given["folder"] == str(parent.folder)
-    assert (given["port"], parent.told("second")["port"]) == (8002, 8001)
-    assert "ONLY" not in parent.told("second")["variables"]
+    assert (given["port"], parent.printed("second")["port"]) == (8002, 8001)
+    assert "ONLY" not in parent.printed("second")["variables"]
     assert (given["parent"], given["session"], given["threads"]) == (os.getpid(), first.pid, 1)
     shown = Path(f"/proc/{second.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     assert shown == [os.fsencode(word) for word in (*EBBING, "beat")]
@@ -110,7 +110,7 @@ def test_a_fork_has_its_own_arguments_environment_log_and_session(parent: Parent
 def test_the_end_of_a_fork_is_known_here_and_touches_no_other(parent: Parent) -> None:
     loaded = parent.load_completely()
     killed, other, failed = parent.fork("killed"), parent.fork("other"), parent.fork("failed", "fail")
-    parent.told("killed")
+    parent.printed("killed")
     os.kill(killed.pid, signal.SIGKILL)
     assert (killed.wait(), failed.wait()) == (-signal.SIGKILL, 3)
     killed.send_signal(signal.SIGKILL)  # it has been reaped, and its pid may belong to another process
@@ -118,13 +118,13 @@ def test_the_end_of_a_fork_is_known_here_and_touches_no_other(parent: Parent) ->
     assert not has_ended(loaded)
     again = parent.fork("again")
     assert isinstance(again, ForkedProcess)
-    assert parent.told("again")["parent"] == os.getpid()
+    assert parent.printed("again")["parent"] == os.getpid()
 
 
 def test_forks_survive_their_killed_parent_and_the_next_start_needs_none(parent: Parent) -> None:
     loaded = parent.load_completely()
     fork = parent.fork("fork")
-    parent.told("fork")
+    parent.printed("fork")
     os.kill(loaded.pid, signal.SIGKILL)
     until(lambda: has_ended(loaded), "the parent ends")
     assert parent.parent.is_decided()
