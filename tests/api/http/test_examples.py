@@ -27,7 +27,8 @@ def operations(api: Api) -> Iterator[tuple[str, Operation]]:
 
 def request_examples(content: dict[str, Any]) -> list[Any]:
     """Return the examples of a body in one media type."""
-    return [content["example"]] if "example" in content else [one["value"] for one in content["examples"].values()]
+    single = [content["example"]] if "example" in content else []
+    return single + [one["value"] for one in content.get("examples", {}).values()]
 
 
 def faults(api: Api, schema: dict[str, Any], value: Any) -> list[str]:
