@@ -51,7 +51,7 @@ def undescribed(api: Api, schema: dict[str, Any], value: Any, path: str = "$") -
         for name, item in value.items():
             if name in schema["properties"]:
                 found += undescribed(api, schema["properties"][name], item, f"{path}.{name}")
-            else:
+            elif not schema.get("additionalProperties"):
                 found.append(f"{path}.{name} isn't described")
     if isinstance(value, list) and "items" in schema:
         found += [fault for item in value for fault in undescribed(api, schema["items"], item, f"{path}[]")]
