@@ -82,12 +82,6 @@ class Unreadable(EbbingError):
     status, type, title = 400, "unreadable", "The request body can't be parsed"
 
 
-class InvalidHeader(EbbingError):
-    """Request header that can't be parsed."""
-
-    status, type, title = 400, "invalid-header", "A request header is invalid"
-
-
 class NotAuthenticated(EbbingError):
     """Missing or invalid API key."""
 

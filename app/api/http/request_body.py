@@ -27,6 +27,12 @@ class TooSlow(EbbingError):
     status, type, title = 408, "too-slow", "The request body took too long to arrive"
 
 
+class InvalidHeader(EbbingError):
+    """Request header that can't be parsed."""
+
+    status, type, title = 400, "invalid-header", "A request header is invalid"
+
+
 class Gone(EbbingError):
     """Connection closed by the client before the body was complete; the response is never read."""
 

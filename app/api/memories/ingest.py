@@ -21,13 +21,13 @@ from app.api.http import responses
 from app.api.http.auth import cache
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problem_responses import as_ours, respond
-from app.api.http.request_body import header, read
+from app.api.http.request_body import InvalidHeader, header, read
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies
 from app.domain.ingest.bodies import Body
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.json_input import Format
-from app.errors import BacklogFull, EbbingError, FieldError, Invalid, InvalidHeader, Unavailable
+from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services.consolidation import supersession
 from app.services.embedding import spaces

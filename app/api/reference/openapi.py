@@ -215,11 +215,11 @@ def _complete_operation(name: str, operation: dict[str, Any]) -> None:
     shape = shapes.load_examples().operations.get(name, shapes.OperationShape(answers={}))
     if name in FIRST_CALLS:
         operation["tags"] = [*operation["tags"], START]
-    if "requestBody" in operation:
-        example = {"example": shape.request}
-        if shape.requests:
-            example = {"examples": {each: msgspec.to_builtins(one) for each, one in shape.requests.items()}}
-        operation["requestBody"]["content"]["application/json"] |= example
+    if shape.request is not None:
+        operation["requestBody"]["content"]["application/json"]["example"] = shape.request
+    if shape.requests:
+        examples = {each: msgspec.to_builtins(one) for each, one in shape.requests.items()}
+        operation["requestBody"]["content"]["application/json"]["examples"] = examples
     responses = operation["responses"]
     responses.pop("422", None)
     for status, answer in shape.answers.items():

@@ -122,7 +122,9 @@ def describe_schemas() -> dict[str, Json]:
 def describe(example: Any, shape: Shape) -> Json:
     """Return the JSON schema of a response with this example."""
     schema = _describe("", "", example, shape)
-    if isinstance(example, dict) and not shape.open:
+    if shape.open:
+        schema["additionalProperties"] = True
+    elif isinstance(example, dict):
         schema["required"] = [name for name in example if name not in shape.optional]
     return schema
 

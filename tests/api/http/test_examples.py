@@ -27,7 +27,8 @@ def operations(api: Api) -> Iterator[tuple[str, Operation]]:
 
 def request_examples(content: dict[str, Any]) -> list[Any]:
     """Return the examples of a body in one media type."""
-    return [content["example"]] if "example" in content else [one["value"] for one in content["examples"].values()]
+    single = [content["example"]] if "example" in content else []
+    return single + [one["value"] for one in content.get("examples", {}).values()]
 
 
 def faults(api: Api, schema: dict[str, Any], value: Any) -> list[str]:
@@ -50,7 +51,7 @@ def undescribed(api: Api, schema: dict[str, Any], value: Any, path: str = "$") -
         for name, item in value.items():
             if name in schema["properties"]:
                 found += undescribed(api, schema["properties"][name], item, f"{path}.{name}")
-            else:
+            elif not schema.get("additionalProperties"):
                 found.append(f"{path}.{name} isn't described")
     if isinstance(value, list) and "items" in schema:
         found += [fault for item in value for fault in undescribed(api, schema["items"], item, f"{path}[]")]
