@@ -79,8 +79,11 @@ def test_a_provider_that_was_never_checked_is_not_called_well() -> None:
 
 
 def test_calls_that_fail_because_of_the_connection_are_one_finding() -> None:
-    failing = {"state": "failing", "failure": "unreachable", "failure_seconds": 2.0, "failures_in_row": 4}
-    [found] = provider_findings([replace(CONNECTED, **failing), replace(RATINGS, **failing)])
+    uses = [
+        replace(one, state="failing", failure="unreachable", failure_seconds=2.0, failures_in_row=4)
+        for one in (CONNECTED, RATINGS)
+    ]
+    [found] = provider_findings(uses)
     assert (
         found.what == "the model provider at models:80 can't be reached (no connection); 7 memories wait for a rating"
     )

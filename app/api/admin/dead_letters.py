@@ -17,7 +17,7 @@ from app.domain.ingest.memory import Moment
 from app.domain.runbook import reason_path
 from app.errors import NotAllowed
 from app.services.ingest import dead_letter_replay
-from app.store.ingest.dead_letters import DeadLetter, LetterFilter
+from app.store.ingest.dead_letters import DeadLetter, LetterFilter, ReasonCount
 
 router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
 
@@ -86,7 +86,7 @@ def page(
     shown = {
         "dead_letters": [_render(letter) for letter in found],
         "next_cursor": TIMED.encode(found.following),
-        "reasons": [row._asdict() | {"runbook": reason_path(row.reason)} for row in reasons],
+        "reasons": [_render_reason(row) for row in reasons],
     }
     return responses.answer(shown)
 
@@ -139,3 +139,14 @@ def discard(
 
 def _render(letter: DeadLetter) -> dict[str, Any]:
     return responses.render(letter, letter_id="id", payload_bytes="bytes") | {"runbook": reason_path(letter.reason)}
+
+
+def _render_reason(row: ReasonCount) -> dict[str, Any]:
+    return {
+        "stage": row.stage,
+        "reason": row.reason,
+        "count": row.letters,
+        "came_back": row.came_back,
+        "replays": row.replays,
+        "runbook": reason_path(row.reason),
+    }

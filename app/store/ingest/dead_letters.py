@@ -57,7 +57,7 @@ class ReasonCount(NamedTuple):
 
     stage: str
     reason: str
-    count: int
+    letters: int
     came_back: int
     replays: int
 

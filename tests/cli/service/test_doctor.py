@@ -113,10 +113,16 @@ def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
 @pytest.mark.parametrize(
     ("installation", "command"),
     [
-        ({}, "ebbing worker --lane embed"),
-        ({"installation": "compose"}, "docker compose restart worker-embed"),
-        ({"installation": "kubernetes"}, "kubectl --namespace ebbing rollout restart deploy/worker-embed"),
-        ({"installation": "run", "worker_pids": {"embed": 4711}}, "kill -KILL 4711"),
+        ({}, "restart it: `ebbing worker --lane embed`"),
+        ({"installation": "compose"}, "restart it: `docker compose restart worker-embed`"),
+        (
+            {"installation": "kubernetes"},
+            "restart it: `kubectl --namespace ebbing rollout restart deploy/worker-embed`",
+        ),
+        (
+            {"installation": "run", "worker_pids": {"embed": 4711}},
+            "end the process: it is started again at once: `kill -KILL 4711`",
+        ),
     ],
     ids=["earlier version", "compose", "kubernetes", "run"],
 )
@@ -125,7 +131,7 @@ def test_the_command_fits_the_installation_of_the_service(
 ) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD} | installation)
-    assert f"no heartbeat from the embed worker for 1 min: restart it: `{command}`" in cli("doctor").out
+    assert f"no heartbeat from the embed worker for 1 min: {command}" in cli("doctor").out
 
 
 def test_the_provider_of_the_service_counts_and_not_that_of_the_shell(cli: Cli, api: Stub) -> None:

@@ -131,6 +131,7 @@ def test_calls_are_recorded_with_the_kind_of_failure_and_the_breaker(
         ratings = uses(tenant)["score"]
         assert (ratings.failure, ratings.failures_in_row) == ("rate_limited", failures)
         assert ratings.success_seconds is None
+    ratings = uses(tenant)["score"]
     assert (ratings.state, ratings.breaker, ratings.waiting) == ("failing", "open", 2)
     assert codes(tenant) == ["provider_score"]
     fleet_gauges.refresh(thoroughly=True)
