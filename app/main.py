@@ -108,6 +108,7 @@ def build() -> ASGIApp:
     ):
         app.include_router(module.router)
     app.include_router(request_log.keeping)
+    app.include_router(subjects.listing)
     app.mount(PREFIX, application.build())
     problem_responses.install(app)
     openapi.install(app)

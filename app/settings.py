@@ -151,6 +151,10 @@ class Settings(BaseSettings):
     backup_days: int = Field(30, ge=0, le=3650)
     """Retention period of your backups, stated in erasure reports. The service makes no backups itself."""
 
+    document_texts: Path | None = None
+    """Translated copy of `app/domain/privacy/documents/en.toml`, the texts of erasure reports, of answers to privacy
+    requests and of the readable page of exports. Default: English."""
+
     backup_mark: Path | None = None
     """File that your backup touches on success; its age is `ebbing_backup_age_seconds`."""
 

@@ -22,7 +22,17 @@ from app.cli.maintenance import (
     usage,
 )
 from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersessions, touch, why
-from app.cli.privacy import audit, erase, erasure_requests, export, holds, request_log, restore_replay
+from app.cli.privacy import (
+    audit,
+    erase,
+    erasure_requests,
+    export,
+    holds,
+    request_answers,
+    request_log,
+    restore_replay,
+    subjects,
+)
 from app.cli.service import doctor, processes, queue, run, tenants_and_keys
 
 __all__ = ["app", "main"]
@@ -71,6 +81,8 @@ _MODULES = (
     erasure_requests,
     restore_replay,
     request_log,
+    request_answers,
+    subjects,
     supersessions,
 )
 for router in dict.fromkeys(module.router for module in _MODULES):  # modules of one group share its router

@@ -104,6 +104,8 @@ DONE: Final[Mapping[str, str]] = {
     "confirmed": "Recorded: the requester was sent a confirmation of receipt.",
     "completed": "Recorded: the request is completed.",
     "denied": "Recorded: the request is denied, with this legal basis.",
+    "identified": "Recorded: the requester's identity was checked.",
+    "extended": "Recorded: the deadline is extended. Send the notice of extension to the requester.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
 }

@@ -174,7 +174,8 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
     assert (by_thread.meant.thread, by_subject.meant.subject) == ("t1", ANN)
     assert "because of subject" in visitor.page("/privacy")
     looked_up = said(visitor.send("/privacy/subjects", {"subject": ANN}).text)
-    assert "3 of them are under legal hold and erased only after the release of the hold." in looked_up
+    assert "3 of them are under legal hold and erased only after the release of the hold:" in looked_up
+    assert str(by_subject.hold_id) in looked_up
 
 
 @pytest.mark.parametrize(

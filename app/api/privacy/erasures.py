@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -11,17 +12,19 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
-from app.domain.privacy.erasure import NewErasure, requested_scope
+from app.api.privacy.near_names import warn_unknown
+from app.domain.privacy.erasure import NewErasure
 from app.domain.privacy.report_page import render_report
 from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
+from app.services.privacy import document_texts
 from app.store.erasure.requests import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
 Form = Annotated[Literal["json", "html"], Query(alias="format")]
-_INERT = {
+INERT = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
@@ -39,13 +42,19 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
 
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories.
+
+    `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
+    `warning` says so and `near` lists subjects with similar names.
     """
-    asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
+    asked = requests.read_options(given)
+    known = warn_unknown(caller.tenant_id, asked.scope.subject)
     if given.dry_run:
         new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
-        return responses.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return responses.answer(render_erasure(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
+        held = describe_holds(caller.tenant_id, asked)
+        return responses.answer({"memories": matching.memories} | held | clocks | known)
+    new = requests.request(caller.tenant_id, asked, caller.key_id)
+    return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)
 
 
 @router.get("", summary="List erasures, newest first")
@@ -64,19 +73,25 @@ def get(caller: Guardian, erasure_id: ErasureId) -> Response:
 def report(caller: Guardian, erasure_id: ErasureId, as_form: Form = "json") -> Response:
     """Return rows found, removed and left per store, retained data with legal grounds, dates, recipients and backups.
 
-    The figures sum over all passes; an erasure has several if legal holds delayed it. `format=html`
-    returns a printable page. 409 until the erasure is verified, or complete except for legal holds.
+    The figures sum over all passes; an erasure has several if legal holds delayed it. `format=html` returns a printable
+    letter with a technical appendix. 409 until the erasure is verified, or complete except for legal holds.
     """
     found = read_report(caller.tenant_id, erasure_id)
     if as_form == "json":
         return responses.answer(found)
-    return Response(render_report(found), media_type="text/html", headers=_INERT)
+    return Response(render_report(found, document_texts.read()), media_type="text/html", headers=INERT)
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
     return responses.answer(render_erasure(requests.cancel(caller.tenant_id, erasure_id, caller.key_id)))
+
+
+def describe_holds(tenant_id: UUID, asked: ErasureOptions) -> dict[str, Any]:
+    """Return the number of an erasure's memories under legal hold, and the holds, as JSON."""
+    held, found = requests.find_holds(tenant_id, asked)
+    return {"held": held, "holds": [hold._asdict() for hold in found]}
 
 
 def render_erasure(each: Erasure) -> dict[str, Any]:
@@ -91,5 +106,6 @@ def render_erasure(each: Erasure) -> dict[str, Any]:
         "filter": by or None,
         **responses.pick(each, "reason", "hidden", "requested_at", "requested_by", "due_at", "erase_after"),
         **responses.pick(each, "started_at", "finished_at", "verified_at", "cancelled_at"),
+        **responses.pick(each, "controller", "case_reference", "legal_basis"),
         **responses.pick(each, "plan", "executed", "report"),
     }

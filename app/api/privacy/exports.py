@@ -12,6 +12,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import ExportId
 from app.api.http.request_body import json_body
+from app.api.privacy.near_names import warn_unknown
 from app.domain.privacy.export import NewExport
 from app.services.privacy import export_archive, export_requests
 from app.store.privacy.exports import Export
@@ -26,9 +27,12 @@ def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(New
     `access` contains all stored data with scores, reasons, lineage and history; `portable` only data that the subject
     provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
     configured, the subject is being erased, or there are more than a million memories.
+
+    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
     """
+    known = warn_unknown(caller.tenant_id, wanted.subject)
     made = export_requests.request_export(caller.tenant_id, wanted, caller.key_id)
-    return responses.answer(render_export(made), 202)
+    return responses.answer(render_export(made) | known, 202)
 
 
 @router.get("", summary="List exports, newest first")

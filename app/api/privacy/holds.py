@@ -11,6 +11,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
+from app.api.privacy.near_names import warn_unknown
 from app.domain.privacy.legal_hold import NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
@@ -25,11 +26,14 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     From the response until the release, held memories are not deleted, moved to another tier or rewritten. Conditions
     compare fields set by callers, not inferred ones. With `dry_run`, the response is 200 with the number of memories
     that the hold would cover now.
+
+    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
     """
+    known = warn_unknown(caller.tenant_id, given.subject)
     if given.dry_run:
-        return responses.answer(legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict())
+        return responses.answer(legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict() | known)
     placed = legal_holds.place_hold(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
-    return responses.answer(_render(placed), 201)
+    return responses.answer(_render(placed) | known, 201)
 
 
 @router.get("", summary="List legal holds, newest first")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.http import responses
 from app.api.http.auth import Guardian
@@ -14,7 +14,9 @@ from app.api.http.cursors import Paged
 from app.api.http.path_ids import MemoryId, RequestId
 from app.api.http.request_body import json_body
 from app.api.memories.memories import Moment
-from app.domain.privacy.requests import Denial, Ground, NewRequest, PrivacyRequest
+from app.api.privacy.erasures import INERT
+from app.domain.privacy.documents.letters import LetterKind
+from app.domain.privacy.requests import Denial, Extension, Ground, IdentityCheck, NewRequest, PrivacyRequest
 from app.errors import FieldError, Invalid
 from app.services.privacy import anonymisation, deadlines, request_log
 
@@ -22,6 +24,7 @@ router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
 keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
 
 YEAR = timedelta(days=365)
+LetterForm = Annotated[Literal["text", "html"], Query(alias="format")]
 
 
 @router.post("", summary="Record a request received through another channel", status_code=201)
@@ -59,6 +62,41 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
 def confirm(caller: Guardian, request_id: RequestId) -> Response:
     """Record that receipt was confirmed to the requester; only the first confirmation counts."""
     return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id)))
+
+
+@router.post("/{request_id}/identity", summary="Record a check of the requester's identity")
+def check_identity(
+    caller: Guardian, request_id: RequestId, given: Annotated[IdentityCheck, Depends(json_body(IdentityCheck))]
+) -> Response:
+    """Record the method, time and key of a check; a later one replaces it. 409 if the request is answered.
+
+    The note is deleted when the request is answered.
+    """
+    return responses.answer(_render(request_log.check_identity(caller.tenant_id, request_id, given, caller.key_id)))
+
+
+@router.post("/{request_id}/extend", summary="Extend the deadline of a request")
+def extend(
+    caller: Guardian, request_id: RequestId, given: Annotated[Extension, Depends(json_body(Extension))]
+) -> Response:
+    """Extend the legal deadline once: by up to two months (GDPR Art. 12(3)) or by 45 days (CCPA), counted from receipt.
+
+    The deadline of an erasure moves too; its grace period doesn't. 409 if the request is answered, extended already or
+    has no legal deadline; 422 if the requester was notified after the first deadline.
+    """
+    return responses.answer(_render(request_log.extend(caller.tenant_id, request_id, given, caller.key_id)))
+
+
+@router.get("/{request_id}/letters/{letter}", summary="Write an answer to a request")
+def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form: LetterForm = "text") -> Response:
+    """Return a letter with blanks for the requester's name: confirmation of receipt, extension, refusal or completion.
+
+    Ebbing doesn't send it. 409 for an extension, refusal or completion that isn't recorded.
+    """
+    text = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
+    if as_form == "html":
+        return Response(text, media_type="text/html", headers=INERT)
+    return Response(text, media_type="text/plain")
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")

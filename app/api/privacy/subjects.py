@@ -1,21 +1,28 @@
-"""`/v1/subjects/{subject}`: count a subject's data, and shortcuts to export and erase it."""
+"""`/v1/subjects/{subject}`: count a subject's data, and shortcuts to export and erase it.
+
+`/v1/privacy/subjects` lists and finds subjects.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from app.api.http import responses
 from app.api.http.auth import Guardian
-from app.api.privacy.erasures import render_erasure
+from app.api.http.cursors import ID, PAGE_MAX
+from app.api.http.request_body import json_body
+from app.api.privacy.erasures import describe_holds, render_erasure
 from app.api.privacy.exports import render_export
+from app.api.privacy.near_names import render_names, warn_unknown
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.subject_names import SubjectSearch
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
@@ -30,6 +37,7 @@ class _Name(PathConvertor):
 
 register_url_convertor("name", _Name())
 router = APIRouter(prefix="/v1/subjects", tags=["privacy"])
+listing = APIRouter(prefix="/v1/privacy/subjects", tags=["privacy"])
 
 Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
@@ -38,21 +46,24 @@ Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern
 def get(caller: Guardian, subject: Name) -> Response:
     """Return counts of memories by tier, hidden and held memories, exports and open erasures; 0 for unknown subjects.
 
-    `shortcuts` names the calls to export and to erase the data.
+    `shortcuts` names the calls to export and to erase the data. For an unknown subject, `near` lists subjects with
+    similar names.
     """
     found = subjects.get(caller.tenant_id, subject)
     tiers = {"active": found.active, "archived": found.archived, "cold": found.cold}
     counts = {name: getattr(found, name) for name in ("hidden", "held", "exports", "open_erasures")}
     here = f"/v1/subjects/{quote(subject, safe='')}"
     shortcuts = {"export": f"POST {here}", "erase": f"DELETE {here}"}
-    return responses.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts})
+    known = warn_unknown(caller.tenant_id, subject)
+    return responses.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts, **known})
 
 
 @router.post("/{subject:name}", summary="Export a subject's data", status_code=202)
 def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
     """Start an export, like `POST /v1/privacy/exports` with this subject."""
+    known = warn_unknown(caller.tenant_id, subject)
     made = export_requests.request_export(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)
-    return responses.answer(render_export(made), 202)
+    return responses.answer(render_export(made) | known, 202)
 
 
 @router.delete("/{subject:name}", summary="Erase a subject's data", status_code=202)
@@ -61,4 +72,28 @@ def erase(
 ) -> Response:
     """Request an erasure, like `POST /v1/privacy/erasures` with this subject."""
     asked = ErasureOptions(Scope(subject=subject), kind, grace_days)
-    return responses.answer(render_erasure(requests.request(caller.tenant_id, asked, caller.key_id)), 202)
+    known = warn_unknown(caller.tenant_id, subject)
+    new = requests.request(caller.tenant_id, asked, caller.key_id)
+    return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)
+
+
+@listing.get("", summary="List subjects")
+def page(caller: Guardian, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None) -> Response:
+    """Return a page of subjects by name, with the number of stored memories about each; `hidden` ones are included.
+
+    Cursors contain no names. 422 if the subject at the end of the previous page was erased: start again.
+    """
+    found = subjects.list_subjects(caller.tenant_id, ID.decode(cursor), limit)
+    return responses.page("subjects", found, lambda row: responses.pick(row, "subject", "memories", "hidden"), ID)
+
+
+@listing.post("/search", summary="Find a subject by name")
+def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(SubjectSearch))]) -> Response:
+    """Return subjects with this or a similar name, closest first; the name is in the body so that no log contains it.
+
+    `likeness` is `exact`, `case` (equal but for case and Unicode form), `spelling` (also but for accents, spaces and
+    punctuation), `email` (the name before the @), `speaker` (memories about the subject have this speaker), `part` or
+    `similar` (one or two letters differ). `complete` is false if the tenant has more subjects than a search compares.
+    """
+    found = subjects.search_subjects(caller.tenant_id, wanted.name, wanted.limit)
+    return responses.answer({"subjects": render_names(found.subjects), "complete": found.is_complete})

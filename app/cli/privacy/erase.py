@@ -10,16 +10,26 @@ from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
+from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 
 router = typer.Typer()
 
 PATH: Final = "/v1/privacy/erasures"
+Controller = Annotated[
+    str | None,
+    typer.Option("--controller", help="Name and address of the company that answers the request, for the report."),
+]
+CaseReference = Annotated[
+    str | None,
+    typer.Option("--case", help="Reference of the case or letter, for the report; must not contain personal data."),
+]
 
 
 @router.command(
     epilog=examples(
         "ebbing erase orla --dry-run",
         "ebbing erase orla --kind gdpr",
+        "ebbing erase orla --kind gdpr --legal-basis b --case DSR-17 --controller 'Example Ltd, Dublin'",
         "ebbing erase --thread chat-17 --grace-days 0 --yes",
         "ebbing erase --id ID --id ID",
         "ebbing erase orla --category health --before 2026-01-01",
@@ -53,6 +63,16 @@ def erase(
         ),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the erasure completes.")] = None,
+    controller: Controller = None,
+    case_reference: CaseReference = None,
+    legal_basis: Annotated[
+        str | None,
+        typer.Option(
+            "--legal-basis",
+            help="Legal basis, stated in the report: with --kind gdpr a letter of Art. 17(1), `a` to `f`, or any text.",
+        ),
+    ] = None,
+    as_written: AsWritten = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be erased and when, without erasing it.")
     ] = False,
@@ -73,26 +93,40 @@ def erase(
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
     body |= given(kind=kind, grace_days=grace_days, reason=reason)
+    body |= given(controller=controller, case_reference=case_reference, legal_basis=legal_basis)
     with Api(find_connection(url)) as api:
-        if dry_run or not yes:
+        if dry_run or not yes or subject:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
             if dry_run:
-                print_result(would, f"Would hide {_many(would)} at once, and {_when(would)}.", as_json=as_json)
+                hidden = count_of(would["memories"], "memory", "memories") + explain_none(subject, would)
+                print_result(would, f"Would hide {hidden}. {_outcome(would['memories'], would)}", as_json=as_json)
                 return
-            confirm(f"Hide {_many(would)} at once, and {_when(would)}?")
+            warn_unknown(subject, would)
+            refuse_near_miss(subject, would, as_written=as_written)
+            if not yes:
+                hidden = count_of(would["memories"], "memory", "memories")
+                confirm(f"Hide {hidden}? {_outcome(would['memories'], would)}")
         done = api.call("POST", PATH, json=body).body
     hidden = count_of(done["hidden"], "memory", "memories")
-    print_result(done, f"Erasure {plain(done['erasure_id'])}: {hidden} hidden; it will {_when(done)}.", as_json=as_json)
+    text = f"Erasure {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"
+    print_result(done, text, as_json=as_json)
 
 
-def _many(would: dict[str, Any]) -> str:
-    held = f" ({would['held']} under legal hold, erased after the hold is released)" if would["held"] else ""
-    return count_of(would["memories"], "memory", "memories") + held
-
-
-def _when(would: dict[str, Any]) -> str:
-    due = f" (legal deadline {would['due_at'][:10]})" if would["due_at"] else ""
-    return f"erase them permanently after {format_minute(would['erase_after'])}{due}"
+def _outcome(hidden: int, found: dict[str, Any]) -> str:
+    """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
+    held, after = found.get("held") or 0, format_minute(found["erase_after"])
+    lines = []
+    if hidden > held:
+        lines.append(f"{hidden - held:,} will be erased permanently after {after}")
+    elif not held:
+        lines.append(f"Data that arrives until {after} will be erased too")
+    if held:
+        # Servers of the version before name no holds.
+        holds = " and ".join(plain(hold["hold_id"]) for hold in found.get("holds", ()))
+        stays = "stays" if held == 1 else "stay"
+        lines.append(f"{held:,} {stays} under legal hold{f' {holds}' if holds else ''} until its release")
+    due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""
+    return "; ".join(lines) + f".{due}"
 
 
 def format_minute(moment: str) -> str:

@@ -41,6 +41,8 @@ _DATES: Final = {
     "cancelled_at": "cancelled",
 }
 
+_CASE: Final = {"controller": "controller", "case_reference": "case reference", "legal_basis": "legal basis"}
+
 Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
 
 
@@ -83,6 +85,7 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         return
     shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
     shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
+    shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}
     shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
         typer.echo(f"{name:<19}{plain(value)}")

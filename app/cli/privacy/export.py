@@ -13,6 +13,8 @@ from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.maintenance.jobs import follow_job
+from app.cli.privacy.erase import CaseReference, Controller
+from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -52,6 +54,9 @@ def export(
         str, typer.Option("--law", help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none.")
     ] = "user",
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the export expires.")] = None,
+    controller: Controller = None,
+    case_reference: CaseReference = None,
+    as_written: AsWritten = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how much data would be exported, without exporting it.")
     ] = False,
@@ -68,17 +73,21 @@ def export(
 
     if dry_run:
         found = call(url, "GET", item_path(SUBJECTS, subject))
-        print_result(found, f"Would export {_describe_holdings(subject, found)}.", as_json=as_json)
+        text = f"Would export {_describe_holdings(subject, found)}{explain_none(subject, found)}."
+        print_result(found, text, as_json=as_json)
         return
     if output is None:
         raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
     body = given(subject=subject, kind=kind, law=law, reason=reason or None)
+    body |= given(controller=controller, case_reference=case_reference)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        found = api.call("GET", item_path(SUBJECTS, subject)).body
+        warn_unknown(subject, found)
+        refuse_near_miss(subject, found, as_written=as_written)
         if not yes:
-            many = _describe_holdings(subject, api.call("GET", item_path(SUBJECTS, subject)).body)
-            confirm(f"Export {many} to {output}? The file is not encrypted.")
+            confirm(f"Export {_describe_holdings(subject, found)} to {output}? The file is not encrypted.")
         asked = api.call("POST", PATH, json=body).body
         follow_job(api, asked["job_id"], quiet=as_json)
         made = api.call("GET", f"{PATH}/{asked['id']}").body

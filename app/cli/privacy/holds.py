@@ -24,6 +24,7 @@ from app.cli.core.output import (
     print_rows,
 )
 from app.cli.privacy.erase import format_minute
+from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 
 router = typer.Typer(
     name="hold",
@@ -60,6 +61,7 @@ def place(
     kinds: Kinds = None,
     after: After = None,
     before: Before = None,
+    as_written: AsWritten = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many memories the hold would cover.")] = False,
     yes: Yes = False,
     url: Url = None,
@@ -75,12 +77,16 @@ def place(
         raise CommandFailure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
     later = "" if memory_ids else ", and future memories that meet its conditions"
     with Api(find_connection(url)) as api:
-        if dry_run or not yes:
+        if dry_run or not yes or subject:
             counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
             if dry_run:
-                print_result(counted, f"Would hold {_many(counted)}.", as_json=as_json)
+                text = f"Would hold {_many(counted)}{explain_none(subject, counted)}."
+                print_result(counted, text, as_json=as_json)
                 return
-            confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
+            warn_unknown(subject, counted)
+            refuse_near_miss(subject, counted, as_written=as_written)
+            if not yes:
+                confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
         placed = api.call("POST", PATH, json=body | {"reason": reason}).body
         found = placed if as_json else api.call("GET", _path(placed["id"])).body
     if as_json:

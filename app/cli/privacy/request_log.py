@@ -40,13 +40,18 @@ def log(
     rows = (
         (
             *(each[name] for name in ("request_id", "nature", "law")),
-            *((each[name] or "")[:10] for name in days),
+            *(
+                (each[name] or "")[:10] + (" (extended)" if name == "due_at" and each.get("extended_at") else "")
+                for name in days
+            ),
+            each.get("identity_method") or "",
             "" if each["days_left"] is None else f"{each['days_left']:.1f}",
             _answer(each),
         )
         for each in found
     )
     heads = ["id", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
+    heads.append("identity check")
     print_rows({"requests": found}, [*heads, "days left", "answer"], rows, right=["days left"], as_json=as_json)
 
 
@@ -87,7 +92,7 @@ def deny(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny a request and record the legal ground."""
+    """Deny a request and record the legal ground. Send the answer: `ebbing privacy letter ID refusal`."""
     if not yes:
         confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
     done = call(url, "POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis})

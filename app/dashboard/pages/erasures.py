@@ -10,13 +10,18 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api.http.cursors import TIMED
+from app.api.http.cursors import ID, TIMED
 from app.api.http.path_ids import ErasureId, ExportId
 from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy import report_page
+from app.domain.privacy.case_details import (
+    CASE_REFERENCE_MAX_CHARACTERS,
+    CONTROLLER_MAX_CHARACTERS,
+    LEGAL_BASIS_MAX_CHARACTERS,
+)
 from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
@@ -24,9 +29,10 @@ from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import export_archive, export_requests, rights_overview
+from app.services.privacy import document_texts, export_archive, export_requests, rights_overview
 
 PAGE: Final = 50
+_CASE: Final = ("controller", "case_reference", "legal_basis")
 
 router = APIRouter(prefix="/privacy")
 
@@ -40,17 +46,20 @@ REPORT_HEADERS: Final = rendering.HEADERS | {
 
 
 @router.get("/subjects")
-def show_form(viewer: PrivacyViewer, request: Request) -> Response:
-    """Show the empty form."""
-    return rendering.page(request, viewer, "privacy_subject", subject=None)
+def show_form(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
+    """Show the empty form and a page of subjects; cursors contain no names."""
+    found = subjects.list_subjects(viewer.tenant_id, ID.decode(cursor), PAGE)
+    following = ID.encode(found.following)
+    return rendering.page(request, viewer, "privacy_subject", subject=None, known=found, following=following)
 
 
 @router.post("/subjects")
 def show_subject(acting: Asking, request: Request) -> Response:
     """Show a subject's data and preview an erasure. The subject is posted, so that it appears in no URL."""
     given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
-    scope = requested_scope(given)
-    new, matching = requests.preview(acting.tenant_id, ErasureOptions(scope))
+    asked = ErasureOptions(requested_scope(given))
+    new, matching = requests.preview(acting.tenant_id, asked)
+    _, found_holds = requests.find_holds(acting.tenant_id, asked)
     return rendering.page(
         request,
         acting.viewer,
@@ -58,6 +67,11 @@ def show_subject(acting: Asking, request: Request) -> Response:
         subject=given.subject,
         counts=subjects.get(acting.tenant_id, given.subject or ""),
         matching=matching,
+        holds=found_holds,
+        near=subjects.find_near(acting.tenant_id, given.subject),
+        basis_max=LEGAL_BASIS_MAX_CHARACTERS,
+        controller_max=CONTROLLER_MAX_CHARACTERS,
+        case_max=CASE_REFERENCE_MAX_CHARACTERS,
         dates={law: legal_deadlines(law, new.requested_at) for law in LAWS},
         grace=GRACE_DAYS,
         grace_max=GRACE_DAYS_MAX,
@@ -83,13 +97,12 @@ def list_erasures(
 def erase(acting: Guarding) -> Response:
     """Request an erasure: hide the subject's data now and erase it after the grace period."""
     days = acting.form.get("grace_days", "").strip()
-    fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind")}
+    fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind", *_CASE)}
     given = read_as(
         NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
     )
     acting.record("request_erasure", given.kind)
-    asked = ErasureOptions(requested_scope(given), given.kind, given.grace_days, given.reason)
-    new = requests.request(acting.tenant_id, asked, acting.key_id)
+    new = requests.request(acting.tenant_id, requests.read_options(given), acting.key_id)
     return redirect_back(f"/privacy/erasures/{new.erasure_id}", "erasing")
 
 
@@ -110,7 +123,8 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
 def show_report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
     found = read_report(viewer.tenant_id, erasure_id)
-    return Response(report_page.render_report(found), media_type="text/html", headers=REPORT_HEADERS)
+    page = report_page.render_report(found, document_texts.read())
+    return Response(page, media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/erasures/{erasure_id}/cancel")
@@ -139,7 +153,7 @@ def list_exports(viewer: PrivacyViewer, request: Request, cursor: str | None = N
 @router.post("/exports")
 def create_export(acting: Guarding) -> Response:
     """Request an export, which a job creates."""
-    fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law")}
+    fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law", "controller", "case_reference")}
     given = read_as(NewExport, {**fields, "reason": acting.reason})
     acting.record("request_export", given.kind)
     export_requests.request_export(acting.tenant_id, given, acting.key_id)

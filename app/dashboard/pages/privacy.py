@@ -11,9 +11,25 @@ from app.api.http.path_ids import RequestId
 from app.dashboard import rendering
 from app.dashboard.access import Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
+from app.dashboard.pages.erasures import REPORT_HEADERS
 from app.dashboard.rendering import redirect_back
+from app.domain.privacy.case_details import (
+    CASE_REFERENCE_MAX_CHARACTERS,
+    CONTROLLER_MAX_CHARACTERS,
+    NOTE_MAX_CHARACTERS,
+)
+from app.domain.privacy.documents.letters import LetterKind, possible_letters
 from app.domain.privacy.legal_deadlines import LAWS
-from app.domain.privacy.requests import BASIS_MAX_CHARACTERS, Denial, Manner, Nature, NewRequest
+from app.domain.privacy.requests import (
+    BASIS_MAX_CHARACTERS,
+    Denial,
+    Extension,
+    IdentityCheck,
+    IdentityMethod,
+    Manner,
+    Nature,
+    NewRequest,
+)
 from app.services.privacy import categories, request_log, rights_overview
 from app.services.strength import current_policy
 
@@ -36,6 +52,11 @@ def show_overview(viewer: PrivacyViewer, request: Request) -> Response:
         manners=get_args(Manner),
         laws=LAWS,
         basis_max=BASIS_MAX_CHARACTERS,
+        note_max=NOTE_MAX_CHARACTERS,
+        controller_max=CONTROLLER_MAX_CHARACTERS,
+        case_max=CASE_REFERENCE_MAX_CHARACTERS,
+        methods=get_args(IdentityMethod),
+        letters=possible_letters,
     )
 
 
@@ -43,7 +64,8 @@ def show_overview(viewer: PrivacyViewer, request: Request) -> Response:
 def list_requests(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List all requests, newest first."""
     found = request_log.list_requests(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
-    return rendering.page(request, viewer, "privacy_log", requests=found, following=TIMED.encode(found.following))
+    following = TIMED.encode(found.following)
+    return rendering.page(request, viewer, "privacy_log", requests=found, following=following, letters=possible_letters)
 
 
 @router.get("/categories")
@@ -56,7 +78,7 @@ def show_categories(viewer: PrivacyViewer, request: Request) -> Response:
 def create_request(acting: Guarding) -> Response:
     """Record a request received through another channel."""
     day = acting.form.get("received", "")
-    fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner")}
+    fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner", "controller", "case_reference")}
     new = read_as(NewRequest, {**fields, "received_at": f"{day}T00:00:00Z" if day else ""})
     acting.record("enter_request", new.nature)
     request_log.create(acting.tenant_id, new)
@@ -69,6 +91,37 @@ def confirm_receipt(acting: Guarding, request_id: RequestId) -> Response:
     acting.record("confirm_request", request_id)
     request_log.confirm_receipt(acting.tenant_id, request_id)
     return redirect_back("/privacy", "confirmed")
+
+
+@router.post("/requests/{request_id}/identity")
+def check_identity(acting: Guarding, request_id: RequestId) -> Response:
+    """Record a check of the requester's identity."""
+    check = read_as(IdentityCheck, {name: acting.form.get(name, "") for name in ("method", "note")})
+    acting.record("check_identity", request_id)
+    request_log.check_identity(acting.tenant_id, request_id, check, acting.key_id)
+    return redirect_back("/privacy", "identified")
+
+
+@router.post("/requests/{request_id}/extend")
+def extend_request(acting: Guarding, request_id: RequestId) -> Response:
+    """Extend the legal deadline of a request."""
+    day = acting.form.get("notified", "")
+    fields = {
+        "reason": acting.form.get("extension_reason", ""),
+        "months": int(months) if (months := acting.form.get("months", "")).isdecimal() else months,
+        "notified_at": f"{day}T00:00:00Z" if day else "",
+    }
+    extension = read_as(Extension, fields)
+    acting.record("extend_request", request_id)
+    request_log.extend(acting.tenant_id, request_id, extension, acting.key_id)
+    return redirect_back("/privacy", "extended")
+
+
+@router.get("/requests/{request_id}/letters/{letter}")
+def show_letter(viewer: PrivacyViewer, request_id: RequestId, letter: LetterKind) -> Response:
+    """Return an answer to a request as a printable page."""
+    page = request_log.write_letter(viewer.tenant_id, request_id, letter, as_page=True)
+    return Response(page, media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.post("/requests/{request_id}/deny")

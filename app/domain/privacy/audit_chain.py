@@ -48,6 +48,8 @@ Action = Literal[
     "erasure_replayed",
     "memory_anonymised",
     "operator_acted",
+    "identity_checked",
+    "request_extended",
 ]
 
 SYSTEM: Final = "system"

@@ -9,6 +9,13 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain.privacy.case_details import (
+    CaseReference,
+    Controller,
+    LegalBasis,
+    check_legal_basis,
+    check_nameless,
+)
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import (
     IDS_MAX,
@@ -37,6 +44,11 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         kind: `user` for a person's own deletion, `gdpr` or `ccpa` for a request under that law.
         grace_days: Days in which the erasure can be cancelled: 0 to 30 (default 30), under a law 0 to 14 (default 7).
         reason: The reason, up to 2,000 characters; stored until the erasure is finished.
+        controller: Name and address of the company that answers the request, for the report; retained with it.
+        case_reference: Reference of the case or letter, for the report. It is retained with the report, so it must not
+            contain personal data.
+        legal_basis: Legal basis of the erasure, for the report. Under the GDPR a letter of Art. 17(1), `a` to `f`, or
+            any text without personal data.
         dry_run: Only report what would be hidden and erased.
     """
 
@@ -47,7 +59,21 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     kind: Law = "user"
     grace_days: Annotated[int, msgspec.Meta(ge=0, le=30)] | None = None
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
+    controller: Controller | None = None
+    case_reference: CaseReference | None = None
+    legal_basis: LegalBasis | None = None
     dry_run: bool = False
+
+
+def check_case_details(given: NewErasure) -> None:
+    """Check the texts that the report retains.
+
+    Raises:
+        Invalid: The legal basis belongs to another law, or a text contains the erased subject.
+    """
+    check_legal_basis(given.kind, given.legal_basis)
+    texts = {name: getattr(given, name) for name in ("controller", "case_reference", "legal_basis")}
+    check_nameless(given.subject, **texts)
 
 
 def requested_scope(given: NewErasure) -> Scope:
@@ -71,6 +97,13 @@ def requested_scope(given: NewErasure) -> Scope:
 
 def _named_here(error: FieldError) -> FieldError:
     return FieldError(error.field.replace("memory_ids", "ids"), *(error.message, error.value, error.limit))
+
+
+def scope_name(scope: Scope) -> str:
+    """Return the kind of a scope for the report: `subject`, `thread`, `ids`, or `filter` for any other conditions."""
+    if is_whole(scope, "subject") or is_whole(scope, "thread"):
+        return next(iter(scope.conditions()))
+    return "ids" if scope.memory_ids is not None else "filter"
 
 
 def scope_as_json(scope: Scope) -> bytes:

@@ -93,6 +93,13 @@ def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> lis
             "ground": f"legal hold {delay.hold_id} of {_day(delay.placed_at)}, released {_day(delay.released_at)}: "
             f"it delayed {delay.memories} memories",
             "until": "they are erased",
+            "code": "released",
+            "values": {
+                "hold": str(delay.hold_id),
+                "placed_at": _iso(delay.placed_at),
+                "released_at": _iso(delay.released_at),
+                "memories": delay.memories,
+            },
         }
         for delay in delays
         if delay.hold_id not in current
@@ -101,3 +108,7 @@ def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> lis
 
 def _day(moment: datetime | None) -> str:
     return "an unknown day" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

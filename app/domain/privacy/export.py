@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from app.domain.ingest.memory import COLD, FIELDS
+from app.domain.privacy.case_details import CaseReference, Controller
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS, TEXT, StorableName
 
@@ -29,12 +30,16 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         kind: `access` for all stored and derived data, `portable` for the submitted data, in a reusable format.
         law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
         reason: The reason, up to 2,000 characters; stored until the export expires.
+        controller: Name of the company that answers, for the letters; stored in the request log for 24 months.
+        case_reference: Reference of the case or letter, stored with `controller`. It must not contain personal data.
     """
 
     subject: StorableName
     kind: ExportKind = "access"
     law: Law = "user"
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
+    controller: Controller | None = None
+    case_reference: CaseReference | None = None
 
 
 _FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "external_id")

@@ -3,37 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from html import escape
 from typing import Any, Final
 
-from app.domain.ingest.memory import COLUMNS
+import msgspec
 
+from app.domain.ingest.memory import COLUMNS
+from app.domain.privacy.documents.texts import ENGLISH, Texts
+
+_ENDS: Final = {"access": ("recipients", "files"), "portable": ("files",)}
+"""The sections after the memories, by kind of export."""
+PAGE_MEMORIES: Final = 50
+"""Memories of a section, which begins on a new page in print."""
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}"
-    "h1{font-size:1.5rem}article{border-top:1px solid #ccc;padding:1rem 0}"
+    "h1{font-size:1.5rem}h2{font-size:1.15rem;break-after:avoid;margin-top:2rem}h3{font-size:.85rem;margin:0;color:#555}"
+    "article{border-top:1px solid #ccc;padding:1rem 0}h3,dl{break-inside:avoid}h3{break-after:avoid}"
+    "section{break-before:page}nav a{color:inherit}nav li{margin:.2rem 0}"
     "p{white-space:pre-wrap;overflow-wrap:anywhere}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem;margin:0;font-size:.85rem;color:#555}"
     "dd{margin:0;overflow-wrap:anywhere}"
+    "@page{size:A4;margin:20mm 18mm 22mm;"
+    "@bottom-center{content:counter(page) ' / ' counter(pages);font:9pt sans-serif}}"
+    "@media print{body{margin:0;max-width:none;padding:0;font-size:10.5pt}}"
 )
-_LEAD: Final = {
-    "access": "All data stored about this person, including derived data.",
-    "portable": "All data submitted about this person, in a reusable format.",
-}
 
+
+@dataclass(slots=True)
+class PageSection:
+    """A section of the page: its number of memories, and the times of the earliest and the latest in ISO format."""
+
+    memories: int = 0
+    earliest: str | None = None
+    latest: str | None = None
+
+
+@dataclass(slots=True)
+class PageContents:
+    """The sections of the page, which are counted while the lines of the memories' file pass by."""
+
+    sections: list[PageSection] = field(default_factory=list)
+
+    def count_line(self, line: bytes) -> None:
+        """Count a line of the memories' file."""
+        if not self.sections or self.sections[-1].memories == PAGE_MEMORIES:
+            self.sections.append(PageSection())
+        section, decoded = self.sections[-1], _LINE.decode(line)
+        moment = decoded.occurred_at or (decoded.memory and (decoded.memory.occurred_at or decoded.memory.created_at))
+        section.memories += 1
+        if moment:
+            section.earliest = min(filter(None, (section.earliest, moment)), key=datetime.fromisoformat)
+            section.latest = max(filter(None, (section.latest, moment)), key=datetime.fromisoformat)
+
+
+class _Memory(msgspec.Struct):
+    occurred_at: str | None = None
+    created_at: str | None = None
+
+
+class _Line(msgspec.Struct):
+    memory: _Memory | None = None
+    occurred_at: str | None = None
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
 _FIRST: Final = ("thread", "speaker", "role", "kind", "external_id")
 _ELSEWHERE: Final = frozenset({"text", "subject", "occurred_at", "metadata"})
-_LABELS: Final = (*dict.fromkeys((*_FIRST, *(field.name for field in COLUMNS if field.name not in _ELSEWHERE))),)
+_LABELS: Final = (*dict.fromkeys((*_FIRST, *(each.name for each in COLUMNS if each.name not in _ELSEWHERE))),)
 """The fields listed below a memory's text."""
 
 
-def render_head(kind: str, subject: str, made_at: str) -> str:
-    """Return the beginning of the page."""
+def render_head(kind: str, subject: str, made_at: str, contents: PageContents, texts: Texts = ENGLISH) -> str:
+    """Return the beginning of the page, with the table of contents."""
+    title = escape(texts.text("export.title", subject=subject))
+    entries = [(f"memories-{place}", section_title(place, contents, texts)) for place in range(len(contents.sections))]
+    entries += [(part, texts.text(f"export.{part}")) for part in _ENDS[kind]]
+    links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, name in entries)
+    lead = f"{texts.text(f'export.lead_{kind}')} {texts.text('export.made_at', made_at=made_at)}"
+    none = "" if contents.sections else f"<p>{escape(texts.text('export.no_memories'))}</p>"
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f'<!doctype html><html lang="{escape(texts.text("language"))}"><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Export of {escape(subject)}</title><style>{_STYLE}</style>"
-        f"<h1>Export of {escape(subject)}</h1><p>{_LEAD[kind]} Made {escape(made_at)}.</p>\n"
+        f"<title>{title}</title><style>{_STYLE}</style>"
+        f"<h1>{title}</h1><p>{escape(lead)}</p>{none}"
+        f"<nav><h2>{escape(texts.text('export.contents'))}</h2><ol>{links}</ol></nav>\n"
     )
+
+
+def section_title(place: int, contents: PageContents, texts: Texts = ENGLISH) -> str:
+    """Return the title of a section: the numbers of its memories, and its dates if they are known."""
+    section, first = contents.sections[place], place * PAGE_MEMORIES + 1
+    numbers = {"first": first, "last": first + section.memories - 1}
+    if section.earliest is None:
+        return texts.text("export.memories", **numbers)
+    days = {"earliest": texts.day(section.earliest), "latest": texts.day(section.latest)}
+    return texts.text("export.memories_dated", **numbers, **days)
+
+
+def render_number(number: int, contents: PageContents, texts: Texts = ENGLISH) -> str:
+    """Return the heading of a memory, and before it the heading of its section if it is the section's first.
+
+    Args:
+        number: Number of the memory, from 1.
+    """
+    place, rest = divmod(number - 1, PAGE_MEMORIES)
+    heading = f"<h3>{escape(texts.text('export.memory', number=number))}</h3>"
+    if rest:
+        return heading
+    end = "</section>\n" if place else ""
+    title = escape(section_title(place, contents, texts))
+    return f'{end}<section id="memories-{place}"><h2>{title}</h2>{heading}'
 
 
 def render_access_memory(line: Mapping[str, Any]) -> str:
@@ -62,15 +143,29 @@ def render_portable_memory(line: Mapping[str, Any]) -> str:
     return _article(line["text"], {"when": line["occurred_at"], **_labels(line)})
 
 
-def render_foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> str:
-    """Return the end of the page: the recipients of memories, and the other files in the zip with their line counts."""
+def render_foot(
+    files: Mapping[str, int],
+    recipients: Sequence[Mapping[str, Any]] | None,
+    contents: PageContents,
+    texts: Texts = ENGLISH,
+) -> str:
+    """Return the end of the page: the recipients of memories, and the other files in the zip with their line counts.
+
+    Args:
+        recipients: None for an export that doesn't list them.
+    """
     hosts = "".join(
         f"<dt>{escape(recipient['host'])}</dt><dd>{escape(', '.join(recipient['purposes']))}</dd>"
-        for recipient in recipients
+        for recipient in recipients or ()
     )
-    sent = f"<h2>Hosts that memories were sent to, and what for</h2><dl>{hosts}</dl>" if hosts else ""
-    others = "".join(f"<dt>{escape(name)}</dt><dd>{lines}</dd>" for name, lines in files.items())
-    return f"{sent}<h2>Files, and their lines</h2><dl>{others}</dl></html>\n"
+    sent = f"<dl>{hosts}</dl>" if hosts else f"<p>{escape(texts.text('export.recipients_none'))}</p>"
+    others = "".join(f"<dt>{escape(name)}</dt><dd>{texts.value(lines)}</dd>" for name, lines in files.items())
+    end = "</section>" if contents.sections else ""
+    received = f'<h2 id="recipients">{escape(texts.text("export.recipients"))}</h2>{sent}'
+    return (
+        f"{end}<section>{'' if recipients is None else received}"
+        f'<h2 id="files">{escape(texts.text("export.files"))}</h2><dl>{others}</dl></section></html>\n'
+    )
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:

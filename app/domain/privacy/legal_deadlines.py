@@ -19,6 +19,8 @@ GRACE_DAYS: Final[dict[Law, int]] = {"user": 30, "gdpr": 7, "ccpa": 7}
 """Default grace period during which an erasure can be cancelled, in days."""
 GRACE_DAYS_MAX: Final[dict[Law, int]] = {"user": 30, "gdpr": 14, "ccpa": 14}
 CCPA_DAYS: Final = 45
+EXTENSION_MONTHS: Final = 2
+"""Further months that GDPR Art. 12(3) allows, counted from the end of the first."""
 CCPA_CONFIRM_DAYS: Final = 10
 """Days for confirming receipt, in business days."""
 RESERVE: Final = timedelta(days=5)
@@ -76,9 +78,29 @@ def _due_at(law: Law, received_at: datetime) -> datetime | None:
     return received_at + timedelta(days=CCPA_DAYS) if law == "ccpa" else None
 
 
-def add_month(moment: datetime) -> datetime:
-    """Return the same day of the next month, or that month's last: 31 January becomes 28 or 29 February."""
-    year, month = (moment.year, moment.month + 1) if moment.month < 12 else (moment.year + 1, 1)
+def extended_deadline(law: Law, received_at: datetime, months: int | None) -> datetime | None:
+    """Return the deadline after an extension, counted from receipt; None if the law sets no deadline.
+
+    Args:
+        law: GDPR Art. 12(3) allows two further months, Cal. Civ. Code § 1798.130(a)(2) 45 further days.
+        received_at: Time of receipt, with a time zone.
+        months: Number of further months under the GDPR; None for `EXTENSION_MONTHS`.
+
+    Raises:
+        Invalid: The law doesn't extend deadlines by months.
+    """
+    received_at = received_at.astimezone(UTC)
+    if law == "gdpr":
+        return add_month(received_at, 1 + (months or EXTENSION_MONTHS))
+    if months is not None:
+        raise Invalid(errors=[FieldError("months", "is allowed only for requests under the GDPR")])
+    return received_at + timedelta(days=2 * CCPA_DAYS) if law == "ccpa" else None
+
+
+def add_month(moment: datetime, months: int = 1) -> datetime:
+    """Return the same day of a later month, or that month's last: 31 January becomes 28 or 29 February."""
+    years, month = divmod(moment.month - 1 + months, 12)
+    year, month = moment.year + years, month + 1
     return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
 
 

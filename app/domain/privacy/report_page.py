@@ -1,160 +1,312 @@
-"""Render an erasure report as a printable page: one escaped HTML file without scripts."""
+"""Render an erasure report as a printable page: a letter in sections, then the technical appendix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-_CLOCKS: Final = {
-    "requested_at": "Requested",
-    "confirm_by": "Confirmation deadline (10 business days, CCPA)",
-    "due_at": "Legal deadline",
-    "grace_until": "Could be cancelled until",
-    "started_at": "Started",
-    "finished_at": "Finished",
-    "verified_at": "Verified",
-    "rewrite_by": "Deadline for rewriting cold storage segments",
-    "rewritten_at": "Cold storage segments rewritten",
-}
-STYLE: Final = """
-body { font: 14px/1.45 system-ui, sans-serif; color: #1b1f24; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem; margin-bottom: .2rem }
-h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; break-after: avoid }
-table { border-collapse: collapse; width: 100%; font-size: .9em }
-th, td { text-align: left; vertical-align: top; padding: .3rem .5rem; border-bottom: 1px solid #d0d7de }
-td { overflow-wrap: anywhere }
-td.number { text-align: right; font-variant-numeric: tabular-nums }
-tr { break-inside: avoid }
-thead { display: table-header-group }
-.bad { color: #b42318; font-weight: 600 }
-.small { color: #57606a; font-size: .85em; overflow-wrap: anywhere }
-@page { margin: 18mm }
-@media print { body { margin: 0; max-width: none; font-size: 10.5pt } }
-"""
-"""The page's complete style sheet; a Content-Security-Policy can allow it by its digest."""
+from app.domain.privacy.case_details import GDPR_GROUNDS
+from app.domain.privacy.documents import html
+from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
+from app.domain.privacy.erasure_passes import HELD
+
+STYLE: Final = html.STYLE
+RETAINED, COPIES = 4, 5
+"""Numbers of the sections that other sections refer to."""
+SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
+"""Letters of the appendices."""
+_ELSEWHERE_APART: Final = ("recipients", "mentions")
+"""Copies that the section on recipients describes."""
 
 
-def render_report(report: Mapping[str, Any]) -> str:
+def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
     """Render a report as returned by `GET …/report`."""
-    left = sum(report["left"].values())
-    retained, backups = report["kept"], report["backups"]
-    outcome = "No residue was found" if not left else f"{left} rows remain"
-    sections = [
-        ("Dates (UTC)", _pairs({text: report["clocks"].get(name) for name, text in _CLOCKS.items()})),
-        ("Stores", _stores(report["stores"])),
-        *_passes(report),
-        ("Retained", _table(["What", "How many", "Ground", "Until"], retained, ["what", "count", "ground", "until"])),
-        (
-            "Recipients: hosts that this tenant's memories were sent to",
-            _table(
-                ["Host", "For", "Calls", "First", "Last"],
-                report["recipients"],
-                ["host", "purposes", "calls", "first", "last"],
-            ),
-        ),
-        (
-            "Backups",
-            _pairs(
-                {
-                    "Retained for": f"{backups['kept_days']} days",
-                    "Newest affected backup expires": backups["newest_affected_expires"],
-                    "Erasures are replayed on a restored backup before it is used": backups["replayed_on_restore"],
-                }
-            ),
-        ),
-        ("Outside the reach of queries", _table(["Where", "How it is deleted"], report["elsewhere"], _ELSEWHERE)),
-        (
-            "Proof",
-            _pairs(
-                {
-                    "Audit entry": (report.get("audit") or {}).get("entry"),
-                    "Hash of the audit entry": (report.get("audit") or {}).get("hash"),
-                    "Last stream position covered": report["cut"],
-                    **{f"Keyed digest of the {what}": digest for what, digest in report["pseudonyms"].items()},
-                    **{f"Version of the {what}": which for what, which in report["versions"].items()},
-                }
-            ),
-        ),
-    ]
-    body = "".join(f"<h2>{escape(title)}</h2>{content}" for title, content in sections)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>Erasure {_text(report['erasure_id'])}</title><style>{STYLE}</style></head><body><main>"
-        f"<h1>Report of an erasure</h1><p>{_text(report['erasure_id'])} · {_text(report['kind'])} · "
-        f'{_text(report["status"])} · {_text(report["memories"])} memories</p><p class="{"bad" if left else "good"}">'
-        f"{escape(outcome)}.</p>{body}"
-        f'<p class="small">Tenant {_text(report["tenant_id"])}, made {_text(report["made_at"])}.</p></main>'
-        "</body></html>\n"
+    sections = ("request", "done", "check", "retained", "copies", "recipients")
+    letter = "".join(
+        html.heading(f"{number}. {texts.text(f'report.{name}.title')}") + _SECTIONS[name](report, texts)
+        for number, name in enumerate(sections, start=1)
     )
+    title = texts.text("report.title")
+    body = (
+        f"{html.heading(title, 1)}{_head(report, texts)}{letter}{_signatures(report, texts)}"
+        f"{_appendices(report, texts)}"
+    )
+    case = report.get("case_reference") or report["erasure_id"]
+    return html.page(texts, f"{title} {case}", body)
 
 
-_ELSEWHERE: Final = ["where", "goes"]
+def describe_basis(law: str, legal_basis: str | None, texts: Texts) -> str:
+    """Return the legal basis of an erasure in words: a letter of GDPR Art. 17(1) is quoted with its ground."""
+    if legal_basis is None:
+        return texts.text(f"basis.{law}")
+    return texts.text(f"basis.gdpr_{legal_basis}") if law == "gdpr" and legal_basis in GDPR_GROUNDS else legal_basis
 
 
-def _passes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the sections on passes and on legal holds between passes; none for reports of earlier versions."""
-    if "passes" not in report:
-        return []
-    heads = ["Pass", "Started", "Finished", "Memories erased", "Memories held", "Legal holds"]
-    columns = ["number", "started_at", "finished_at", "memories", "held", "holds"]
+def _head(report: Mapping[str, Any], texts: Texts) -> str:
+    rows: dict[str, object] = {
+        texts.text("report.controller"): texts.value(report.get("controller")),
+        texts.text("report.case_reference"): texts.value(report.get("case_reference")),
+        texts.text("report.erasure_id"): report["erasure_id"],
+        texts.text("report.result"): texts.text(f"status.{report['status']}"),
+    }
+    if report["clocks"].get("verified_at"):
+        rows[texts.text("report.verified_at")] = texts.moment(report["clocks"]["verified_at"])
+    rows[texts.text("report.made_at")] = texts.moment(report["made_at"])
+    return html.pairs(texts, rows, "box")
+
+
+# --- Sections of the letter ---
+
+
+def _request(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks, law = report["clocks"], report["kind"]
+    scope = report.get("scope") or next(iter(report["pseudonyms"]), "other")
+    values = {"requested_at": clocks["requested_at"], "scope": texts.text(f"scope.{scope}")}
+    lines = [
+        texts.text("report.request.made", **values, law=texts.text(f"law.{law}")),
+        texts.text("report.request.basis", basis=describe_basis(law, report.get("legal_basis"), texts)),
+    ]
+    identity, extension = report.get("identity"), report.get("extension")
+    if identity:
+        method = texts.text(f"identity.{identity['method']}")
+        checked_at = texts.moment(identity["checked_at"])
+        lines.append(texts.text("report.request.identity", checked_at=checked_at, method=method))
+    if clocks.get("due_at"):
+        lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
+    if extension:
+        days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
+        lines.append(texts.text("report.request.extended", **days))
+    if report["status"] == "held":
+        lines.append(texts.text("report.request.name_stored"))
+    elif report["pseudonyms"]:
+        lines.append(texts.text("report.request.name_removed", proof=PROOF))
+    return "".join(map(html.paragraph, lines))
+
+
+def _done(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks, memories = report["clocks"], report["memories"]
+    parts = [html.paragraph(texts.count("report.done.hidden", report["hidden"]))] if report["hidden"] else []
+    if memories:
+        times = {name: texts.moment(clocks[name]) for name in ("started_at", "finished_at")}
+        key = "erased" if times["started_at"] != times["finished_at"] else "erased_at_once"
+        parts.append(html.paragraph(texts.count(f"report.done.{key}", memories, **times)))
+    elif not report["hidden"]:
+        parts.append(html.paragraph(texts.text("report.done.nothing")))
+    passes = report.get("passes") or []
+    if len(passes) > 1:
+        parts.append(html.paragraph(texts.text("report.done.passes", count=len(passes))))
+        parts.append(html.items(_describe_pass(number, each, texts) for number, each in enumerate(passes, start=1)))
+    also = list(_describe_stores(report["stores"], texts))
+    if also:
+        parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
+    parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
+    return "".join(parts)
+
+
+def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
+    values = {"number": number, "finished_at": texts.moment(each["finished_at"])}
+    values["memories"] = texts.count("count.memories", each["memories"])
+    if each["held"]:
+        held = texts.count("count.memories", each["held"])
+        return texts.text("report.done.pass_held", **values, held=held)
+    return texts.text("report.done.pass", **values)
+
+
+def _describe_stores(stores: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
+    """Yield a line for each system with erased data; the memories and their tables are described before."""
+    for row in stores:
+        code = row.get("code")
+        if row["removed"] and code not in (None, "memories", "table"):
+            yield texts.count(f"stores.{code}.done", row["removed"])
+
+
+def _check(report: Mapping[str, Any], texts: Texts) -> str:
+    left = sum(report["left"].values())
+    held = sum(row["count"] for row in report["kept"] if row["what"] == HELD)
+    passes = report.get("passes")
+    if passes and report["status"] == "held":
+        held = passes[-1]["held"] or held  # a memory under two holds counts once
+    values = {"systems": SYSTEMS, "made_at": texts.moment(report["made_at"]), "retained": RETAINED}
+    if left:
+        line = texts.text("report.check.left", **values, rows=texts.count("count.rows", left))
+    elif held:
+        line = texts.text("report.check.held", **values, held=texts.count("count.memories", held))
+    else:
+        line = texts.text("report.check.clean", **values)
+    exceptions = texts.text("report.check.exceptions", retained=RETAINED, copies=COPIES)
+    return html.paragraph(line, "bad" if left else "") + html.paragraph(exceptions)
+
+
+def _retained(report: Mapping[str, Any], texts: Texts) -> str:
+    rows = report["kept"]
+    lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
+    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, texts) for row in rows)]))
+
+
+def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
+    code = row.get("code")
+    if code is None:
+        values = {name: row[name] for name in ("what", "ground", "until")}
+        return texts.text("kept.other.said", **values, number="–" if row["count"] is None else row["count"])
+    values = {
+        name: texts.day(value) if name.endswith("_at") else value for name, value in row.get("values", {}).items()
+    }
+    count = values.pop("memories", row["count"])
+    key = f"kept.{code}.said"
+    return texts.text(key, **values) if count is None else texts.count(key, count, **values)
+
+
+def _copies(report: Mapping[str, Any], texts: Texts) -> str:
+    backups, clocks = report["backups"], report["clocks"]
+    expires = texts.day(backups["newest_affected_expires"])
+    days = texts.count("count.days", backups["kept_days"])
+    lines = [texts.text("report.copies.backups", days=days, expires=expires), texts.text("report.copies.replay")]
+    if clocks.get("rewritten_at"):
+        lines.append(texts.text("report.copies.segments_done", rewritten_at=texts.day(clocks["rewritten_at"])))
+    elif clocks.get("rewrite_by"):
+        lines.append(texts.text("report.copies.segments_pending", rewrite_by=texts.moment(clocks["rewrite_by"])))
+    lines.append(texts.text("report.copies.technical"))
+    rows = [row for row in report["elsewhere"] if row.get("code") not in _ELSEWHERE_APART]
+    return "".join(map(html.paragraph, lines)) + html.items(_describe_copy(row, texts) for row in rows)
+
+
+def _describe_copy(row: Mapping[str, Any], texts: Texts) -> str:
+    code = row.get("code")
+    if code is None:
+        return f"{row['where']}: {row['goes']}."
+    values = {"at": texts.moment(row["at"])} if "at" in row else {}
+    return f"{texts.text(f'elsewhere.{code}.where')}: {texts.text(f'elsewhere.{code}.goes', **values)}."
+
+
+def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
+    count = len(report["recipients"])
+    line = texts.text("report.recipients.none")
+    if count:
+        hosts = texts.count("count.hosts", count)
+        line = texts.text("report.recipients.some", hosts=hosts, recipients=HOSTS)
+    return html.paragraph(line) + html.paragraph(texts.text("report.recipients.mentions"))
+
+
+_SECTIONS: Final = {
+    "request": _request,
+    "done": _done,
+    "check": _check,
+    "retained": _retained,
+    "copies": _copies,
+    "recipients": _recipients,
+}
+
+
+def _signatures(report: Mapping[str, Any], texts: Texts) -> str:
+    audit = report.get("audit")
+    version = report["versions"].get("code")
+    if audit:
+        line = texts.text("report.signature.statement", version=version, entry=audit["entry"], proof=PROOF)
+    else:
+        line = texts.text("report.signature.incomplete", version=version)
+    fields = [texts.text(f"report.signature.{name}") for name in ("name", "place", "signature")]
+    blocks = "".join(
+        html.paragraph(texts.text(f"report.signature.{role}")) + html.pairs(texts, dict.fromkeys(fields, ""))
+        for role in ("prepared", "approved")
+    )
+    title = html.heading(texts.text("report.signature.title"))
+    return f'<section class="sign">{title}{html.paragraph(line)}{blocks}</section>'
+
+
+# --- Appendix ---
+
+
+def _appendices(report: Mapping[str, Any], texts: Texts) -> str:
+    contents = {
+        "systems": _systems(report["stores"], texts),
+        "passes": _passes(report, texts),
+        "dates": _dates(report["clocks"], texts),
+        "hosts": html.table(
+            texts,
+            [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
+            [_describe_host(row, texts) for row in report["recipients"]],
+        ),
+        "proof": _proof(report, texts),
+        "glossary": html.pairs(texts, dict(texts.pairs("report.glossary.terms"))),
+    }
+    shown = []
+    for letter, (name, content) in zip((SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS), contents.items(), strict=True):
+        title = texts.text("report.appendix", letter=letter, title=texts.text(f"report.{name}.title"))
+        shown.append(html.heading(title, kind="first" if letter == SYSTEMS else "") + content)
+    return f'<section class="appendix">{"".join(shown)}</section>'
+
+
+def _describe_host(row: Mapping[str, Any], texts: Texts) -> list[object]:
+    purposes = [
+        texts.text(f"purposes.{name}") if f"purposes.{name}" in texts else name.replace("_", " ")
+        for name in (each.replace(" ", "_") for each in row["purposes"])
+    ]
+    return [row["host"], purposes, row["calls"], row.get("first"), row.get("last")]
+
+
+def _systems(stores: Sequence[Mapping[str, Any]], texts: Texts) -> str:
+    heads = [texts.text(f"report.systems.{name}") for name in ("store", "method", "found", "removed", "left")]
+    figures = ("found", "removed", "left")
+    empty = [row["table"] for row in stores if row.get("code") == "table" and not any(map(row.get, figures))]
     rows = [
-        {**each, "number": number, "holds": each["holds"] or None} | _moments(each, "started_at", "finished_at")
-        for number, each in enumerate(report["passes"], start=1)
+        [*_name_store(row, texts), *(row[name] for name in figures)] for row in stores if row.get("table") not in empty
     ]
-    sections = [("Passes", _table(heads, rows, columns))]
-    if report["holds"]:
-        heads, columns = ["Hold", "Placed", "Released", "Memories"], ["hold_id", "placed_at", "released_at", "memories"]
-        rows = [{**each} | _moments(each, "placed_at", "released_at") for each in report["holds"]]
-        sections.append(("Legal holds that delayed it", _table(heads, rows, columns)))
-    return sections
+    note = html.paragraph(texts.text("report.systems.note"))
+    more = html.paragraph(texts.text("report.systems.empty", tables=empty)) if empty else ""
+    return note + html.table(texts, heads, rows) + more
 
 
-def _moments(row: Mapping[str, Any], *names: str) -> dict[str, datetime | None]:
-    return {name: datetime.fromisoformat(row[name]) if row[name] else None for name in names}
+def _name_store(row: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
+    """Return the name and the method of a system; reports of earlier versions contain them in English."""
+    code, by = row.get("code"), row.get("rewritten_by")
+    if code is None:
+        return row["store"], row["method"]
+    if code == "table":
+        method = row["method_code"]
+        return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
+    name = texts.text(f"stores.{code}.name")
+    if by:
+        return name, texts.text(f"stores.{code}.method_by", rewrite_by=texts.moment(by))
+    return name, texts.text(f"stores.{code}.method")
 
 
-def _stores(rows: Iterable[Mapping[str, Any]]) -> str:
-    shown = [
-        dict(row)
-        | ({"method": f"{row['method']}, by {_plain(row['rewritten_by'])}"} if row.get("rewritten_by") else {})
-        for row in rows
+def _passes(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the tables of the passes and of the legal holds between them; reports of earlier versions have none."""
+    names = ("number", "started_at", "finished_at", "memories", "held", "holds")
+    rows = [
+        [
+            number,
+            *(_moment(each[name]) for name in ("started_at", "finished_at")),
+            *(each[name] for name in ("memories", "held", "holds")),
+        ]
+        for number, each in enumerate(report.get("passes", ()), start=1)
     ]
-    columns = ["store", "method", "found", "removed", "left"]
-    return _table(["Store", "How", "Found", "Removed", "Left"], shown, columns)
+    content = html.table(texts, [texts.text(f"report.passes.{name}") for name in names], rows)
+    if report.get("holds"):
+        heads = [texts.text(f"report.passes.{name}") for name in ("hold", "placed_at", "released_at", "delayed")]
+        delays = [
+            [each["hold_id"], _moment(each["placed_at"]), _moment(each["released_at"]), each["memories"]]
+            for each in report["holds"]
+        ]
+        content += html.table(texts, heads, delays)
+    return content
 
 
-def _table(heads: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    if not rows:
-        return "<p>None.</p>"
-    head = "".join(f"<th>{escape(title)}</th>" for title in heads)
-    body = "".join("<tr>" + "".join(_cell(row.get(column)) for column in columns) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
+    names = (name for name in texts.keys("report.dates") if name != "title")
+    shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
+    return html.pairs(texts, shown)
 
 
-def _pairs(rows: Mapping[str, Any]) -> str:
-    body = "".join(f"<tr><th>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows.items())
-    return f"<table><tbody>{body}</tbody></table>"
+def _proof(report: Mapping[str, Any], texts: Texts) -> str:
+    audit = report.get("audit") or {}
+    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
+    shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
+    shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
+    shown |= {f"version_{what}": version for what, version in report["versions"].items()}
+    return html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
 
 
-def _cell(value: object) -> str:
-    return f'<td class="number">{value}</td>' if type(value) is int else f"<td>{_text(value)}</td>"
-
-
-def _text(value: object) -> str:
-    return escape(_plain(value))
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M} UTC"
-    if isinstance(value, date):
-        return value.isoformat()
-    return str(value)
+def _moment(moment: str | None) -> datetime | None:
+    return None if moment is None else read_moment(moment)

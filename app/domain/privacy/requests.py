@@ -10,11 +10,13 @@ from uuid import UUID
 import msgspec
 
 from app.domain.ingest.json_input import precompile
+from app.domain.privacy.case_details import CaseReference, Controller, NotedText
 from app.domain.privacy.legal_deadlines import Law
 
 Nature = Literal["erasure", "access", "portable", "correction", "restriction", "objection"]
 Manner = Literal["api", "mail", "letter", "telephone", "form", "person"]
 Answer = Literal["done", "cancelled", "denied"]
+IdentityMethod = Literal["account", "email", "telephone", "document", "person", "representative", "other"]
 
 KEPT_MONTHS: Final = 24
 """Retention period of a log entry, counted from the answer (11 CCR 7101)."""
@@ -29,12 +31,47 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         law: Legal basis of the request.
         manner: Channel through which the request arrived.
         received_at: Time of receipt; defaults to now.
+        controller: Name of the company that answers, for the letters; stored for 24 months.
+        case_reference: Reference of the case or letter; stored for 24 months, and must not contain personal data.
     """
 
     nature: Nature
     law: Law = "user"
     manner: Manner = "mail"
     received_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    controller: Controller | None = None
+    case_reference: CaseReference | None = None
+
+
+class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Check of a requester's identity.
+
+    Attributes:
+        method: The way in which identity was checked: log-in to the `account`, `email` or `telephone` number on file,
+            an identity `document`, in `person`, authority of a `representative`, or `other`.
+        checked_at: Time of the check; defaults to now.
+        note: Free text, up to 500 characters; deleted when the request is answered or its subject's data is erased.
+    """
+
+    method: IdentityMethod
+    checked_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    note: NotedText | None = None
+
+
+class Extension(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Extension of a request's legal deadline, with the requester notified before the first deadline.
+
+    Attributes:
+        reason: The reason, up to 500 characters, which the notice states; stored for 24 months, and must not contain
+            personal data.
+        months: Number of further months under the GDPR, 1 or 2 (default 2). Not allowed under the CCPA, which allows
+            45 further days.
+        notified_at: Time at which the requester was notified; defaults to now.
+    """
+
+    reason: NotedText
+    months: Annotated[int, msgspec.Meta(ge=1, le=2)] | None = None
+    notified_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -67,9 +104,14 @@ class PrivacyRequest:
 
     Attributes:
         confirm_by: Deadline for confirming receipt; None if no law sets one.
-        due_at: Deadline for the answer; None if no law sets one.
+        due_at: Deadline for the answer, including an extension; None if no law sets one.
         answer: None while the request is open.
         basis: Ground of a denial.
+        controller: Name of the company that answers.
+        identity_checked_by: Id of the key with which the identity check was recorded.
+        identity_note: Free text on the identity check; None once the request is answered.
+        extended_at: Time at which the requester was notified of the extension; None if there is none.
+        first_due_at: Deadline before the extension; None if there is none.
     """
 
     request_id: UUID
@@ -83,6 +125,15 @@ class PrivacyRequest:
     answered_at: datetime | None = None
     answer: Answer | None = None
     basis: str | None = None
+    controller: str | None = None
+    case_reference: str | None = None
+    identity_method: IdentityMethod | None = None
+    identity_checked_at: datetime | None = None
+    identity_checked_by: str | None = None
+    identity_note: str | None = None
+    extended_at: datetime | None = None
+    extension_reason: str | None = None
+    first_due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

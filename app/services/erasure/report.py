@@ -9,8 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
 from app.domain.privacy.legal_deadlines import confirmation_deadline
+from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
 from app.services.erasure.steps import STEPS
@@ -21,7 +23,7 @@ from app.store.core import database
 from app.store.erasure import recipients, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
-from app.store.privacy import anonymisation, deadlines
+from app.store.privacy import anonymisation, deadlines, request_log
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
@@ -73,7 +75,8 @@ def build_report(
     reports = {}
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
-        report: dict[str, Any] = {"cut": erasure.cut, "stores": _stores(erasure, left, now)}
+        report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
+        report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
@@ -108,6 +111,7 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
         row = {
             "store": work.store,
             "method": work.method,
+            "code": step,
             "found": planned["found"],
             "removed": executed_step["removed"],
         }
@@ -118,9 +122,9 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
             method = _METHODS.get(table, "deleted")
             remaining = left.get(table, 0)
             removed = executed_step.get("tables", {}).get(table, max(count - remaining, 0))
-            rows.append(
-                {"store": f"table {table}", "method": method, "found": count, "removed": removed, "left": remaining}
-            )
+            codes = {"code": "table", "table": table, "method_code": table if table in _METHODS else "deleted"}
+            figures = {"found": count, "removed": removed, "left": remaining}
+            rows.append({"store": f"table {table}", "method": method} | codes | figures)
     return rows
 
 
@@ -147,6 +151,8 @@ def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[Hold
             "count": hold.memories,
             "ground": f"legal hold {hold.hold_id} of {hold.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
+            "code": "held",
+            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat()},
         }
         for hold in holding
     ]
@@ -161,6 +167,8 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
             "count": count.memories,
             "ground": f"{count.ground} (made anonymous until {count.last_at:%Y-%m-%d})",
             "until": "they expire or fade, or are deleted",
+            "code": "anonymous",
+            "values": {"ground": count.ground, "last_at": count.last_at.isoformat()},
         }
         for count in anonymisation.read_counts(tx, tenant_id, digests)
     ]
@@ -171,12 +179,21 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
             "until": "the tenant is removed",
+            "code": "tombstones",
         },
         {
             "what": "audit entries",
             "count": None,
             "ground": "proof of the erasure; they contain digests of ids and numbers, no text and no name",
             "until": "the tenant is removed",
+            "code": "audit",
+        },
+        {
+            "what": "the request's dates, controller, case reference and legal basis, and this report",
+            "count": None,
+            "ground": "proof that the request was answered (11 CCR 7101)",
+            "until": f"the tenant is removed; the entry in the request log, {KEPT_MONTHS} months after the answer",
+            "code": "case",
         },
     ]
 
@@ -193,43 +210,50 @@ def _backups(now: datetime) -> dict[str, Any]:
 def _elsewhere(now: datetime) -> list[dict[str, str]]:
     """List copies that no query can reach, each with the event or time at which the copy disappears."""
     later = now + timedelta(hours=settings().idempotency_hours)
-    return [
-        {
-            "where": "deleted rows in PostgreSQL's files and indexes",
-            "goes": "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by "
-            "VACUUM FULL",
-        },
-        {
-            "where": "PostgreSQL's samples of columns, for its plans",
-            "goes": "when autovacuum next analyses the tables, or immediately with ANALYZE. A table that has become "
-            "empty keeps its last sample: the runbook has the statement that deletes it",
-        },
-        {"where": "PostgreSQL's write-ahead log", "goes": "as it is recycled, and with the backups that keep it"},
-        {
-            "where": "responses stored under idempotency keys in Redis",
-            "goes": f"by themselves, the last at {later:%Y-%m-%d %H:%M} UTC; they hold digests, so that a retry stores "
-            "nothing again",
-        },
-        {
-            "where": "ids of memories that a conversation has recently found, in Redis",
-            "goes": "by themselves, an hour after its last search",
-        },
-        {"where": "Redis's append-only file", "goes": "as Redis rewrites it"},
-        {
-            "where": "vectors of queries in the memory of processes",
-            "goes": "some minutes after the search; stored under digests made with a key of the process",
-        },
-        {"where": "logs", "goes": "when you rotate them; they contain ids and numbers, no text and no name"},
-        {
-            "where": "data sent to the recipients",
-            "goes": "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
-        },
-        {
-            "where": "mentions of the subject in other subjects' memories",
-            "goes": "only if these memories are erased too: they belong to the other subjects",
-        },
-        {"where": "job arguments and results", "goes": "never stored: tasks carry only ids and store no results"},
-    ]
+    rows = [{"where": where, "goes": goes, "code": code} for code, (where, goes) in _ELSEWHERE.items()]
+    for row in rows:
+        if row["code"] == "idempotency":
+            row |= {"goes": row["goes"].format(at=f"{later:%Y-%m-%d %H:%M} UTC"), "at": later.isoformat()}
+    return rows
+
+
+_ELSEWHERE: Final = {
+    "free_space": (
+        "deleted rows in PostgreSQL's files and indexes",
+        "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by VACUUM FULL",
+    ),
+    "samples": (
+        "PostgreSQL's samples of columns, for its plans",
+        (
+            "when autovacuum next analyses the tables, or immediately with ANALYZE. A table that has become empty "
+            "keeps its last sample: the runbook has the statement that deletes it"
+        ),
+    ),
+    "wal": ("PostgreSQL's write-ahead log", "as it is recycled, and with the backups that keep it"),
+    "idempotency": (
+        "responses stored under idempotency keys in Redis",
+        "by themselves, the last at {at}; they hold digests, so that a retry stores nothing again",
+    ),
+    "found_ids": (
+        "ids of memories that a conversation has recently found, in Redis",
+        "by themselves, an hour after its last search",
+    ),
+    "append_only_file": ("Redis's append-only file", "as Redis rewrites it"),
+    "query_vectors": (
+        "vectors of queries in the memory of processes",
+        "some minutes after the search; stored under digests made with a key of the process",
+    ),
+    "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
+    "recipients": (
+        "data sent to the recipients",
+        "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
+    ),
+    "mentions": (
+        "mentions of the subject in other subjects' memories",
+        "only if these memories are erased too: they belong to the other subjects",
+    ),
+    "jobs": ("job arguments and results", "never stored: tasks carry only ids and store no results"),
+}
 
 
 @lru_cache(maxsize=1)
@@ -253,6 +277,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         raise Conflict(f"this erasure is {state}: its report is written when it is finished")
     with database.tenant(tenant_id) as tx:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
+        logged = request_log.get(tx, tenant_id, erasure_id)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -260,6 +285,11 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "kind": erasure.kind,
         "status": erasure.status,
         "requested_by": erasure.requested_by,
+        "controller": erasure.controller,
+        "case_reference": erasure.case_reference,
+        "legal_basis": erasure.legal_basis,
+        "identity": _describe_identity(logged),
+        "extension": _describe_extension(logged),
         "hidden": erasure.hidden,
         "clocks": {
             "requested_at": erasure.requested_at,
@@ -275,4 +305,22 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
         **erasure.report,
+    }
+
+
+def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:
+    """Return the check of the requester's identity; None if none is recorded, or the log entry was deleted."""
+    if logged is None or logged.identity_method is None:
+        return None
+    return {"method": logged.identity_method, "checked_at": logged.identity_checked_at}
+
+
+def _describe_extension(logged: PrivacyRequest | None) -> dict[str, Any] | None:
+    """Return the extension of the legal deadline; None if there is none, or the log entry was deleted."""
+    if logged is None or logged.extended_at is None:
+        return None
+    return {
+        "first_due_at": logged.first_due_at,
+        "notified_at": logged.extended_at,
+        "reason": logged.extension_reason,
     }

@@ -17,6 +17,7 @@ from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
+from app.domain.privacy.erasure import NewErasure, check_case_details, requested_scope
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
@@ -30,7 +31,7 @@ from app.store.embedding import embeddings
 from app.store.enrichment import word_index, work_queue
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import hidden_memories, requests
-from app.store.erasure.requests import Erasure, Matching
+from app.store.erasure.requests import Erasure, HoldInScope, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
 from app.store.memories.tenant_counts import TierCounts
@@ -52,12 +53,35 @@ class ErasureOptions:
         law: Law under which the request is made.
         grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
+        controller: Name of the company that answers, for the report; retained, as are `case_reference` and
+            `legal_basis`.
     """
 
     scope: Scope
     law: Law = "user"
     grace_days: int | None = None
     reason: str | None = None
+    controller: str | None = None
+    case_reference: str | None = None
+    legal_basis: str | None = None
+
+
+def read_options(given: NewErasure) -> ErasureOptions:
+    """Return the parameters of a requested erasure.
+
+    Raises:
+        Invalid: There is no condition, or the report can't retain one of its texts.
+    """
+    check_case_details(given)
+    return ErasureOptions(
+        requested_scope(given),
+        given.kind,
+        given.grace_days,
+        given.reason,
+        given.controller,
+        given.case_reference,
+        given.legal_basis,
+    )
 
 
 def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
@@ -69,6 +93,14 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
         return _new(database.now(tx), asked, "nobody"), requests.count(tx, tenant_id, scope)
+
+
+def find_holds(tenant_id: UUID, asked: ErasureOptions) -> tuple[int, list[HoldInScope]]:
+    """Return the number of memories under legal hold in a requested erasure's scope, and the holds."""
+    with database.tenant(tenant_id) as tx:
+        scope = _kept_as(tx, tenant_id, asked.scope)
+        held = requests.count(tx, tenant_id, scope).held
+        return held, requests.holds_in(tx, tenant_id, scope) if held else []
 
 
 def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasure:
@@ -140,7 +172,17 @@ def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
 
 def _logged(new: Erasure) -> PrivacyRequest:
     confirm_by = legal_deadlines.legal_deadlines(new.kind, new.requested_at).confirm_by
-    return PrivacyRequest(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
+    return PrivacyRequest(
+        new.erasure_id,
+        "erasure",
+        new.kind,
+        "api",
+        new.requested_at,
+        confirm_by,
+        new.due_at,
+        controller=new.controller,
+        case_reference=new.case_reference,
+    )
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> Erasure:
@@ -198,7 +240,18 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
 def _new(now: datetime, asked: ErasureOptions, requested_by: str) -> Erasure:
     times = legal_deadlines.legal_deadlines(asked.law, now, asked.grace_days)
     return Erasure(
-        uuid4(), asked.law, "grace", asked.scope, asked.reason, now, requested_by, times.due_at, times.erase_after
+        uuid4(),
+        asked.law,
+        "grace",
+        asked.scope,
+        asked.reason,
+        now,
+        requested_by,
+        times.due_at,
+        times.erase_after,
+        controller=asked.controller,
+        case_reference=asked.case_reference,
+        legal_basis=asked.legal_basis,
     )
 
 

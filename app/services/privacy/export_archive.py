@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -18,9 +19,10 @@ import msgspec
 from app.clients.object_store import cold_store
 from app.domain.privacy import export_page
 from app.domain.privacy.export import FORMAT, line_schema, part_associated_data
+from app.domain.privacy.export_page import PageContents
 from app.domain.tiers import encryption
 from app.errors import Conflict, Unavailable
-from app.services.privacy import export_requests
+from app.services.privacy import document_texts, export_requests
 from app.services.security import audit, encryption_keys, recipients
 from app.store.core import database
 from app.store.privacy.exports import Export
@@ -58,6 +60,7 @@ class _Bundle:
         recipients: Hosts that received the tenant's memories, for exports of kind `access` (GDPR Art. 15 (1) c).
         files: Manifest entries of the files written so far.
         damaged: Ids of memories whose text in cold storage can't be read.
+        page: The sections of the readable page, known once the memories' file has been written.
     """
 
     tenant_id: UUID
@@ -66,6 +69,7 @@ class _Bundle:
     recipients: list[dict[str, Any]]
     files: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    page: PageContents = field(default_factory=PageContents)
 
     def parts(self, file: str) -> Iterator[bytes]:
         """Yield the decrypted parts of a file."""
@@ -79,15 +83,27 @@ class _Bundle:
 
     def read(self) -> Iterator[bytes]:
         """Yield the HTML page in pieces."""
-        export = self.export
-        finished_at = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
-        yield export_page.render_head(export.kind, export.subject or "", finished_at).encode()
+        export, texts, page = self.export, document_texts.read(), self.page
+        finished_at = texts.moment(export.finished_at)
+        yield export_page.render_head(export.kind, export.subject or "", finished_at, page, texts).encode()
         file, render_line = _PAGES[export.kind]
+        numbers = count(1)
         for part in self.parts(file):
             lines = [msgspec.json.decode(line) for line in part.splitlines()]
             self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
-            yield "".join(map(render_line, lines)).encode()
-        yield export_page.render_foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
+            articles = (export_page.render_number(next(numbers), page, texts) + render_line(line) for line in lines)
+            yield "".join(articles).encode()
+        files = {name: self.lines(name) for name in self.names()}
+        recipients = self.recipients if export.kind == "access" else None
+        yield export_page.render_foot(files, recipients, page, texts).encode()
+
+    def counted(self, file: str) -> Iterator[bytes]:
+        """Yield the decrypted parts of a file; the lines of the file that the page shows are counted in `page`."""
+        for part in self.parts(file):
+            if file == _PAGES[self.export.kind][0]:
+                for line in part.splitlines():
+                    self.page.count_line(line)
+            yield part
 
     def names(self) -> list[str]:
         """Return the names of the JSON-lines files, in order."""
@@ -100,7 +116,7 @@ class _Bundle:
     def contents(self) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield every file except the manifest."""
         for name in self.names():
-            yield name, self.parts(name)
+            yield name, self.counted(name)
         if self.export.kind == "portable":
             yield "given.schema.json", iter([msgspec.json.format(msgspec.json.encode(line_schema()), indent=2)])
         yield "index.html", self.read()

@@ -71,7 +71,17 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         exports.add(tx, tenant_id, new)
         jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
         deadlines = legal_deadlines(given.law, now)
-        logged = PrivacyRequest(export_id, given.kind, given.law, "api", now, deadlines.confirm_by, deadlines.due_at)
+        logged = PrivacyRequest(
+            export_id,
+            given.kind,
+            given.law,
+            "api",
+            now,
+            deadlines.confirm_by,
+            deadlines.due_at,
+            controller=given.controller,
+            case_reference=given.case_reference,
+        )
         request_log.add(tx, tenant_id, logged)
         details = {"export": str(export_id), "kind": given.kind, "law": given.law}
         audit.append(
@@ -154,6 +164,7 @@ def _end_exports(tx: database.Transaction, tenant_id: UUID, export_ids: Sequence
     """
     ended = exports.expire_exports(tx, tenant_id, export_ids)
     if ended:
+        request_log.delete_identity_notes(tx, tenant_id, ended)
         wrapped_keys.remove_records(tx, tenant_id, ended)
         audit.append(tx, tenant_id, "export_removed", SYSTEM, ids=ended)
     return ended

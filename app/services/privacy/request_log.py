@@ -8,9 +8,18 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
-from app.domain.privacy.legal_deadlines import legal_deadlines
-from app.domain.privacy.requests import Answer, NewRequest, PrivacyRequest, RequestStatistics
+from app.domain.privacy.documents.letters import LetterKind, render_letter_page, render_letter_text
+from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
+from app.domain.privacy.requests import (
+    Answer,
+    Extension,
+    IdentityCheck,
+    NewRequest,
+    PrivacyRequest,
+    RequestStatistics,
+)
 from app.errors import Conflict, FieldError, Invalid, require_found
+from app.services.privacy import document_texts
 from app.services.security import audit
 from app.store.core import database
 from app.store.erasure import requests
@@ -42,14 +51,17 @@ def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
         Invalid: The time of receipt is in the future.
     """
     with database.tenant(tenant_id) as tx:
-        now = database.now(tx)
-        received_at = given.received_at or now
-        check_moment(received_at, "received_at")
-        if received_at > now:
-            raise Invalid(errors=[FieldError("received_at", "is in the future")])
+        received_at = _past_moment(tx, given.received_at, "received_at")
         deadlines = legal_deadlines(given.law, received_at)
         fields = (given.nature, given.law, given.manner, received_at)
-        new = PrivacyRequest(uuid4(), *fields, deadlines.confirm_by, deadlines.due_at)
+        new = PrivacyRequest(
+            uuid4(),
+            *fields,
+            deadlines.confirm_by,
+            deadlines.due_at,
+            controller=given.controller,
+            case_reference=given.case_reference,
+        )
         request_log.add(tx, tenant_id, new)
     return new
 
@@ -70,6 +82,104 @@ def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
         return _get_or_404(tx, tenant_id, request_id)
 
 
+def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, actor: str) -> PrivacyRequest:
+    """Record a check of the requester's identity; a later check replaces it.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request is already answered.
+        Invalid: The time of the check is in the future or can't be stored.
+    """
+    with database.tenant(tenant_id) as tx:
+        _lock_open(tx, tenant_id, request_id)
+        checked_at = _past_moment(tx, check.checked_at, "checked_at")
+        fields = {"method": check.method, "checked_at": checked_at, "checked_by": actor, "note": check.note}
+        request_log.store_identity_check(tx, tenant_id, request_id, **fields)
+        checked_request = _get_or_404(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "method": check.method}
+        audit.append(tx, tenant_id, "identity_checked", actor, items=1, details=details)
+    return checked_request
+
+
+def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) -> PrivacyRequest:
+    """Extend the legal deadline of a request, and of its erasure.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request is answered, extended already, or has no legal deadline.
+        Invalid: The requester was notified in the future, before the receipt or after the first deadline; or the law
+            doesn't allow this extension.
+    """
+    with database.tenant(tenant_id) as tx:
+        # The erasure's row is locked first, as in its verification, which also answers the request.
+        requests.get(tx, tenant_id, request_id, locked=True)
+        request = _lock_open(tx, tenant_id, request_id)
+        if request.extended_at is not None:
+            raise Conflict("this request is already extended, and the law allows one extension")
+        due_at = extended_deadline(request.law, request.received_at, extension.months)
+        if due_at is None or request.due_at is None:
+            raise Conflict("this request has no legal deadline to extend")
+        notified_at = _past_moment(tx, extension.notified_at, "notified_at")
+        if notified_at < request.received_at:
+            raise Invalid(errors=[FieldError("notified_at", "is before the receipt of the request")])
+        if notified_at > request.due_at:
+            raise Invalid(errors=[FieldError("notified_at", "is after the first deadline, too late for an extension")])
+        request_log.store_extension(
+            tx, tenant_id, request_id, due_at=due_at, notified_at=notified_at, reason=extension.reason
+        )
+        extended_request = _get_or_404(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "law": request.law}
+        audit.append(tx, tenant_id, "request_extended", actor, items=1, details=details)
+    return extended_request
+
+
+def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_page: bool) -> str:
+    """Return an answer to a request, as plain text or as a printable page; Ebbing doesn't send it.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request isn't in the state that the letter is about.
+    """
+    with database.tenant(tenant_id) as tx:
+        request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
+    render = render_letter_page if as_page else render_letter_text
+    return render(letter, request, now, document_texts.read())
+
+
+def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
+    """Return an open request with its row locked.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request is already answered.
+    """
+    request = _get_or_404(tx, tenant_id, request_id, locked=True)
+    if request.answer is not None:
+        raise Conflict(f"this request is already answered: {request.answer}")
+    return request
+
+
+def _past_moment(tx: database.Transaction, moment: datetime | None, field: str) -> datetime:
+    """Return a moment, or now if there is none.
+
+    Raises:
+        Invalid: The moment is in the future or can't be stored.
+    """
+    now = database.now(tx)
+    if moment is None:
+        return now
+    check_moment(moment, field)
+    if moment > now:
+        raise Invalid(errors=[FieldError(field, "is in the future")])
+    return moment
+
+
 def answer_request(
     tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str
 ) -> PrivacyRequest:
@@ -85,9 +195,7 @@ def answer_request(
         Conflict: The request is already answered, or its erasure is still in progress.
     """
     with database.tenant(tenant_id) as tx:
-        request = _get_or_404(tx, tenant_id, request_id, locked=True)
-        if request.answer is not None:
-            raise Conflict(f"this request is already answered: {request.answer}")
+        _lock_open(tx, tenant_id, request_id)
         if requests.get(tx, tenant_id, request_id) is not None:
             raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)

@@ -61,6 +61,12 @@ FROM jobs WHERE tenant_id = %(tenant)s AND status NOT IN ('queued', 'running') A
 _HOLDS: Final = """
 FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
   AND (subject = %(subject)s::text OR thread = %(thread)s::text)"""
+# Notes on identity checks: of open requests if they contain the name, of others if an older version answered them.
+_NOTES: Final = """
+FROM privacy_requests AS request WHERE request.tenant_id = %(tenant)s AND request.identity_note IS NOT NULL AND (
+  request.answer IS NOT NULL OR request.identity_note ~* %(word)s::text OR EXISTS (
+    SELECT FROM exports WHERE exports.tenant_id = %(tenant)s AND exports.export_id = request.request_id
+      AND exports.subject IS NULL))"""
 
 
 def count_records(
@@ -69,7 +75,8 @@ def count_records(
     """Count, by table, the rows that `clear_records` would change, with the same arguments."""
     values = _values(tenant_id, names, memory_ids)
     counts = {}
-    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", recorded_searches.NAMED)):
+    tables = {"jobs": _JOBS, "holds": _HOLDS, "recorded_searches": recorded_searches.NAMED, "privacy_requests": _NOTES}
+    for table, rows in tables.items():
         counts[table] = int(fetch_value(tx, f"SELECT count(*) {rows}", values))
     return counts
 
@@ -78,7 +85,7 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
     """Redact names in finished jobs and released holds, and delete recorded searches limited to a subject or thread.
 
     Finished jobs that contain the id of an erased memory are redacted too. A hold retains its dates and the ids of
-    memories that no longer exist.
+    memories that no longer exist. Notes on identity checks that contain the subject are deleted.
 
     Args:
         names: The completely erased subject or thread under the key `subject` or `thread`; empty if the erasure covers
@@ -90,7 +97,7 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
     """
     values = _values(tenant_id, names, memory_ids)
     recorded_searches.lock(tx, tenant_id)
-    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES)
+    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES, _CLEAR_NOTES)
     return sum(driver_connection(tx).execute(statement.encode(), values).rowcount for statement in statements)
 
 
@@ -104,6 +111,10 @@ WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 
 _CLEAR_SEARCHES: Final = f"DELETE {recorded_searches.NAMED}"
+_CLEAR_NOTES: Final = f"""
+UPDATE privacy_requests SET identity_note = NULL
+WHERE tenant_id = %(tenant)s AND request_id IN (SELECT request.request_id {_NOTES})
+"""  # noqa: S608 - constants only
 
 
 def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> dict[str, Any]:
@@ -112,7 +123,14 @@ def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UU
         "names": [*names.values(), *map(str, memory_ids)],
         "subject": names.get("subject"),
         "thread": names.get("thread"),
+        "word": as_word(names["subject"]) if "subject" in names else None,
     }
+
+
+def as_word(name: str) -> str:
+    """Return PostgreSQL's regular expression for a name that isn't a part of a longer word."""
+    literal = "".join(sign if sign.isalnum() or sign.isspace() else f"\\{sign}" for sign in name)
+    return rf"(^|\W){literal}(\W|$)"
 
 
 def is_cold(tx: Connection, tenant_id: UUID, subject: str) -> bool:

@@ -27,7 +27,8 @@ from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
-  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id"""
+  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
+  controller, case_reference, legal_basis"""
 
 
 @precompile
@@ -49,6 +50,9 @@ class Erasure:
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
         rewritten_at: Time at which the last affected segment was rewritten.
         batch_id: The running batch that carries out this deletion of one memory; for a batch, its own id.
+        controller: Name and address of the company that answers the request; retained for the report, as are
+            `case_reference` and `legal_basis`.
+        legal_basis: A letter of GDPR Art. 17(1), or the operator's words.
     """
 
     erasure_id: UUID
@@ -72,11 +76,22 @@ class Erasure:
     rewrite_by: datetime | None = None
     rewritten_at: datetime | None = None
     batch_id: UUID | None = None
+    controller: str | None = None
+    case_reference: str | None = None
+    legal_basis: str | None = None
 
     @property
     def is_batch(self) -> bool:
         """True for an erasure that combines deletions of single memories; no request lists it."""
         return self.batch_id == self.erasure_id
+
+
+class HoldInScope(NamedTuple):
+    """A legal hold, and the number of memories in an erasure's scope that it covers."""
+
+    hold_id: UUID
+    placed_at: datetime
+    memories: int
 
 
 class Matching(NamedTuple):
@@ -112,9 +127,9 @@ def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
 
 _ADD: Final = text("""
 INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
-  erase_after, cut, started_at, batch_id)
+  erase_after, cut, started_at, batch_id, controller, case_reference, legal_basis)
 VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
-  :erase_after, :cut, :started_at, :batch_id)
+  :erase_after, :cut, :started_at, :batch_id, :controller, :case_reference, :legal_basis)
 """)
 
 
@@ -271,6 +286,18 @@ SELECT count(*), count(*) FILTER (WHERE EXISTS (
 FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(scope)}
 """)  # noqa: S608 - constants only
     return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.conditions()).one())
+
+
+def holds_in(tx: Connection, tenant_id: UUID, scope: Scope) -> list[HoldInScope]:
+    """Return the legal holds on memories in a scope, in order of placement."""
+    statement = text(f"""
+SELECT hold.hold_id, hold.placed_at, count(*)
+FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND {HOLDS}
+WHERE memory.tenant_id = :tenant AND {scope_sql(scope)}
+GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
+""")  # noqa: S608 - constants only
+    rows = tx.execute(statement, {"tenant": tenant_id} | scope.conditions())
+    return [HoldInScope(*row) for row in rows]
 
 
 def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from app.domain.privacy.erasure import is_whole
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.erasure import requests
+from app.store.erasure.references import as_word
 from app.store.erasure.requests import Erasure
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
@@ -40,6 +41,12 @@ SELECT count(*) FROM dead_letters
 WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND position(%(member)s::bytea IN payload) > 0
   AND CAST(split_part(entry_id, '-', 1) AS numeric) <= CAST(split_part(%(cut)s, '-', 1) AS numeric)""",
     "names in recorded searches": f"SELECT count(*) {recorded_searches.NAMED}",
+    "notes on identity checks": """
+SELECT count(*) FROM privacy_requests AS request
+WHERE request.tenant_id = %(tenant)s AND request.identity_note IS NOT NULL AND (
+  request.answer IS NOT NULL OR request.identity_note ~* %(word)s::text OR EXISTS (
+    SELECT FROM exports WHERE exports.tenant_id = %(tenant)s AND exports.export_id = request.request_id
+      AND exports.subject IS NULL))""",
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
     "vectors by a basis that is gone": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
@@ -99,6 +106,7 @@ def counts(
         "member": member,
         "cut": erasure.cut,
         "erasure": erasure.erasure_id,
+        "word": None if subject is None else as_word(subject),
     }
     return residue | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
 

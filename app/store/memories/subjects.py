@@ -1,12 +1,14 @@
-"""Count the data stored about a subject."""
+"""Count the data stored about a subject, list subjects, and find subjects by an alias."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.store.core.paging import Page, page_of
 from app.store.privacy.holds import HOLDS
 
 
@@ -50,3 +52,98 @@ SELECT count(*) FILTER (WHERE tier = 'active'), count(*) FILTER (WHERE tier = 'a
    WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND scope->>'subject' = :subject)
 FROM about AS memory
 """)  # noqa: S608 - constants only
+
+
+class SubjectCount(NamedTuple):
+    """A subject and the number of stored memories about it, `hidden` ones included; `first_id` is the lowest id."""
+
+    subject: str
+    memories: int
+    hidden: int
+    first_id: UUID
+
+
+def list_subjects(tx: Connection, tenant_id: UUID, after: UUID | None, limit: int) -> Page[SubjectCount] | None:
+    """Return a page of a tenant's subjects in order of their names, or None if `after` no longer exists.
+
+    Args:
+        after: Lowest id of the memories about the last subject of the previous page. Pages aren't found by the
+            subject's name, because the page's cursor appears in addresses.
+    """
+    name = None
+    if after is not None:
+        name = tx.execute(_NAME_OF, {"tenant": tenant_id, "memory_id": after}).scalar()
+        if name is None:
+            return None
+    names = list_names(tx, tenant_id, name, limit)
+    return page_of(count_memories(tx, tenant_id, names), limit, lambda row: row.first_id)
+
+
+_NAME_OF: Final = text("SELECT subject FROM memories WHERE tenant_id = :tenant AND memory_id = :memory_id")
+
+
+def list_names(tx: Connection, tenant_id: UUID, after: str | None, limit: int) -> list[str]:
+    """Return subjects in order, each once: one descent of the index `memories_subject` per name."""
+    return list(tx.execute(_LIST_NAMES, {"tenant": tenant_id, "after": after, "limit": limit}).scalars())
+
+
+_LIST_NAMES: Final = text("""
+WITH RECURSIVE name AS (
+  (SELECT subject, 1 AS place FROM memories
+   WHERE tenant_id = :tenant AND subject IS NOT NULL AND (CAST(:after AS text) IS NULL OR subject > :after)
+   ORDER BY subject LIMIT 1)
+  UNION ALL
+  SELECT following.subject, name.place + 1 FROM name CROSS JOIN LATERAL (
+    SELECT subject FROM memories WHERE tenant_id = :tenant AND subject IS NOT NULL AND subject > name.subject
+    ORDER BY subject LIMIT 1) AS following
+  WHERE name.place < :limit
+)
+SELECT subject FROM name
+""")
+
+
+def count_memories(tx: Connection, tenant_id: UUID, names: Sequence[str]) -> list[SubjectCount]:
+    """Count the memories about each of these subjects, in order of their names; unknown names are omitted."""
+    return [SubjectCount(*row) for row in tx.execute(_COUNT_MEMORIES, {"tenant": tenant_id, "names": list(names)})]
+
+
+_COUNT_MEMORIES: Final = text("""
+SELECT wanted.name, counted.memories, counted.hidden, (
+    SELECT memory_id FROM memories WHERE tenant_id = :tenant AND subject = wanted.name ORDER BY memory_id LIMIT 1)
+FROM (SELECT DISTINCT name FROM unnest(CAST(:names AS text[])) AS name) AS wanted
+CROSS JOIN LATERAL (
+  SELECT count(*) AS memories, count(*) FILTER (WHERE deleted_at IS NOT NULL) AS hidden
+  FROM memories WHERE tenant_id = :tenant AND subject = wanted.name) AS counted
+WHERE counted.memories > 0 ORDER BY wanted.name
+""")
+
+
+def is_known(tx: Connection, tenant_id: UUID, subject: str) -> bool:
+    """Return True if any memory about this subject is stored, hidden ones included."""
+    return bool(tx.execute(_IS_KNOWN, {"tenant": tenant_id, "subject": subject}).scalar())
+
+
+_IS_KNOWN: Final = text("SELECT EXISTS (SELECT FROM memories WHERE tenant_id = :tenant AND subject = :subject)")
+
+
+def find_by_speaker(tx: Connection, tenant_id: UUID, name: str, rows_max: int) -> list[str]:
+    """Return the subjects of memories whose speaker has this name, without differences of case and Unicode form.
+
+    Args:
+        name: The name in NFKC and lower case.
+        rows_max: Maximum number of memories with a speaker that are compared, latest first.
+    """
+    values = {"tenant": tenant_id, "name": name, "rows_max": rows_max}
+    return list(tx.execute(_BY_SPEAKER, values).scalars())
+
+
+_BY_SPEAKER: Final = text("""
+SELECT DISTINCT subject FROM (
+  SELECT subject, speaker FROM memories
+  WHERE tenant_id = :tenant AND subject IS NOT NULL AND speaker IS NOT NULL
+  ORDER BY memory_id DESC LIMIT :rows_max
+) AS said
+WHERE :name = CASE WHEN octet_length(speaker) = length(speaker) THEN lower(speaker)
+  ELSE lower(normalize(speaker, NFKC)) END
+ORDER BY subject LIMIT 100
+""")

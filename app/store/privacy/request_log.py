@@ -12,8 +12,9 @@ from sqlalchemy import Connection, text
 from app.domain.privacy.requests import Answer, PrivacyRequest, RequestStatistics
 from app.store.core.paging import Latest, Page, Place, build_one
 
-_COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
-  answer, basis"""
+_NAMES: Final = tuple(PrivacyRequest.__slots__)
+COLUMNS: Final = ", ".join(_NAMES)
+"""The columns of a request, in the order of the fields of `PrivacyRequest`."""
 
 
 def add(tx: Connection, tenant_id: UUID, new: PrivacyRequest) -> None:
@@ -22,9 +23,7 @@ def add(tx: Connection, tenant_id: UUID, new: PrivacyRequest) -> None:
 
 
 _ADD: Final = text(f"""
-INSERT INTO privacy_requests (tenant_id, {_COLUMNS})
-VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by, :due_at, :confirmed_at, :answered_at,
-  :answer, :basis)
+INSERT INTO privacy_requests (tenant_id, {COLUMNS}) VALUES (:tenant, {", ".join(f":{name}" for name in _NAMES)})
 """)  # noqa: S608 - constants only
 
 
@@ -34,7 +33,7 @@ def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = Fal
     return build_one(PrivacyRequest, tx.execute(_GET_LOCKED if locked else _GET, values))
 
 
-_GET: Final = text(f"SELECT {_COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND request_id = :request_id")  # noqa: S608
+_GET: Final = text(f"SELECT {COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND request_id = :request_id")  # noqa: S608
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
@@ -46,7 +45,7 @@ def list_requests(
 
 
 _PAGES: Final = Latest(f"""
-SELECT {_COLUMNS} FROM privacy_requests
+SELECT {COLUMNS} FROM privacy_requests
 WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open)
 ORDER BY received_at DESC, request_id DESC""")  # noqa: S608 - constants only
 
@@ -56,14 +55,15 @@ def store_answer(
 ) -> None:
     """Store the outcome of requests; answered requests remain unchanged and unknown ids are ignored.
 
-    A request whose receipt wasn't confirmed counts as confirmed at the time of the answer.
+    A request whose receipt wasn't confirmed counts as confirmed at the time of the answer. The note on the identity
+    check is deleted.
     """
     tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
 
 
 _ANSWER: Final = text("""
 UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(),
-  confirmed_at = coalesce(confirmed_at, now())
+  confirmed_at = coalesce(confirmed_at, now()), identity_note = NULL
 WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer IS NULL
 """)
 
@@ -76,6 +76,48 @@ def store_confirmation(tx: Connection, tenant_id: UUID, request_id: UUID) -> Non
 _CONFIRM: Final = text("""
 UPDATE privacy_requests SET confirmed_at = coalesce(confirmed_at, now())
 WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+
+
+def store_identity_check(tx: Connection, tenant_id: UUID, request_id: UUID, **fields: object) -> None:
+    """Store the check of a requester's identity: `method`, `checked_at`, `checked_by` and `note`."""
+    tx.execute(_CHECKED, {"tenant": tenant_id, "request_id": request_id} | fields)
+
+
+_CHECKED: Final = text("""
+UPDATE privacy_requests SET identity_method = :method, identity_checked_at = :checked_at,
+  identity_checked_by = :checked_by, identity_note = :note
+WHERE tenant_id = :tenant AND request_id = :request_id AND answer IS NULL
+""")
+
+
+def delete_identity_notes(tx: Connection, tenant_id: UUID, request_ids: Sequence[UUID]) -> None:
+    """Delete the notes on the identity checks of these requests."""
+    tx.execute(_DELETE_NOTES, {"tenant": tenant_id, "ids": list(request_ids)})
+
+
+_DELETE_NOTES: Final = text("""
+UPDATE privacy_requests SET identity_note = NULL
+WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND identity_note IS NOT NULL
+""")
+
+
+def store_extension(
+    tx: Connection, tenant_id: UUID, request_id: UUID, *, due_at: datetime, notified_at: datetime, reason: str
+) -> None:
+    """Move the deadline of a request, and of the erasure with the same id, to the end of an extension."""
+    values = {"tenant": tenant_id, "request_id": request_id, "due_at": due_at}
+    tx.execute(_EXTEND, values | {"notified_at": notified_at, "reason": reason})
+    tx.execute(_EXTEND_ERASURE, values)
+
+
+_EXTEND: Final = text("""
+UPDATE privacy_requests SET first_due_at = due_at, due_at = :due_at, extended_at = :notified_at,
+  extension_reason = :reason
+WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+_EXTEND_ERASURE: Final = text("""
+UPDATE erasures SET due_at = :due_at WHERE tenant_id = :tenant AND erasure_id = :request_id
 """)
 
 

@@ -10,9 +10,7 @@ from sqlalchemy import Connection, text
 from app.domain.privacy.requests import PrivacyRequest
 from app.store.core.paging import Latest, Page, Place
 from app.store.erasure.requests import Erasure, as_erasure
-
-_REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
-  answer, basis"""
+from app.store.privacy.request_log import COLUMNS
 
 
 def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[PrivacyRequest]:
@@ -21,7 +19,7 @@ def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[PrivacyRe
 
 
 _OPEN: Final = text(f"""
-SELECT {_REQUEST} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
+SELECT {COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
 ORDER BY least(CASE WHEN confirmed_at IS NULL THEN confirm_by END, due_at) NULLS LAST, received_at, request_id
 LIMIT :limit
 """)  # noqa: S608 - constants only

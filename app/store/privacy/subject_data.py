@@ -232,7 +232,8 @@ def list_service_data(tx: Connection, tenant_id: UUID, subject: str) -> list[str
     """Return data that doesn't belong to a single memory, each item as a line of JSON.
 
     The items are the recipients of the tenant's data, the policy in force, erasures, holds and exports of the subject,
-    and recorded searches that were limited to the subject or had the subject's memories among their candidates.
+    checks of the requester's identity for these, and recorded searches that were limited to the subject or had the
+    subject's memories among their candidates.
     """
     values = {"tenant": tenant_id, "subject": subject}
     return [str(row[0]) for row in driver_connection(tx).execute(_SERVICE, values).fetchall()]
@@ -246,9 +247,16 @@ UNION ALL
 (SELECT jsonb_build_object('policy', body, 'version', version, 'since', effective_at)::text
 FROM policies WHERE tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1)
 UNION ALL
-SELECT jsonb_build_object('erasure', erasure_id, 'law', kind, 'status', status, 'requested_at', requested_at,
-  'due_at', due_at, 'erase_after', erase_after)::text
+SELECT (jsonb_build_object('erasure', erasure_id, 'law', kind, 'status', status, 'requested_at', requested_at,
+  'due_at', due_at, 'erase_after', erase_after) || jsonb_strip_nulls(jsonb_build_object(
+  'controller', controller, 'case_reference', case_reference, 'legal_basis', legal_basis)))::text
 FROM erasures WHERE tenant_id = %(tenant)s AND scope->>'subject' = %(subject)s
+UNION ALL
+SELECT jsonb_build_object('request', request_id, 'identity_method', identity_method, 'identity_checked_at',
+  identity_checked_at, 'identity_note', identity_note)::text
+FROM privacy_requests WHERE tenant_id = %(tenant)s AND identity_method IS NOT NULL AND request_id IN (
+  SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND scope->>'subject' = %(subject)s
+  UNION ALL SELECT export_id FROM exports WHERE tenant_id = %(tenant)s AND subject = %(subject)s)
 UNION ALL
 SELECT jsonb_build_object('hold', hold_id, 'placed_at', placed_at)::text
 FROM holds WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND released_at IS NULL

@@ -124,6 +124,11 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/requests/summary"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/identity"): ("privacy", {"json": {"method": "account"}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/extend"): ("privacy", {"json": {"reason": "many requests"}}, 200),
+    ("GET", "/v1/privacy/requests/{request_id}/letters/{letter}"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/subjects"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/subjects/search"): ("privacy", {"json": {"name": "ann"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
@@ -159,11 +164,12 @@ def path_of(api: Api, path: str) -> str:
         "supersession_id": a_proposal,
         "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
         "subject": lambda _: "ann/of/here",
+        "letter": lambda _: "acknowledgement",
         "name": a_schedule,
     }
-    for name, make in made.items():
-        if f"{{{name}}}" in path:
-            return path.format(**{name: make(api)})
+    values = {name: make(api) for name, make in made.items() if f"{{{name}}}" in path}
+    if values:
+        return path.format(**values)
     if path == "/v1/links":
         name_two(api)
         return f"{path}?memory={LINKED[0]}"
@@ -244,7 +250,7 @@ def an_export(api: Api) -> UUID:
 
 
 def a_request(api: Api) -> UUID:
-    return request_log.create(api.tenant.tenant_id, NewRequest("correction")).request_id
+    return request_log.create(api.tenant.tenant_id, NewRequest("correction", "gdpr")).request_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -47,9 +47,9 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
     refused = cli("erase", "ann", "--kind", "gdpr", "--tag", "a", given="n\n")
     assert refused.code == 1
     for said in (
-        "3 memories (1 under legal hold",
-        "erase them permanently after 2026-03-14 11:00 UTC",
-        "legal deadline 2026-04-07",
+        "Hide 3 memories? 2 will be erased permanently after 2026-03-14 11:00 UTC",
+        "1 stays under legal hold",
+        "Legal deadline: 2026-04-07",
     ):
         assert said in refused.err
     assert [asked.json.get("dry_run") for asked in api.asked] == [True]
@@ -59,7 +59,7 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
 def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
     done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
-    assert "e1: 3 memories hidden; it will erase them permanently after 2026-03-14 11:00 UTC" in done.out
+    assert "e1: 3 memories hidden. 3 will be erased permanently after 2026-03-14 11:00 UTC" in done.out
     assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
 
 
@@ -144,4 +144,4 @@ def test_where_nobody_can_be_asked_the_way_out_is_named(cli: Cli, api: Stub, wor
 
 def test_one_is_told_as_one(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(201, ERASURE | {"hidden": 1})
-    assert "e1: 1 memory hidden; it will" in cli("erase", "orla", "--yes").out
+    assert "e1: 1 memory hidden. 1 will be erased permanently" in cli("erase", "orla", "--yes").out

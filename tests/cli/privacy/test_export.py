@@ -36,6 +36,7 @@ REQUEST = {
 
 
 def ready(api: Stub, status: str = "ready") -> None:
+    api.replies["GET /v1/subjects/ann"] = Reply(200, HELD | {"subject": "ann"})
     api.replies["POST /v1/privacy/exports"] = Reply(202, EXPORT)
     api.replies["GET /v1/jobs/j1"] = Reply(200, JOB)
     api.replies["GET /v1/privacy/exports/e1"] = Reply(200, EXPORT | {"status": status})
@@ -47,7 +48,7 @@ def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: St
     file = tmp_path / "ann.zip"
     done = cli("export", "ann", "--kind", "portable", "--law", "gdpr", "--output", str(file), "--yes")
     assert "6 bytes (3 given)" in done.out
-    assert api.asked[0].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
+    assert api.asked[1].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)
     printed = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--yes", "--json").out)
     assert (printed["id"], printed["status"], printed["bytes"]) == ("e1", "ready", 6)

@@ -24,13 +24,13 @@ COUNTS = {"memories": 3, "hidden": 1}
 
 
 def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
-    api.replies[f"POST {PATH}"] = Reply(201, HOLD)
+    api.replies[f"POST {PATH}"] = [Reply(200, COUNTS), Reply(201, HOLD)]
     api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS)
     done = cli(
         "hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17", "--yes"
     )
     assert "hold h1 covers 3 memories (and 1 hidden by pending erasures), and future memories" in done.out
-    assert api.asked[0].json == {
+    assert api.asked[1].json == {
         "subject": "ann",
         "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
         "reason": "case 17",

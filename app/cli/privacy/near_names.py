@@ -1,0 +1,55 @@
+"""Warn about subjects that no stored memory has, and propose subjects with similar names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.output import count_of, plain
+
+AsWritten = Annotated[
+    bool,
+    typer.Option(
+        "--as-written",
+        help="Use the subject exactly as written, even if no stored memory has it and similar names exist.",
+    ),
+]
+_LIKENESS: Final = {"speaker": ", with this speaker"}
+
+
+def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
+    """Print a warning if no stored memory has the subject. `found` is the answer of the API."""
+    if "near" in found:
+        typer.echo(f"warning: {describe_unknown(subject, found['near'])}", err=True)
+
+
+def explain_none(subject: str | None, found: dict[str, Any]) -> str:
+    """Return the end of a sentence about a dry run that found nothing; empty if memories have the subject."""
+    return f": {describe_unknown(subject, found['near'])}".rstrip("?") if "near" in found else ""
+
+
+def refuse_near_miss(subject: str | None, found: dict[str, Any], *, as_written: bool) -> None:
+    """Refuse to continue if no stored memory has the subject, but similar names exist.
+
+    Raises:
+        CommandFailure: The subject is unknown and similar to a stored one, and `--as-written` isn't given.
+    """
+    if found.get("near") and not as_written:
+        raise CommandFailure(
+            f"nothing was requested for `{plain(subject)}`: repeat the command with one of the names above, or with "
+            "--as-written",
+            Code.USAGE,
+        )
+
+
+def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
+    """Return a sentence that no memory has the subject, and the subjects with similar names."""
+    names = [
+        f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
+        f"{_LIKENESS.get(each['likeness'], '')})"
+        for each in near
+    ]
+    proposal = f"; did you mean {' or '.join(names)}?" if names else ", and no similar name is stored"
+    return f"no stored memory has the subject `{plain(subject)}`{proposal}"

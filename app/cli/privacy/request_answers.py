@@ -1,0 +1,107 @@
+"""`ebbing privacy identity`, `extend` and `letter`: identity check, extension and answers of a privacy request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from app.cli.core.calls import call, given, item_path
+from app.cli.core.connection import find_connection
+from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
+from app.cli.core.time_option import time_option
+from app.cli.privacy.erasure_requests import router
+from app.cli.privacy.request_log import PATH
+
+Id = Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")]
+LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion")
+
+
+@router.command(
+    epilog=examples(
+        "ebbing privacy identity ID --method account",
+        "ebbing privacy identity ID --method document --note 'passport seen at the desk'",
+    )
+)
+def identity(
+    request_id: Id,
+    *,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="`account`, `email` or `telephone` on file, identity `document`, in `person`, `representative` or "
+            "`other`.",
+        ),
+    ],
+    note: Annotated[
+        str | None, typer.Option("--note", help="Note on the check, deleted when the request is answered.")
+    ] = None,
+    checked_at: Annotated[str | None, time_option("--at", "Time of the check. Default: now.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record how and when the requester's identity was checked."""
+    body = given(method=method, note=note, checked_at=checked_at)
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/identity", json=body)
+    text = f"{plain(done['request_id'])}: identity checked by {plain(done['identity_method'])} on "
+    print_result(done, f"{text}{done['identity_checked_at'][:10]}", as_json=as_json)
+
+
+@router.command(
+    epilog=examples(
+        "ebbing privacy extend ID --reason 'many requests at once'",
+        "ebbing privacy extend ID --reason 'complex request' --months 1 --yes",
+    )
+)
+def extend(
+    request_id: Id,
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Reason, stated in the notice; must not contain personal data.")
+    ],
+    months: Annotated[
+        int | None,
+        typer.Option("--months", min=1, max=2, help="Further months under the GDPR. Default: 2. The CCPA has 45 days."),
+    ] = None,
+    notified_at: Annotated[
+        str | None, time_option("--notified", "Time at which the requester was notified. Default: now.")
+    ] = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Extend the legal deadline of a request once. Send the notice: `ebbing privacy letter ID extension`."""
+    if not yes:
+        confirm(f"Extend the deadline of {plain(request_id)}, with the requester notified before the first deadline?")
+    body = given(reason=reason, months=months, notified_at=notified_at)
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/extend", json=body)
+    text = f"{plain(done['request_id'])}: deadline moved from {done['first_due_at'][:10]} to {done['due_at'][:10]}"
+    print_result(done, text, as_json=as_json)
+
+
+@router.command(
+    epilog=examples("ebbing privacy letter ID acknowledgement", "ebbing privacy letter ID extension --html notice.html")
+)
+def letter(
+    request_id: Id,
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(LETTERS)}.", metavar="LETTER")],
+    *,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it."""
+    from app.cli.core.client import Api
+
+    path = f"{item_path(item_path(PATH, request_id) + '/letters', name)}?format={'html' if html else 'text'}"
+    with Api(find_connection(url)) as api:
+        page = api.page(path)
+    if html is None:
+        typer.echo(page.rstrip("\n"))
+        return
+    html.write_text(page, encoding="utf-8")
+    typer.echo(f"written: {html}", err=True)

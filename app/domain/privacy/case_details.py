@@ -1,0 +1,64 @@
+"""Details that tie an erasure or a privacy request to the letter that it answers: controller, case and legal basis."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+
+from app.domain.privacy.legal_deadlines import Law
+from app.domain.privacy.subject_names import fold_name
+from app.errors import FieldError, Invalid
+
+CONTROLLER_MAX_CHARACTERS: Final = 300
+CASE_REFERENCE_MAX_CHARACTERS: Final = 100
+LEGAL_BASIS_MAX_CHARACTERS: Final = 300
+NOTE_MAX_CHARACTERS: Final = 500
+_LINE: Final = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
+_SENTENCES: Final = r"^[^\x00]*[^\s\x00][^\x00]*$"
+_NAME_MIN_CHARACTERS: Final = 3
+_GROUND: Final = re.compile(r"[a-z]")
+
+Controller = Annotated[str, msgspec.Meta(min_length=1, max_length=CONTROLLER_MAX_CHARACTERS, pattern=_LINE)]
+CaseReference = Annotated[str, msgspec.Meta(min_length=1, max_length=CASE_REFERENCE_MAX_CHARACTERS, pattern=_LINE)]
+LegalBasis = Annotated[str, msgspec.Meta(min_length=1, max_length=LEGAL_BASIS_MAX_CHARACTERS, pattern=_LINE)]
+NotedText = Annotated[str, msgspec.Meta(min_length=1, max_length=NOTE_MAX_CHARACTERS, pattern=_SENTENCES)]
+
+GDPR_GROUNDS: Final = ("a", "b", "c", "d", "e", "f")
+"""The letters of GDPR Art. 17(1), each a ground for erasure."""
+
+
+def check_legal_basis(law: Law, legal_basis: str | None) -> None:
+    """Check that a legal basis of one letter is a ground of GDPR Art. 17(1), in a request under the GDPR.
+
+    Raises:
+        Invalid: There is no such ground, or another law applies.
+    """
+    if legal_basis is None or not _GROUND.fullmatch(legal_basis):
+        return
+    if law != "gdpr":
+        raise Invalid(errors=[FieldError("legal_basis", "is a letter of GDPR Art. 17(1), but `kind` isn't `gdpr`")])
+    if legal_basis not in GDPR_GROUNDS:
+        raise Invalid(errors=[FieldError("legal_basis", "isn't a letter of GDPR Art. 17(1): a to f")])
+
+
+def check_nameless(subject: str | None, **texts: str | None) -> None:
+    """Check that texts that outlive an erasure don't contain the erased subject's name.
+
+    Subjects of fewer than three characters aren't looked for.
+
+    Raises:
+        Invalid: A text contains the subject as a word, in any case or Unicode form.
+    """
+    name = fold_name(subject or "")
+    if len(name) < _NAME_MIN_CHARACTERS:
+        return
+    found = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    errors = [
+        FieldError(field, "contains the subject, but is retained after the erasure: use a number instead")
+        for field, text in texts.items()
+        if text is not None and found.search(fold_name(text))
+    ]
+    if errors:
+        raise Invalid(errors=errors)

@@ -1,0 +1,116 @@
+"""Write the answers to a privacy request: confirmation of receipt, extension, refusal and completion."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal, get_args
+
+from app.domain.privacy.documents import html
+from app.domain.privacy.documents.texts import ENGLISH, Texts
+from app.domain.privacy.requests import PrivacyRequest
+from app.errors import Conflict
+
+LetterKind = Literal["acknowledgement", "extension", "refusal", "completion"]
+
+LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
+_MISSING: Final[dict[LetterKind, str]] = {
+    "extension": "this request has no extension: record the extension first",
+    "refusal": "this request isn't denied: record the denial first",
+    "completion": "this request isn't completed: record the completion first",
+}
+
+
+def possible_letters(request: PrivacyRequest) -> list[LetterKind]:
+    """Return the letters that can be written about a request in its current state."""
+    return [letter for letter in LETTERS if _is_possible(letter, request)]
+
+
+def _is_possible(letter: LetterKind, request: PrivacyRequest) -> bool:
+    match letter:
+        case "acknowledgement":
+            return True
+        case "extension":
+            return request.extended_at is not None
+        case "refusal":
+            return request.answer == "denied"
+        case "completion":
+            return request.answer == "done"
+
+
+def letter_lines(letter: LetterKind, request: PrivacyRequest, texts: Texts = ENGLISH) -> list[str]:
+    """Return the paragraphs of a letter, from the greeting to the closing.
+
+    Raises:
+        Conflict: The request isn't in the state that the letter is about.
+    """
+    if not _is_possible(letter, request):
+        raise Conflict(_MISSING[letter])
+    key, law = f"answer.{letter}", request.law
+    opening = texts.text(
+        f"{key}.received",
+        nature=texts.text(f"nature.{request.nature}"),
+        law=texts.text(f"law.{law}"),
+        received_at=texts.day(request.received_at),
+    )
+    lines = [texts.text("answer.greeting"), opening]
+    match letter:
+        case "acknowledgement":
+            due = f"{key}.due" if request.due_at else f"{key}.due_none"
+            lines.append(texts.text(due, due_at=texts.day(request.due_at)))
+            checked = texts.day(request.identity_checked_at)
+            identity = "identity_done" if request.identity_checked_at else "identity_open"
+            lines += [texts.text(f"{key}.{identity}", checked_at=checked), texts.text(f"{key}.process")]
+        case "extension":
+            days = {name: texts.day(getattr(request, name)) for name in ("first_due_at", "due_at")}
+            reason = texts.text(f"{key}.reason", reason=request.extension_reason)
+            lines += [texts.text(f"{key}.extended", **days), reason]
+        case "refusal":
+            lines += [texts.text(f"{key}.refused"), texts.text(f"{key}.basis", basis=request.basis)]
+        case "completion":
+            done = f"{key}.done_{request.nature}"
+            lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
+    lines += [texts.text(f"{key}.{part}_{law}") for part in ("law", "complaint") if f"{key}.{part}_{law}" in texts]
+    return [*lines, texts.text("answer.closing")]
+
+
+def _head(request: PrivacyRequest, at: datetime, texts: Texts) -> dict[str, str]:
+    blank = texts.text("answer.blank")
+    return {
+        texts.text("answer.controller"): request.controller or blank,
+        texts.text("answer.recipient"): texts.text("answer.recipient_blank"),
+        texts.text("answer.date"): texts.day(at),
+        texts.text("answer.case_reference"): request.case_reference or blank,
+        texts.text("answer.request_id"): str(request.request_id),
+    }
+
+
+def render_letter_text(letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH) -> str:
+    """Return a letter as plain text, with blanks for the requester's name and address.
+
+    Args:
+        at: Date of the letter.
+
+    Raises:
+        Conflict: The request isn't in the state that the letter is about.
+    """
+    lines = letter_lines(letter, request, texts)
+    head = "\n".join(f"{name}: {value}" for name, value in _head(request, at, texts).items())
+    sign = f"{texts.text('answer.blank')}\n{texts.text('answer.signature')}"
+    return "\n\n".join([head, texts.text(f"answer.{letter}.title"), *lines, sign]) + "\n"
+
+
+def render_letter_page(letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH) -> str:
+    """Return a letter as a printable page, with blanks for the requester's name and address.
+
+    Raises:
+        Conflict: The request isn't in the state that the letter is about.
+    """
+    title = texts.text(f"answer.{letter}.title")
+    body = "".join(map(html.paragraph, letter_lines(letter, request, texts)))
+    sign = html.pairs(texts, {texts.text("answer.signature"): ""})
+    return html.page(
+        texts,
+        f"{title} {request.case_reference or request.request_id}",
+        f'<section class="letter">{html.pairs(texts, _head(request, at, texts), "box")}{html.heading(title, 1)}{body}'
+        f'<section class="sign">{sign}</section></section>',
+    )

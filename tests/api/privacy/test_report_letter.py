@@ -1,0 +1,218 @@
+"""The erasure report as a letter: case, legal basis, prose with counts, retained data, signatures, and translations."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import domain
+from app.domain.privacy.documents.texts import ENGLISH, Texts, parse_translation
+from app.domain.privacy.report_page import render_report
+from app.errors import Misconfigured
+from app.services.erasure.report import read_report
+from tests.api.caller import Api
+from tests.services.due_deletions import UNFINISHED, worked
+
+HOLDS = "/v1/privacy/holds"
+ERASURES = "/v1/privacy/erasures"
+CASE = {"controller": "Example <Ltd>, Dublin", "case_reference": "DSR-17", "legal_basis": "b"}
+ENGLISH_FILE = Path(domain.__path__[0]) / "privacy" / "documents" / "en.toml"
+
+
+def erase(api: Api, **more: Any) -> str:
+    """Erase the subject `ann` without a grace period, up to legal holds; return the erasure's id."""
+    answer = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr", "grace_days": 0} | more)
+    assert answer.status_code == 202, answer.text
+    worked(api.service, UNFINISHED)
+    erasure_id: str = answer.json()["erasure_id"]
+    return erasure_id
+
+
+def read_page(api: Api, erasure_id: str) -> str:
+    """Return the text of the printable page."""
+    return visible(api.get(f"{ERASURES}/{erasure_id}/report?format=html").text)
+
+
+def visible(page: str) -> str:
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def translate(value: Any) -> Any:
+    """Return texts in a language of one letter; names in braces remain."""
+    if isinstance(value, dict):
+        return {name: translate(text) for name, text in value.items()}
+    if isinstance(value, list):
+        return [translate(text) for text in value]
+    parts = re.split(r"(\{\w+\})", value)
+    return "".join(part if part.startswith("{") else re.sub("[A-Za-z]", "ж", part) for part in parts)
+
+
+def as_toml(value: Any) -> str:
+    """Return nested texts as a TOML file."""
+    return "\n".join(f"{name} = {_toml(text)}" for name, text in value.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(text)}" for name, text in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    quoted = value.replace('"', '\\"')
+    return f'"{quoted}"'
+
+
+def test_the_letter_states_the_case_the_basis_and_the_counts(api: Api) -> None:
+    api.remember({"text": "one heron", "subject": "ann"}, {"text": "two herons", "subject": "ann"})
+    erasure_id = erase(api, **CASE)
+    found = api.get(f"{ERASURES}/{erasure_id}/report").json()
+    assert {name: found[name] for name in CASE} == CASE
+    assert (found["scope"], found["identity"], found["extension"]) == ("subject", None, None)
+    assert {name: api.get(f"{ERASURES}/{erasure_id}").json()[name] for name in CASE} == CASE
+    page = api.get(f"{ERASURES}/{erasure_id}/report?format=html").text
+    assert "<Ltd>" not in page
+    text = visible(page)
+    for line in (
+        "Controller Example <Ltd>, Dublin Case reference DSR-17",
+        "the erasure of all data about one person was requested under the General Data Protection Regulation (GDPR).",
+        "Legal basis: GDPR Art. 17(1)(b): consent was withdrawn",
+        "2 memories in scope were found and hidden",
+        "2 memories were erased, together with the data derived from them",
+        "found no remaining data in scope. Data that is retained: see section 4. Backups and technical copies",
+        "No memory in scope is retained on a legal ground.",
+        "backups are retained for 30 days. The newest backup that can contain the erased data expires on",
+        "Prepared by Name and function Place and date Signature Approved for the controller by",
+    ):
+        assert line in text
+    assert "@page" in page
+    assert "counter(pages)" in page
+    assert "nothing is left" not in text.casefold()
+    assert "ann" not in text.split()
+    assert "heron" not in text
+
+
+def test_the_letter_under_a_hold_states_it_and_takes_nothing_back(api: Api) -> None:
+    ids = api.remember({"text": "kept", "subject": "ann"}, {"text": "gone", "subject": "ann"})
+    hold = api.post(HOLDS, json={"reason": "a lawsuit", "memory_ids": ids[:1]}).json()["id"]
+    erasure_id = erase(api, **CASE)
+    text = read_page(api, erasure_id)
+    assert "found no remaining data in scope except 1 memory under legal hold (section 4)." in text
+    assert f"1 memory is retained under legal hold {hold}, placed on" in text
+    assert "a lawsuit" not in text
+    assert "No memory in scope is retained" not in text
+    assert "A new report is written when that data has been erased." in text
+    assert api.post(f"{HOLDS}/{hold}/release").is_success
+    worked(api.service, UNFINISHED)
+    text = read_page(api, erasure_id)
+    assert "It ran in 2 passes: Pass 1" in text
+    assert "1 memory erased; 1 memory remained under legal hold. Pass 2" in text
+    assert "found no remaining data in scope. Data" in text
+    assert f"Legal hold {hold}, placed on" in text
+    assert "delayed the erasure of 1 memory until its release. It retains nothing any more." in text
+
+
+def test_a_memory_under_two_holds_is_counted_once(api: Api) -> None:
+    ids = api.remember({"text": "kept", "subject": "ann"}, {"text": "gone", "subject": "ann"})
+    for reason in ("a lawsuit", "an audit"):
+        assert api.post(HOLDS, json={"reason": reason, "memory_ids": ids[:1]}).is_success
+    assert "except 1 memory under legal hold (section 4)." in read_page(api, erase(api))
+
+
+def test_the_identity_check_and_the_extension_are_in_the_report(api: Api) -> None:
+    api.remember({"text": "one", "subject": "ann"})
+    asked = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr"} | CASE).json()
+    request = f"/v1/privacy/requests/{asked['erasure_id']}"
+    assert api.post(f"{request}/identity", json={"method": "document", "note": "passport of Ann"}).is_success
+    assert api.post(f"{request}/extend", json={"reason": "many requests"}).is_success
+    api.service.rows("UPDATE erasures SET erase_after = now()")
+    api.service.rows("UPDATE jobs SET claimed_until = now(), not_before = NULL")
+    worked(api.service, UNFINISHED)
+    found = api.get(f"{ERASURES}/{asked['erasure_id']}/report").json()
+    assert found["identity"]["method"] == "document"
+    assert found["extension"]["first_due_at"] == asked["due_at"] < found["clocks"]["due_at"]
+    text = read_page(api, asked["erasure_id"])
+    assert "(method: identity document)" in text
+    assert "was extended; the requester was notified on" in text
+    assert "passport" not in text
+
+
+def test_a_report_of_an_earlier_version_is_still_shown(api: Api) -> None:
+    api.remember({"text": "one", "subject": "ann"})
+    erasure_id = erase(api)
+    for part, added in (("stores", "code,table,method_code"), ("kept", "code,values"), ("elsewhere", "code,at")):
+        api.service.rows(
+            "UPDATE erasures SET report = report - 'scope' || jsonb_build_object(%s::text, ("
+            "SELECT jsonb_agg(each - %s::text[]) FROM jsonb_array_elements(report->%s) AS each))",
+            *(part, f"{{{added}}}", part),
+        )
+    text = read_page(api, erasure_id)
+    assert "all data about one person" in text
+    assert "memories and their dependent rows deleted 1 1 0" in text
+    assert "audit entries: –. Ground: proof of the erasure" in text
+    assert "PostgreSQL's write-ahead log: as it is recycled" in text
+
+
+def test_every_text_of_the_report_comes_from_the_file(api: Api, tmp_path: Path) -> None:
+    ids = api.remember(*({"text": f"heron {n}", "subject": "ann"} for n in range(3)))
+    for number, reason in enumerate(("a lawsuit", "an audit")):
+        assert api.post(HOLDS, json={"reason": reason, "memory_ids": [ids[number]]}).is_success
+    api.service.configure(master_key="a master key of tests, as long as it must be")
+    assert api.post("/v1/privacy/exports", json={"subject": "ann"}).is_success
+    worked(api.service, UNFINISHED)
+    api.service.rows(
+        "INSERT INTO usage (tenant_id, day, purpose, host, model, calls) VALUES (%s, current_date, %s, %s, %s, 3)",
+        *(api.tenant.tenant_id, "score", "api.example", "m"),
+    )
+    erasure_id = erase(api)
+    released = api.get(HOLDS).json()["holds"][0]["id"]
+    assert api.post(f"{HOLDS}/{released}/release").is_success
+    worked(api.service, UNFINISHED)
+    translation = tmp_path / "other.toml"
+    translation.write_text(as_toml(translate(tomllib.loads(ENGLISH_FILE.read_text()))))
+    api.service.configure(document_texts=translation)
+    text = read_page(api, erasure_id)
+    report = api.get(f"{ERASURES}/{erasure_id}/report").json()
+    data = {report["tenant_id"], report["requested_by"], report["versions"]["code"], "api.example"}
+    data |= {row["table"] for row in report["stores"] if "table" in row}
+    data |= {hold["hold_id"] for hold in report["holds"]} | set(report["pseudonyms"].values()) | {erasure_id}
+    for known in sorted(data, key=len, reverse=True):
+        text = text.replace(known, "")
+    assert re.findall(r"[A-Za-z]{2,}", text) == []
+    assert "ж" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: text.replace('\ntitle = "Erasure report"', ""), "report.title"),
+        (lambda text: text.replace("{requested_at}", "{when}"), "report.request.made"),
+        (lambda text: text.replace("Legal basis: {basis}.", "Legal basis."), "report.request.basis"),
+        (lambda text: text + "\n[", "isn't a TOML file"),
+        (lambda text: text.replace("Erasure report", "Erasure { report"), "single brace"),
+    ],
+)
+def test_an_incomplete_translation_is_refused(change: Any, named: str) -> None:
+    with pytest.raises(Misconfigured, match=re.escape(named)):
+        parse_translation(change(ENGLISH_FILE.read_text()))
+
+
+def test_the_english_file_is_a_complete_translation() -> None:
+    parsed = parse_translation(ENGLISH_FILE.read_text())
+    assert dict(parsed.strings()) == dict(ENGLISH.strings())
+    assert isinstance(parsed, Texts)
+
+
+def test_the_report_of_a_filter_names_no_person(api: Api) -> None:
+    api.remember({"text": "one", "subject": "ann", "thread": "t", "tags": ["x"]})
+    scopes = ({"subject": "ann", "filter": {"tags": ["x"]}}, {"subject": None, "thread": "t"})
+    for scope, said in zip(scopes, ("data selected by conditions", "all data of one conversation"), strict=True):
+        asked = {name: value for name, value in {"subject": "ann", "grace_days": 0, **scope}.items() if value}
+        erasure_id = api.post(ERASURES, json=asked).json()["erasure_id"]
+        worked(api.service, UNFINISHED)
+        page = render_report(read_report(api.tenant.tenant_id, erasure_id))
+        assert f"the erasure of {said} was requested without reference to a law" in visible(page)

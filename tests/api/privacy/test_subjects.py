@@ -1,0 +1,154 @@
+"""Subjects are listed and found by similar names, which requests for an unknown subject propose."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from app.services.memories import subjects
+from tests.api.caller import Api
+
+LIST = "/v1/privacy/subjects"
+ERASURES = "/v1/privacy/erasures"
+
+
+def remember(api: Api, **memories: int) -> None:
+    """Store this number of memories about each subject."""
+    api.remember(*({"text": f"{name} {n}", "subject": name} for name, count in memories.items() for n in range(count)))
+
+
+def search(api: Api, name: str, **more: Any) -> list[tuple[str, str, int]]:
+    found = api.post(f"{LIST}/search", json={"name": name} | more).json()
+    assert found["complete"] is True
+    return [(each["subject"], each["likeness"], each["memories"]) for each in found["subjects"]]
+
+
+def near(answer: dict[str, Any]) -> list[tuple[str, int]]:
+    assert answer["warning"] == "no stored memory has this subject"
+    return [(each["subject"], each["memories"]) for each in answer["near"]]
+
+
+def test_subjects_are_listed_page_by_page_without_names_in_addresses(api: Api) -> None:
+    remember(api, ann=2, bob=1, chen=3, dora=1)
+    api.remember("about nobody")
+    api.delete("/v1/subjects/bob")
+    listed, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"{LIST}?limit=2{cursor and f'&cursor={cursor}'}").json()
+        listed += page["subjects"]
+        cursor = page["next_cursor"]
+        assert not any(name in str(cursor) for name in ("ann", "bob", "chen", "dora"))
+    assert listed == [
+        {"subject": "ann", "memories": 2, "hidden": 0},
+        {"subject": "bob", "memories": 1, "hidden": 1},
+        {"subject": "chen", "memories": 3, "hidden": 0},
+        {"subject": "dora", "memories": 1, "hidden": 0},
+    ]
+
+
+def test_a_cursor_of_an_erased_subject_is_refused(api: Api) -> None:
+    remember(api, ann=1, bob=1)
+    cursor = api.get(f"{LIST}?limit=1").json()["next_cursor"]
+    api.service.rows("DELETE FROM memories WHERE subject = 'ann'")
+    refused = api.get(f"{LIST}?limit=1&cursor={cursor}")
+    assert refused.status_code == 422
+    assert "start from the first page" in refused.text
+    assert api.get(f"{LIST}?cursor=x").status_code == 422
+
+
+def test_a_search_ignores_case_and_unicode_form_and_ranks_by_likeness(api: Api) -> None:
+    remember(api, chen=3, **{"Zoë": 1, "chen@example.com": 2, "chan": 1, "orla": 9})
+    assert search(api, "CHEN") == [("chen", "case", 3), ("chen@example.com", "email", 2), ("chan", "similar", 1)]
+    assert search(api, "ZOE\u0308") == [("Zoë", "case", 1)]
+    assert search(api, "chen")[0] == ("chen", "exact", 3)
+    assert search(api, "chen", limit=1) == [("chen", "exact", 3)]
+    assert search(api, "nobody") == []
+
+
+def test_a_speaker_is_an_alias_of_the_subject(api: Api) -> None:
+    api.remember({"text": "I moved", "subject": "u-17", "speaker": "Mei Chen"}, {"text": "hi", "subject": "u-18"})
+    api.remember({"text": "I like tea", "subject": "u-19", "speaker": "user"})
+    assert search(api, "mei chen") == [("u-17", "speaker", 1)]
+    assert search(api, "user") == [], "a role is no name"
+
+
+def test_other_tenants_subjects_are_never_proposed(api: Api) -> None:
+    remember(api, chen=1)
+    api.change_tenant()
+    assert search(api, "Chen") == []
+    assert api.get(LIST).json() == {"subjects": [], "next_cursor": None}
+    assert near(api.post(ERASURES, json={"subject": "Chen", "dry_run": True}).json()) == []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_request_for_an_unknown_subject_proposes_near_names(api: Api, dry_run: bool) -> None:
+    api.service.configure(master_key="a master key of tests, as long as it must be")
+    remember(api, chen=2)
+    wanted = [("chen", 2)]
+    assert near(api.post(ERASURES, json={"subject": "Chen", "dry_run": dry_run}).json()) == wanted
+    hold = {"subject": "Chen", "reason": "x", "dry_run": dry_run}
+    assert near(api.post("/v1/privacy/holds", json=hold).json()) == wanted
+    assert near(api.get("/v1/subjects/Chen").json()) == wanted
+    if not dry_run:
+        assert near(api.post("/v1/privacy/exports", json={"subject": "Chen"}).json()) == wanted
+        assert near(api.post("/v1/subjects/Chen").json()) == wanted
+        assert near(api.delete("/v1/subjects/Chen").json()) == wanted
+
+
+def test_a_known_subject_has_no_warning_even_if_other_conditions_match_nothing(api: Api) -> None:
+    remember(api, chen=2, Chen=1)
+    for asked in ({"subject": "chen"}, {"subject": "chen", "filter": {"tags": ["none"]}}, {"thread": "t"}):
+        answer = api.post(ERASURES, json=asked | {"dry_run": True}).json()
+        assert not {"warning", "near"} & answer.keys()
+
+
+def test_a_hidden_subject_is_known(api: Api) -> None:
+    remember(api, chen=1)
+    api.delete("/v1/subjects/chen")
+    assert "near" not in api.post(ERASURES, json={"subject": "chen", "dry_run": True}).json()
+
+
+def test_the_answer_to_an_erasure_repeats_the_holds_of_its_preview(api: Api) -> None:
+    ids = api.remember(*({"text": f"heron {n}", "subject": "ann"} for n in range(5)))
+    holds = [
+        api.post("/v1/privacy/holds", json={"reason": "x", "memory_ids": held}).json()["id"]
+        for held in (ids[:2], ids[1:3])
+    ]
+    asked = {"subject": "ann", "kind": "gdpr"}
+    preview = api.post(ERASURES, json=asked | {"dry_run": True}).json()
+    done = api.post(ERASURES, json=asked).json()
+    for answer in (preview, done):
+        assert answer["held"] == 3
+        assert [(hold["hold_id"], hold["memories"]) for hold in answer["holds"]] == [(holds[0], 2), (holds[1], 2)]
+    assert (done["hidden"], done["due_at"] > preview["erase_after"]) == (5, True)
+
+
+def test_a_search_over_too_many_subjects_says_that_it_stopped(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "NAMES_MAX", 2)
+    monkeypatch.setattr(subjects, "_NAMES_A_PAGE", 2)
+    remember(api, ann=1, bob=1, chen=1, zed=1)
+    found = api.post(f"{LIST}/search", json={"name": "ZED"}).json()
+    assert found["complete"] is False
+    assert [each["subject"] for each in found["subjects"]] == ["zed"], "usual spellings are found by the index"
+
+
+def test_no_name_reaches_the_logs(
+    api: Api, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        remember(api, quetzal=1)
+        search(api, "QUETZAL")
+        api.get(f"{LIST}?limit=1")
+        case = {"controller": "Marabou Ltd", "case_reference": "case-pelican", "legal_basis": "Art. ibis"}
+        api.post(ERASURES, json={"subject": "Quetzal", "grace_days": 0} | case)
+        api.post("/v1/privacy/requests", json={"nature": "access", "case_reference": "case-pelican"})
+    logged = caplog.text.casefold() + "".join(capsys.readouterr()).casefold()
+    for word in ("quetzal", "marabou", "pelican", "ibis"):
+        assert word not in logged
+
+
+@pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": "x" * 513}, {"name": "a", "limit": 0}, {"name": "a\0"}])
+def test_an_invalid_search_is_refused(api: Api, body: dict[str, Any]) -> None:
+    assert api.post(f"{LIST}/search", json=body).status_code == 422

@@ -1,0 +1,119 @@
+"""Commands on a subject that no memory has propose near names, and go on only if told to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+ERASURES = "/v1/privacy/erasures"
+HOLDS = "/v1/privacy/holds"
+SUBJECTS = "/v1/privacy/subjects"
+NEAR = {
+    "warning": "no stored memory has this subject",
+    "near": [
+        {"subject": "chen", "likeness": "case", "memories": 212},
+        {"subject": "u\x1b7", "likeness": "speaker", "memories": 1},
+    ],
+}
+SAID = (
+    "no stored memory has the subject `Chen`; did you mean `chen` (212 memories) or `u 7` (1 memory, with this speaker)"
+)
+DATES = {"due_at": None, "erase_after": "2026-03-14T11:00:00Z"}
+WOULD = {"memories": 0, "held": 0, "holds": []} | DATES
+DONE = {"erasure_id": "e1", "hidden": 0} | WOULD
+COUNTS = {"memories": 0, "hidden": 0}
+HELD = {
+    "subject": "Chen",
+    "memories": {"active": 0, "archived": 0, "cold": 0},
+    **dict.fromkeys(("hidden", "held", "exports", "open_erasures"), 0),
+}
+COMMANDS = (
+    ("erase", "Chen"),
+    ("hold", "place", "--subject", "Chen", "--reason", "x"),
+    ("export", "Chen", "--output", "chen.zip"),
+)
+
+
+def answer(api: Stub, more: dict[str, object]) -> None:
+    api.replies[f"POST {ERASURES}"] = Reply(200, DONE | more)
+    api.replies[f"POST {HOLDS}"] = Reply(200, {"id": "h1"} | COUNTS | more)
+    api.replies[f"GET {HOLDS}/h1"] = Reply(200, {"id": "h1"} | COUNTS)
+    api.replies["GET /v1/subjects/Chen"] = Reply(200, HELD | more)
+
+
+def requested(api: Stub) -> int:
+    """Return the number of calls that would change something."""
+    return sum(asked.method == "POST" and "dry_run" not in asked.json for asked in api.asked)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("yes", [(), ("--yes",)], ids=["asked", "yes"])
+def test_a_near_miss_is_refused_with_the_names(cli: Cli, api: Stub, words: tuple[str, ...], yes: tuple[str]) -> None:
+    answer(api, NEAR)
+    done = cli(*words, *yes, given="y\n")
+    assert done.code == 2
+    assert f"{SAID}?" in done.err
+    assert "or with --as-written" in done.err
+    assert requested(api) == 0
+
+
+@pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: words[0])
+def test_it_goes_on_as_written_with_a_warning(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
+    answer(api, NEAR)
+    done = cli(*words, "--yes", "--as-written")
+    assert (done.code, requested(api)) == (0, 1)
+    assert SAID in done.err
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_a_dry_run_says_it_in_its_result(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
+    answer(api, NEAR)
+    assert SAID in cli(*words, "--dry-run").out
+    assert json.loads(cli(*words, "--dry-run", "--json").out)["near"] == NEAR["near"]
+
+
+def test_an_unknown_subject_without_near_names_needs_a_confirmation(cli: Cli, api: Stub) -> None:
+    answer(api, NEAR | {"near": []})
+    refused = cli("erase", "Chen", given="n\n")
+    assert (refused.code, requested(api)) == (1, 0)
+    assert "and no similar name is stored" in refused.err
+    done = cli("erase", "Chen", "--yes")
+    assert (done.code, requested(api)) == (0, 1)
+    assert "no stored memory has the subject `Chen`" in done.err
+    assert "Data that arrives until 2026-03-14 11:00 UTC will be erased too." in done.out
+
+
+def test_the_answer_repeats_the_holds_of_the_preview(cli: Cli, api: Stub) -> None:
+    holds = [{"hold_id": "8e65", "memories": 2, "placed_at": "2026-03-01T00:00:00Z"}]
+    reply = DONE | {"hidden": 212, "memories": 212, "held": 2, "holds": holds, "due_at": "2026-12-21T09:00:00Z"}
+    api.replies[f"POST {ERASURES}"] = Reply(202, reply)
+    outcome = (
+        "210 will be erased permanently after 2026-03-14 11:00 UTC; 2 stay under legal hold 8e65 until its release. "
+        "Legal deadline: 2026-12-21."
+    )
+    assert f"Would hide 212 memories. {outcome}" in cli("erase", "ann", "--dry-run").out
+    assert cli("erase", "ann", "--yes").out == f"Erasure e1: 212 memories hidden. {outcome}\n"
+
+
+def test_the_case_is_sent_with_the_request(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {ERASURES}"] = Reply(202, DONE)
+    cli("erase", "--thread", "t", "--yes", "--case", "DSR-17", "--controller", "Example Ltd", "--legal-basis", "b")
+    sent = api.asked[0].json
+    assert (sent["case_reference"], sent["controller"], sent["legal_basis"]) == ("DSR-17", "Example Ltd", "b")
+
+
+def test_subjects_are_listed_and_searched(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {SUBJECTS}"] = Reply(
+        200, {"subjects": [{"subject": "chen", "memories": 212, "hidden": 1}], "next_cursor": None}
+    )
+    assert ["chen", "212", "1"] in [line.split() for line in cli("privacy", "subjects").out.splitlines()]
+    api.replies[f"POST {SUBJECTS}/search"] = Reply(200, {"subjects": NEAR["near"], "complete": False})
+    found = cli("privacy", "subjects", "--search", "Chen")
+    assert "other case or Unicode form" in found.out
+    assert "not all subjects were compared" in found.err
+    assert api.asked[-1].json == {"name": "Chen", "limit": 100}
+    assert "Chen" not in api.asked[-1].path

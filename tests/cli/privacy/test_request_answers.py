@@ -1,0 +1,44 @@
+"""`ebbing privacy identity`, `extend` and `letter`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+PATH = "/v1/privacy/requests/r1"
+REQUEST = {
+    "request_id": "r1",
+    "identity_method": "document",
+    "identity_checked_at": "2026-03-07T11:00:00Z",
+    "first_due_at": "2026-04-07T11:00:00Z",
+    "due_at": "2026-06-07T11:00:00Z",
+}
+
+
+def test_an_identity_check_is_recorded(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}/identity"] = Reply(200, REQUEST)
+    done = cli("privacy", "identity", "r1", "--method", "document", "--note", "seen", "--at", "2026-03-07T11:00:00Z")
+    assert done.out == "r1: identity checked by document on 2026-03-07\n"
+    sent = api.asked[0].json
+    assert (sent["method"], sent["note"], sent["checked_at"][:16]) == ("document", "seen", "2026-03-07T11:00")
+
+
+def test_an_extension_is_asked_about(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}/extend"] = Reply(200, REQUEST)
+    assert cli("privacy", "extend", "r1", "--reason", "many", given="n\n").code == 1
+    assert api.asked == []
+    done = cli("privacy", "extend", "r1", "--reason", "many", "--months", "1", "--yes")
+    assert done.out == "r1: deadline moved from 2026-04-07 to 2026-06-07\n"
+    assert api.asked[0].json == {"reason": "many", "months": 1}
+
+
+def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    api.replies[f"GET {PATH}/letters/extension"] = Reply(200, b"Dear")
+    assert cli("privacy", "letter", "r1", "extension").out == "Dear\n"
+    assert api.asked[-1].path.endswith("?format=text")
+    page = tmp_path / "notice.html"
+    assert cli("privacy", "letter", "r1", "extension", "--html", str(page)).code == 0
+    assert api.asked[-1].path.endswith("?format=html")
+    assert page.read_text() == "Dear"

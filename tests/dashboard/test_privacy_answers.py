@@ -1,0 +1,89 @@
+"""Pages of a privacy request's answers: identity check, extension, letters; and of subjects with near names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from app.domain.privacy.requests import NewRequest
+from app.services.erasure import requests
+from app.services.privacy import request_log
+from app.services.security import operator_log
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, said
+
+Visit = Callable[..., Visitor]
+
+CASE = {"controller": "Example <Ltd>", "case_reference": "DSR-17"}
+
+
+def test_a_request_is_recorded_checked_extended_and_answered_with_letters(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    visitor.act("/privacy/requests", {"nature": "access", "law": "gdpr", "manner": "mail", **CASE})
+    [request] = request_log.list_requests(api.tenant.tenant_id, None, 10, is_open=True)
+    assert (request.controller, request.case_reference) == (CASE["controller"], CASE["case_reference"])
+    place = f"/privacy/requests/{request.request_id}"
+    assert visitor.act(f"{place}/identity", {"method": "document", "note": "seen <here>"}).endswith("?done=identified")
+    html = visitor.page("/privacy")
+    assert "seen &lt;here&gt;" in html
+    assert "(identity document, by key" in said(html)
+    assert visitor.act(f"{place}/extend", {"extension_reason": "many requests", "months": "1"}).endswith("extended")
+    text = said(visitor.page("/privacy"))
+    assert "extended from" in text
+    assert "case DSR-17" in text
+    assert visitor.send(f"{place}/extend", {"extension_reason": "again"}).status_code == 409
+    links = re.findall(rf'href="/ops({place}/letters/\w+)"', visitor.page("/privacy"))
+    assert [link.rpartition("/")[2] for link in links] == ["acknowledgement", "extension"]
+    for link in links:
+        answer = visitor.get(link)
+        assert answer.status_code == 200
+        assert "Example &lt;Ltd&gt;" in answer.text
+        assert "unsafe" not in answer.headers["content-security-policy"]
+    visitor.act(f"{place}/deny", {"basis": "GDPR Art. 12(5)"})
+    assert "refusal" in visitor.page("/privacy/log")
+    acts = {act.act for act in operator_log.list_actions(api.tenant.tenant_id)}
+    assert {"check_identity", "extend_request"} <= acts
+
+
+def test_a_request_without_a_deadline_cannot_be_extended(api: Api, visit: Visit) -> None:
+    made = request_log.create(api.tenant.tenant_id, NewRequest("access", "user"))
+    assert f"{made.request_id}/extend" not in visit().page("/privacy")
+    assert visit().send(f"/privacy/requests/{made.request_id}/extend", {"extension_reason": "x"}).status_code == 409
+
+
+def test_subjects_are_listed_and_a_near_miss_is_proposed(api: Api, visit: Visit) -> None:
+    api.remember(*({"text": f"heron {n}", "subject": "chen"} for n in range(3)), {"text": "x", "subject": "<orla>"})
+    visitor = visit()
+    html = visitor.page("/privacy/subjects")
+    assert "<orla>" not in html
+    assert "chen 3 0" in said(html)
+    text = said(visitor.send("/privacy/subjects", {"subject": "Chen"}).text)
+    assert "No stored memory has the subject Chen" in text
+    assert "chen: 3 memories" in text
+    assert "No stored memory" not in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
+    assert "No similar name is stored either." in said(visitor.send("/privacy/subjects", {"subject": "zoe"}).text)
+
+
+def test_the_list_of_subjects_goes_on_without_names_in_addresses(
+    api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.dashboard.pages.erasures.PAGE", 1)
+    api.remember({"text": "x", "subject": "chen"}, {"text": "x", "subject": "orla"})
+    html = visit().page("/privacy/subjects")
+    [following] = re.findall(r'href="/ops(/privacy/subjects\?cursor=[^"]+)"', html)
+    assert "chen" not in following
+    assert "orla" in visit().page(following)
+
+
+def test_the_case_of_an_erasure_is_stored_and_shown(api: Api, visit: Visit) -> None:
+    api.remember({"text": "x", "subject": "chen"})
+    visitor = visit()
+    form = {"subject": "chen", "kind": "gdpr", "legal_basis": "a", **CASE}
+    place = visitor.act("/privacy/erasures", form).partition("?")[0]
+    assert "Controller: Example <Ltd>. Case reference: DSR-17. Legal basis: a." in said(visitor.page(place))
+    [erasure] = requests.page(api.tenant.tenant_id, None, None, 10)
+    assert erasure.case_reference == "DSR-17"
+    assert visitor.send("/privacy/erasures", form | {"legal_basis": "z"}).status_code == 422
+    assert visitor.send("/privacy/erasures", form | {"case_reference": "about chen"}).status_code == 422

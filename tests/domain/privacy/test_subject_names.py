@@ -1,0 +1,88 @@
+"""Names of subjects are compared without differences of case, Unicode form, accents and small misspellings."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from app.domain.privacy.subject_names import (
+    NearName,
+    fold_name,
+    is_within_edits,
+    match_names,
+    rank_names,
+    spelling_variants,
+)
+
+STORED = ["chen", "Chén", "chen@example.com", "Chen Wei", "chan", "orla", "straße", "u-17"]
+
+
+def likeness(name: str) -> dict[str, str]:
+    return {each.subject: each.likeness for each in match_names(name, STORED)}
+
+
+def test_a_name_matches_from_its_exact_form_to_a_misspelling() -> None:
+    assert likeness("Chen") == {
+        "chen": "case",
+        "Chén": "spelling",
+        "chen@example.com": "email",
+        "Chen Wei": "part",
+        "chan": "similar",
+    }
+    assert likeness("chen")["chen"] == "exact"
+    assert likeness("STRASSE") == {"straße": "case"}
+    assert likeness("u17") == {"u-17": "spelling"}
+    assert likeness("zoe") == {}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_unicode_forms_of_a_name_are_equal(form: str) -> None:
+    name = unicodedata.normalize(form, "Zoë Ångström")  # type: ignore[arg-type]
+    assert fold_name(name) == fold_name("ZOË ÅNGSTRÖM")
+    assert fold_name("Ｃｈｅｎ") == "chen"  # noqa: RUF001 - full-width letters
+
+
+def test_usual_spellings_include_the_one_that_is_stored() -> None:
+    assert {"chen", "CHEN", "Chen"} <= set(spelling_variants(" cHEN "))
+
+
+def test_edits_are_counted_up_to_the_limit() -> None:
+    assert is_within_edits("chen", "chne", 1), "a swap of neighbours is one edit"
+    assert is_within_edits("chen", "che", 1)
+    assert is_within_edits("abcdefgh", "abxdefxh", 2)
+    assert not is_within_edits("abcdefgh", "abxdefxh", 1)
+    assert not is_within_edits("chen", "nehc", 1)
+
+
+def test_short_names_have_no_similar_ones() -> None:
+    assert not list(match_names("bob", ["rob", "bab"]))
+
+
+def test_the_closest_likeness_of_a_subject_is_ranked_first() -> None:
+    found = [NearName("b", "similar", 9), NearName("a", "part", 1), NearName("a", "case", 1), NearName("c", "part", 5)]
+    assert [(each.subject, each.likeness) for each in rank_names(found)] == [
+        ("a", "case"),
+        ("c", "part"),
+        ("b", "similar"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["chen", "orlando", "mariacarla", "0b53e4dc4ebc0011"])
+def test_no_near_name_is_lost_by_the_filter_before_the_comparison(name: str) -> None:
+    near = one_edit(name)
+    if len(name) >= 8:
+        near |= {word for each in sorted(near)[::5] for word in one_edit(each)}
+    expected = {word for word in near - {name} if is_within_edits(name, word, 2 if len(name) >= 8 else 1)}
+    assert {each.subject for each in match_names(name, expected)} == expected
+    assert len(expected) > len(near) / 2
+
+
+def one_edit(word: str) -> set[str]:
+    places = range(len(word))
+    return (
+        {word[:n] + word[n + 1 :] for n in places}
+        | {word[:n] + "q" + word[n:] for n in places}
+        | {word[:n] + "q" + word[n + 1 :] for n in places}
+        | {word[:n] + word[n + 1] + word[n] + word[n + 2 :] for n in places[:-1]}
+    )

@@ -1,0 +1,75 @@
+"""The readable page of an export: contents, sections of dated memories, and the language of its texts."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from app.domain.privacy import export_page
+from app.services.privacy import export_archive
+from tests.services.export_store import Vault, vault
+
+__all__ = ["vault"]
+
+
+def shown(page: str) -> str:
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+@pytest.mark.parametrize("kind", ["access", "portable"])
+def test_the_contents_lead_to_sections_of_dated_memories(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(export_page, "PAGE_MEMORIES", 2)
+    vault.remember(
+        *({"text": f"heron {n}", "subject": "ann", "occurred_at": f"2026-03-0{9 - n}T10:00:00Z"} for n in range(5))
+    )
+    page = vault.opened(vault.made(kind))["index.html"].decode()  # type: ignore[arg-type]
+    anchors = re.findall(r'href="#([\w-]+)"', page)
+    assert anchors == ["memories-0", "memories-1", "memories-2", *(["recipients"] if kind == "access" else []), "files"]
+    for anchor in anchors:
+        assert page.count(f'id="{anchor}"') == 1
+    text = shown(page)
+    for title in (
+        "Memories 1 to 2 (8 March 2026 to 9 March 2026)",
+        "Memories 3 to 4 (6 March 2026 to 7 March 2026)",
+        "Memories 5 to 5 (5 March 2026 to 5 March 2026)",
+    ):
+        assert text.count(title) == 2, "in the contents and above the memories"
+    assert [f"Memory {n} heron {n - 1}" in text for n in range(1, 6)] == [True] * 5
+    assert page.count("<section") == page.count("</section>")
+    assert "break-before:page" in page
+    assert "counter(pages)" in page
+    assert ("no transfer of memories to other hosts" in text) == (kind == "access")
+
+
+def test_the_page_of_somebody_unknown_says_so(vault: Vault) -> None:
+    page = vault.opened(vault.made("portable", "nobody"))["index.html"].decode()
+    assert "No memories are stored about this person." in shown(page)
+    assert page.count("<section") == page.count("</section>")
+
+
+def test_the_page_is_written_with_the_operators_texts(vault: Vault, tmp_path: Path) -> None:
+    english = Path(export_page.__file__).parent / "documents" / "en.toml"
+    translation = tmp_path / "de.toml"
+    text = english.read_text().replace('"Contents"', '"Inhalt"').replace('language = "en"', 'language = "de"')
+    translation.write_text(text)
+    vault.service.configure(document_texts=translation)
+    vault.remember({"text": "ein Reiher", "subject": "ann"})
+    page = vault.opened(vault.made())["index.html"].decode()
+    assert '<html lang="de">' in page
+    assert "Inhalt" in page
+
+
+def test_the_memories_are_counted_in_the_file_that_the_page_shows(vault: Vault) -> None:
+    vault.remember({"text": "a heron", "subject": "ann"})
+    export = vault.made()
+    assert len(list(export_archive.stream_archive(vault.tenant_id, export.export_id, "key"))) > 1
+    counted = export_page.PageContents()
+    counted.count_line(vault.opened(export)["memories.jsonl"].splitlines()[0])
+    [section] = counted.sections
+    assert (section.memories, section.earliest) == (1, section.latest)
