@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup
 
-.PHONY: help venv run demo test test-long coverage test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes half th
 
 test-long: venv ## the longest tests (killing under load, fuzzing, a simulated year, backups) and more random examples
 	@EBBING_TEST_EXAMPLES=3 $(PYTEST) -m "long or drawn" $(ARGS)
+
+test-costs: venv ## measure the tests' processor time and write which are slow (tests/slow_tests.txt); best on an idle machine
+	@rm -rf .cache/test-costs; $(PYTEST) -m "not long" --costs=.cache/test-costs $(ARGS)
+	@$(BIN)/python -m tests.costs .cache/test-costs
 
 coverage: venv ## all tests, with branch coverage, which takes a third more time
 	@$(PYTEST) --cov --cov-report=term $(ARGS)

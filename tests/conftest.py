@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pytest
 import redis
 from psycopg import sql
 
+from tests import costs
 from tests.servers import Servers, logical_database, new_database, on_database
 from tests.waiting import until
 
@@ -31,10 +33,14 @@ LONG_FIXTURES = frozenset({"drill"})  # dumps and restores databases
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=3, help="rounds of killing in tests/faults")
     parser.addoption("--ui", action="store_true", help="the tests with a browser, in tests/ui")
+    parser.addoption("--costs", type=Path, help="folder for the processor time of each test (make test-costs)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
+    config.pluginmanager.register(costs.NoProcesses())
+    if (folder := config.getoption("costs")) is not None:
+        config.pluginmanager.register(costs.ProcessorTimes(folder))
     gc.disable()
 
 
@@ -61,12 +67,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too.
 
-    Mark property tests `drawn`, and let them draw the number of examples of `tests/examples.py`.
+    Mark what was measured as slow, and property tests `drawn`, and let these draw the number of examples of
+    `tests/examples.py`.
     """
     if "hypothesis" in sys.modules:
         from tests import examples  # noqa: PLC0415  # imports hypothesis, which other tests don't need
 
         examples.set_default()
+    costs.mark_slow(items)
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

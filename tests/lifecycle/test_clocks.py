@@ -17,6 +17,7 @@ from tests.lifecycle.year import Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days
 from tests.services.used_memories import Shop, shop
+from tests.variants import variants
 
 __all__ = ["shop"]
 
@@ -42,7 +43,7 @@ def tiers_after_night(aged: Aged, lived: Lived, day: float) -> list[int]:
     return [int(tier) for tier in lived.tiers()]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", variants(PROFILES, {"spec"}))
 def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
     service: Service, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
@@ -59,7 +60,7 @@ def test_a_clock_that_jumps_forth_and_back_moves_only_what_those_hours_move(
     assert aged.anchors() == anchors, "no anchor was moved to the past"
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", variants(PROFILES, {"spec"}))
 def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     service: Service, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -20,10 +22,12 @@ from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
 from app.store.search.candidate_selection import SearchProbe, find_candidates
+from tests.servers import Servers, new_database
 
 DIMENSIONS = 8
 LIMIT = 1000
 RANKING = Ranking()
+TABLES = ("memories", "memory_state", "memory_words", "embeddings")
 
 _MEMORIES = """
 INSERT INTO memories (tenant_id, memory_id, seq, text, subject, tags, created_at)
@@ -95,19 +99,65 @@ def candidates_of(tenant: UUID, probe: SearchProbe, request: SearchRequest | Non
         return find_candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING).candidates
 
 
-@pytest.fixture
-def crowd(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
-    """An empty database with a size limit at which a thousand memories count as many."""
+class LargeTenant(NamedTuple):
+    """A database with one tenant of 3,000 memories and its dedicated indexes."""
+
+    crowd: Crowd
+    tenant: UUID
+
+
+@contextmanager
+def opened(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """Yield the owner's connection; meanwhile the service uses this database, where a thousand memories are many."""
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_SEARCH_EXACT_ROWS", str(LIMIT))
     settings.cache_clear()
     database.close()
     with psycopg.connect(database_url, autocommit=True) as owner:
+        yield owner
+    database.close()
+    settings.cache_clear()
+
+
+@contextmanager
+def _crowd_in(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+    """Yield a database without tenants that has one space for vectors."""
+    with opened(database_url, monkeypatch) as owner:
         row = owner.execute(
             "INSERT INTO embedding_spaces (model, dimensions, normalised, embedder) VALUES ('test', 8, true, 'local') "
             "RETURNING space_id"
         ).fetchone()
         assert row is not None
         yield Crowd(owner, row[0])
-    database.close()
-    settings.cache_clear()
+
+
+@pytest.fixture
+def crowd(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+    """An empty database with a size limit at which a thousand memories count as many."""
+    with _crowd_in(database_url, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def large_tenant_template(servers: Servers, template: str) -> Iterator[tuple[str, int, UUID]]:
+    """A database with a large tenant, which `large_tenant` copies, its space and its tenant.
+
+    Building the tenant's indexes takes ten times as long as copying them. Automatic vacuuming would gather statistics
+    in the meantime, which some tests must not have.
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch, new_database(servers.database_url, template) as url:
+        with _crowd_in(url, monkeypatch) as made:
+            for name in TABLES:
+                made.owner.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)".encode())
+            tenant = made.large()
+        yield urlsplit(url).path.strip("/"), made.space, tenant
+
+
+@pytest.fixture
+def large_tenant(
+    servers: Servers, large_tenant_template: tuple[str, int, UUID], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LargeTenant]:
+    """A new copy of the database with a large tenant."""
+    name, space, tenant = large_tenant_template
+    with new_database(servers.database_url, name) as url, opened(url, monkeypatch) as owner:
+        yield LargeTenant(Crowd(owner, space), tenant)

@@ -20,6 +20,7 @@ from tests.api.caller import Api
 from tests.services import archived_memories
 from tests.services.cold_due import LONG
 from tests.services.due_deletions import UNFINISHED, worked
+from tests.variants import variants
 
 HOLDS = "/v1/privacy/holds"
 ERASURES = "/v1/privacy/erasures"
@@ -207,7 +208,11 @@ def test_three_passes_for_two_holds_and_one_of_them_over_cold_storage(api: Api) 
 
 
 @pytest.mark.parametrize(
-    "place", ["erasing.cut", "erasing.entered", "erasing.planned", *(f"erasing.{step}" for step in STEPS), "verified"]
+    "place",
+    variants(
+        ["erasing.cut", "erasing.entered", "erasing.planned", *(f"erasing.{step}" for step in STEPS), "verified"],
+        {"erasing.cut", "erasing.memories", "verified"},
+    ),
 )
 def test_a_crash_in_the_second_pass_counts_nothing_twice_and_loses_no_count(
     api: Api, monkeypatch: pytest.MonkeyPatch, place: str

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from app.domain.dynamics.cmm import Cmm, CmmParameters
@@ -16,6 +19,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Row, State, new
 from app.domain.strength.importance import Importance, ImportanceWeights
+from tests.variants import variants
 
 START = 1_760_000_000.0
 YEAR_SECONDS = 365 * DAY_SECONDS
@@ -58,6 +62,28 @@ TICKING: dict[str, Dynamics] = {
 }
 """Models that advance from tick to tick."""
 ALL = CLOSED | TICKING
+USUAL = frozenset(
+    {
+        "spec",
+        "spec linear",
+        "spec product",
+        "spec subtractive",
+        "mnemex",
+        "mnemex exponential",
+        "mnemex two-component",
+        "cmm",
+        "memory_decay",
+        "memory_decay power law",
+        "memory_decay soft floor",
+    }
+)
+"""Every curve and law once; `make test-long` tests the models with other parameters too."""
+
+
+def each_model(models: Mapping[str, Dynamics] = ALL, usual: AbstractSet[str] = USUAL) -> pytest.MarkDecorator:
+    """Run a test with each of these models as `dynamics`."""
+    return pytest.mark.parametrize("dynamics", variants(models, usual & models.keys()))
+
 
 _EDGES = [0.0, 1.0, DAY_SECONDS, 7 * DAY_SECONDS, 14 * DAY_SECONDS, YEAR_SECONDS]
 GAPS = st.sampled_from(_EDGES) | st.floats(0, 3 * YEAR_SECONDS)

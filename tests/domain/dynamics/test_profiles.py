@@ -11,7 +11,8 @@ from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
 from app.domain.dynamics.profiles import PROFILES, profile, rebase
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, new
-from tests.domain.dynamics.batches import ALL, START, YEAR_SECONDS, assert_same, many
+from tests.domain.dynamics.batches import ALL, START, USUAL, YEAR_SECONDS, assert_same, many
+from tests.variants import variants
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -42,7 +43,7 @@ def test_use_of_a_linked_memory_changes_nothing_where_nothing_spreads(name: str)
     assert is_same != made.spreads
 
 
-@pytest.mark.parametrize("target", ALL)
+@pytest.mark.parametrize("target", variants(ALL, USUAL))
 @pytest.mark.parametrize("source", ["spec", "spec subtractive", "mnemex", "cmm", "memory_decay soft floor"])
 def test_a_change_of_profile_keeps_the_strength_of_that_moment(source: str, target: str) -> None:
     state = replace(many(ALL[source], 300), multiplier=np.ones(300))
@@ -53,7 +54,7 @@ def test_a_change_of_profile_keeps_the_strength_of_that_moment(source: str, targ
     np.testing.assert_allclose(ALL[target].strength(moved, kept), before, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("source", ALL)
+@pytest.mark.parametrize("source", variants(ALL, USUAL))
 def test_a_rebase_without_a_change_changes_no_future(source: str) -> None:
     state, dynamics = many(ALL[source], 300), ALL[source]
     moved = rebase(state, START, dynamics, dynamics)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from app.domain.dynamics.memory_decay import LOOK_AHEAD_TICKS
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DUE_MARGIN_SECONDS, Event, Row, State
 from tests.domain.dynamics.batches import (
-    ALL,
     BATCHES,
     GAPS,
     SHARES,
@@ -22,13 +20,14 @@ from tests.domain.dynamics.batches import (
     YEAR_SECONDS,
     assert_same,
     batch,
+    each_model,
     many,
 )
 from tests.examples import draw
 
 SLACK_SECONDS = 2e-6  # rounding error of moments
 THRESHOLDS = st.sampled_from([0.3, 0.15, 0.05]) | st.floats(1e-6, 0.999)
-each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+each = each_model()
 examples = draw(8)
 
 

@@ -8,10 +8,10 @@ from app.domain.dynamics.profiles import BUILT_IN, PROFILES, Profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.proving import Unfit, check, register
 from app.domain.dynamics.spec import Spec, SpecParameters
-from tests.domain.dynamics.batches import ALL
+from tests.domain.dynamics.batches import each_model
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_every_model_that_comes_along_is_fit(dynamics: Dynamics) -> None:
     check(dynamics)
 

@@ -14,7 +14,7 @@ from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V, literal
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, SQL_NOW, Row, State, new, sql_columns
 from app.domain.strength.importance import Importance, lasting_importance
-from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, many
+from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, each_model, many
 from tests.servers import Servers
 
 ROWS = 10_000
@@ -69,7 +69,7 @@ def at(moment: float) -> Term:
     return Term(f"to_timestamp({literal(moment)})")
 
 
-@pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
+@each_model(CLOSED)
 def test_sql_and_numpy_agree_on_ten_thousand_states(table: Table, dynamics: Dynamics) -> None:
     state = many(dynamics, ROWS)
     table.fill(state)
@@ -78,7 +78,7 @@ def test_sql_and_numpy_agree_on_ten_thousand_states(table: Table, dynamics: Dyna
         np.testing.assert_allclose(found, dynamics.strength(state, now), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("dynamics", TICKING.values(), ids=TICKING)
+@each_model(TICKING)
 def test_sql_shows_what_goes_by_ticks_as_of_its_anchor(table: Table, dynamics: Dynamics) -> None:
     state = many(dynamics, ROWS)
     table.fill(state)
@@ -87,7 +87,7 @@ def test_sql_shows_what_goes_by_ticks_as_of_its_anchor(table: Table, dynamics: D
     assert dynamics.refresh_seconds < 30 * DAY_SECONDS
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_no_state_makes_postgresql_fail(table: Table, dynamics: Dynamics) -> None:
     """Strengths that underflow, scores near 0, use counts at the column's limit, years far before and after."""
     least = float(np.float32(1e-45))
@@ -108,7 +108,7 @@ def test_no_state_makes_postgresql_fail(table: Table, dynamics: Dynamics) -> Non
             assert found.max() <= 1
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_strength_stands_in_a_view_without_a_numeric(table: Table, dynamics: Dynamics) -> None:
     """Literals of type numeric would slow down each operation; searches sort by strength."""
     table.fill(many(dynamics, 10))

@@ -11,12 +11,12 @@ from app.domain.dynamics.memory_decay import MemoryDecay, MemoryDecayParameters
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, Event, new
 from app.domain.strength.curve_points import CurveMemory, compute_curve
-from tests.domain.dynamics.batches import ALL, START
+from tests.domain.dynamics.batches import START, each_model
 
 DAYS = [0.0, 1.0, 5.0, 10.0, 20.0]
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_it_is_the_strength_on_each_day_with_the_uses_before(dynamics: Dynamics) -> None:
     found = compute_curve(dynamics, CurveMemory(0.6, 1, 0, (5.0, 12.0, 99.0)), DAYS, [0.3])
     assert found.days.tolist() == [0, 1, 5, 5, 10, 12, 12, 20]
@@ -31,7 +31,7 @@ def test_it_is_the_strength_on_each_day_with_the_uses_before(dynamics: Dynamics)
     assert found.strengths[6] >= found.strengths[5]
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_a_threshold_s_day_is_when_strength_falls_below_it(dynamics: Dynamics) -> None:
     state = new(np.array([START]), salience=0.5)
     for threshold, day in compute_curve(dynamics, CurveMemory(), DAYS, [0.3, 0.05]).below_days.items():

@@ -15,7 +15,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State, new, take
 from app.domain.strength.importance import PRESETS, Importance, ImportanceWeights, importance
 from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresholds, decay_tier, next_due_at
-from tests.domain.dynamics.batches import ALL, BATCHES, CLOSED, GAPS, START, YEAR_SECONDS, batch, many
+from tests.domain.dynamics.batches import BATCHES, CLOSED, GAPS, START, YEAR_SECONDS, batch, each_model, many
 from tests.examples import draw
 
 STEPS = (0.8, 0.7)
@@ -23,7 +23,7 @@ LONG_AGO = START - 1e9
 SLACK_SECONDS = 2e-6  # rounding error of moments
 ROUNDING = 1 + 1e-12
 TEN_YEARS = 10 * YEAR_SECONDS
-each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+each = each_model()
 TIERS = st.sampled_from(
     [
         TierThresholds(),
@@ -141,7 +141,7 @@ def test_nothing_happens_until_a_millisecond_before_the_next_look(
         assert (happened(tiers, state, moment, rounded_up) <= before).all()
 
 
-@pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
+@each_model(CLOSED)
 def test_a_few_looks_in_a_memorys_life_find_all_that_a_fine_scan_finds(dynamics: Dynamics) -> None:
     """Evaluated only when it is due, a memory is never in another tier than the last evaluation found."""
     tiers, weights = TierThresholds(), Importance()

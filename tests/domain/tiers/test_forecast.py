@@ -21,10 +21,10 @@ from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
 from app.domain.tiers.forecast import DAYS_MAX, count_tiers, horizon_seconds, tiers_by_time
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tier_decision import TierFacts, fresh_facts
-from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
+from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, USUAL, YEAR_SECONDS, batch, each_model, many
 from tests.examples import draw
 
-each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+each = each_model(usual=USUAL - {"memory_decay soft floor"})  # whose forecast takes seconds
 SOME = st.sampled_from([0.0, 0.05, 0.15, 0.3, 0.5, 1.0])
 TIERS = st.builds(
     lambda below, *rest: TierThresholds(below[2], below[1], below[0], *rest),

@@ -26,7 +26,8 @@ from app.store.erasure.requests import Erasure
 from tests.service import Service
 from tests.services.cold_due import Chilled, aged, chilled
 from tests.services.due_deletions import erased, worked
-from tests.services.erasure.test_erasing_killed import PLACES
+from tests.services.erasure.test_erasing_killed import PLACES, USUAL_PLACES
+from tests.variants import variants
 
 __all__ = ["aged", "chilled"]
 
@@ -189,7 +190,7 @@ def test_a_cold_memory_names_its_segment_in_its_own_report(chilled: Chilled, fol
         assert each.rewrite_by is not None
 
 
-@pytest.mark.parametrize("place", [*PLACES, "verify"])
+@pytest.mark.parametrize("place", variants([*PLACES, "verify"], {*USUAL_PLACES, "verify"}))
 def test_after_a_crash_the_next_night_finishes_the_batch(
     deleted: Deleted, folded: list[int], monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

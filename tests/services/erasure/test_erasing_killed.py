@@ -21,6 +21,7 @@ from app.services.security import audit
 from tests.service import Service
 from tests.services.archived_memories import remember
 from tests.services.tiers.test_cold_storage_killed import ROOT, Workers
+from tests.variants import variants
 from tests.waiting import PATIENCE_SECONDS
 
 PLACES = (
@@ -30,6 +31,7 @@ PLACES = (
     "erasing.before_commit",
     *(f"erasing.{s}" for s in STEPS),
 )
+USUAL_PLACES = frozenset({"erasing.cut", "erasing.before_commit", "erasing.memories"})  # `make test-long` has the rest
 WORKERS = """
 import json, os, sys
 from uuid import UUID, uuid4
@@ -101,7 +103,7 @@ def said(number: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.acceptance(5)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", variants(PLACES, USUAL_PLACES))
 def test_killed_anywhere_it_goes_on(service: Service, workers: Workers, place: str) -> None:
     tenant_id = service.tenant().tenant_id
     remember(service, tenant_id, *map(said, range(4)))

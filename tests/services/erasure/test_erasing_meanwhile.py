@@ -20,6 +20,7 @@ from app.services.privacy import legal_holds
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasing import erase
 from tests.services.erasure.test_erasures import PEOPLE, Household, house
+from tests.variants import variants
 
 __all__ = ["house"]
 
@@ -104,7 +105,7 @@ def meanwhile(house: Household, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 @pytest.mark.acceptance(10)
 @pytest.mark.acceptance(11)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", variants(PLACES, {"the cut", "the plan", "memories", "its end"}))
 def test_what_is_of_before_the_cut_is_dropped_at_every_step(meanwhile: Meanwhile, place: str) -> None:
     erasure_id = erase(meanwhile.tenant_id, subject="ann")
     meanwhile.give_back()

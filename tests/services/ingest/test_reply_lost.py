@@ -17,6 +17,7 @@ from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.store.core import database
 from tests.service import Service
+from tests.variants import variants
 
 CHUNK_BYTES = 1 << 16
 
@@ -75,7 +76,7 @@ def proxy(service: Service) -> Iterator[Proxy]:
     between.close()
 
 
-@pytest.mark.parametrize("commit", [1, 2, 3, 4])
+@pytest.mark.parametrize("commit", variants({str(number): number for number in (1, 2, 3, 4)}, {"1", "2"}))
 @pytest.mark.parametrize(
     "stage", [drain.drain_streams, stage_runner.run_index_stage, stage_runner.embed, stage_runner.run_score_stage]
 )

@@ -22,6 +22,7 @@ from tests.service import Service, Tenant
 from tests.services import archived_memories
 from tests.services.archived_memories import archive_all, fade, remember, search_tiers, tiers
 from tests.services.due_deletions import erased
+from tests.variants import variants
 from tests.waiting import PATIENCE_SECONDS
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
@@ -182,7 +183,9 @@ def test_what_happens_during_a_move_is_done_before_it_or_after_it(service: Servi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["archive.before", "archive.before_commit", "archive.after_commit"])
+@pytest.mark.parametrize(
+    "place", variants(["archive.before", "archive.before_commit", "archive.after_commit"], {"archive.before_commit"})
+)
 def test_killed_anywhere_it_is_the_old_state_or_the_new(service: Service, tenant: Tenant, place: str) -> None:
     ids = remember(service, tenant.tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(5)))
     fade(service, ids[:3])

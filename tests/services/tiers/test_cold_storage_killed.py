@@ -18,6 +18,7 @@ import pytest
 
 from app.services.tiers import cold_restore, cold_storage, segment_compaction
 from tests.services.cold_due import LONG, Chilled, aged, chilled
+from tests.variants import variants
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled"]
@@ -106,7 +107,7 @@ def workers() -> Iterator[Workers]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failpoint", MOVE)
+@pytest.mark.parametrize("failpoint", variants(MOVE, {"cold.before_put", "cold.before_commit"}))
 def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short", subject="ann")
     before = chilled.rows(*ids)
@@ -128,7 +129,7 @@ def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failpoint", RESTORE)
+@pytest.mark.parametrize("failpoint", variants(RESTORE, {"restore.before_commit"}))
 def test_a_restore_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short")
     before = chilled.rows(*ids)
@@ -144,7 +145,7 @@ def test_a_restore_killed_anywhere(chilled: Chilled, workers: Workers, failpoint
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failpoint", COMPACTION)
+@pytest.mark.parametrize("failpoint", variants(COMPACTION, {"compact.before_commit", "cold.after_delete"}))
 def test_a_compaction_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "two", "three")
     before = chilled.rows(*ids)

@@ -14,9 +14,7 @@ from app.services.embedding import tenant_indexes
 from app.settings import settings
 from app.store.core import database
 from app.store.search.candidate_selection import SearchProbe
-from tests.store.bulk_tenants import DIMENSIONS, Crowd, candidates_of, crowd
-
-__all__ = ["crowd"]
+from tests.store.bulk_tenants import DIMENSIONS, Crowd, candidates_of
 
 MANY = 1500
 

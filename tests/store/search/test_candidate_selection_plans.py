@@ -15,11 +15,7 @@ from app.store.search import indexed_candidates
 from app.store.search.candidate_selection import CANDIDATES_OF_MANY, find_candidates
 from app.store.search.neighbours import find_neighbours
 from app.store.search.query_parts import SearchProbe
-from tests.store.bulk_tenants import LIMIT, RANKING, Crowd, candidates_of, crowd
-
-__all__ = ["crowd"]
-
-TABLES = ("memories", "memory_state", "memory_words", "embeddings")
+from tests.store.bulk_tenants import LIMIT, RANKING, TABLES, Crowd, LargeTenant, candidates_of
 
 # For a connection's first transaction: sequential scans per table, scans per index, and rows read.
 READ = text("""
@@ -47,8 +43,8 @@ def scanned(tx: Connection) -> tuple[set[str], set[str], int]:
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
-def test_a_large_tenant_is_searched_by_indexes_of_its_own(crowd: Crowd, analyzed: bool) -> None:
-    tenant = crowd.large()
+def test_a_large_tenant_is_searched_by_indexes_of_its_own(large_tenant: LargeTenant, analyzed: bool) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute(
         "UPDATE embeddings SET grafted = false WHERE memory_id < '10000000-0000-0000-0000-000000000000'"
     )
@@ -62,8 +58,8 @@ def test_a_large_tenant_is_searched_by_indexes_of_its_own(crowd: Crowd, analyzed
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
-def test_a_small_tenant_is_compared_whole_through_its_keys(crowd: Crowd, analyzed: bool) -> None:
-    crowd.large()
+def test_a_small_tenant_is_compared_whole_through_its_keys(large_tenant: LargeTenant, analyzed: bool) -> None:
+    crowd, _ = large_tenant
     tenant = crowd.tenant(100)
     if analyzed:
         crowd.owner.execute("ANALYZE")
@@ -72,8 +68,8 @@ def test_a_small_tenant_is_compared_whole_through_its_keys(crowd: Crowd, analyze
     assert {"memory_words_pkey", "embeddings_pkey", "memory_state_elsewhere"} <= indexes
 
 
-def test_pruning_loses_next_to_nothing(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_pruning_loses_next_to_nothing(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     kept = []
     for seed in range(25):
         words = (f"w{seed}", f"w{seed + 20}", "common", f"u{seed * 31 + 7}")
@@ -123,8 +119,10 @@ def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd:
     ],
     ids=["few", "fewer", "none", "in another tier"],
 )
-def test_a_filter_that_leaves_few_gives_all_of_them(crowd: Crowd, request_: SearchRequest, expected: int) -> None:
-    tenant = crowd.large()
+def test_a_filter_that_leaves_few_gives_all_of_them(
+    large_tenant: LargeTenant, request_: SearchRequest, expected: int
+) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute(
         "WITH gone AS (DELETE FROM memory_words USING memories WHERE memory_words.memory_id = memories.memory_id "
         "AND seq <= 5 RETURNING memory_words.*), "
@@ -136,9 +134,11 @@ def test_a_filter_that_leaves_few_gives_all_of_them(crowd: Crowd, request_: Sear
     assert len(candidates_of(tenant, probe, request_)) == expected
 
 
-def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_leaves_many_is_obeyed_while_pruning(
+    large_tenant: LargeTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("app.store.search.indexed_candidates.FEW", 100)
-    tenant = crowd.large()
+    crowd, tenant = large_tenant
     request = SearchRequest("x", tags=("even",))
     _, indexes, _ = read(tenant, crowd.probe("w8", among=3000), request)
     assert f"graph_{crowd.space}_{tenant.hex}" in indexes
@@ -148,8 +148,8 @@ def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeyp
     assert some[:10] == candidates_of(tenant, crowd.probe("w8", "w9"), request)[:10]
 
 
-def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute(
         "UPDATE memory_state SET tier = CASE WHEN seq % 3 = 0 THEN 'archived' ELSE 'deleted' END FROM memories "
         "WHERE memories.memory_id = memory_state.memory_id AND seq % 10 > 0"
@@ -165,9 +165,9 @@ ALL_ROLES = (*ROLES, None)
 @pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
 @pytest.mark.parametrize("roles", [USUAL, (*USUAL, "tool")], ids=["usual", "and tool"])
 def test_memories_left_out_by_their_role_are_looked_up_by_their_index(
-    crowd: Crowd, analyzed: bool, roles: tuple[Role | None, ...]
+    large_tenant: LargeTenant, analyzed: bool, roles: tuple[Role | None, ...]
 ) -> None:
-    crowd.large()
+    crowd, _ = large_tenant
     tenant = crowd.tenant(100)
     crowd.owner.execute("UPDATE memories SET speaker = 'system' WHERE tenant_id = %s AND seq <= 40", [tenant])
     if analyzed:
@@ -181,8 +181,10 @@ def test_memories_left_out_by_their_role_are_looked_up_by_their_index(
 
 
 @pytest.mark.parametrize("aside", [50, 1000], ids=["few", "more than are read at once"])
-def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(crowd: Crowd, aside: int) -> None:
-    tenant = crowd.large()
+def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(
+    large_tenant: LargeTenant, aside: int
+) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute(
         "UPDATE memories SET role = CASE WHEN seq %% 2 = 0 THEN 'tool' ELSE 'system' END WHERE seq <= %s", [aside]
     )
@@ -199,16 +201,16 @@ def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(c
     assert {one.memory_id for one in usual[:10]} <= {one.memory_id for one in every}
 
 
-def test_a_search_for_a_role_of_few_gives_all_of_them(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_a_search_for_a_role_of_few_gives_all_of_them(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute("UPDATE memories SET role = 'tool' WHERE seq <= 12")
     some = candidates_of(tenant, crowd.probe("common", among=3000), SearchRequest("x", roles=("tool",)))
     assert (len(some), {one.role for one in some}) == (12, {"tool"})
 
 
 @pytest.mark.parametrize("among", [None, 3000], ids=["compared", "by graph"])
-def test_neighbours_are_of_the_roles_asked_for(crowd: Crowd, among: int | None) -> None:
-    tenant = crowd.large()
+def test_neighbours_are_of_the_roles_asked_for(large_tenant: LargeTenant, among: int | None) -> None:
+    crowd, tenant = large_tenant
     probe = crowd.probe(among=among)
     parents = [one.memory_id for one in candidates_of(tenant, probe)[:5]]
 
@@ -223,8 +225,8 @@ def test_neighbours_are_of_the_roles_asked_for(crowd: Crowd, among: int | None) 
     assert before == neighbours(SearchRequest("x", roles=ALL_ROLES))
 
 
-def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_a_vector_written_anew_leaves_the_graph_and_is_found(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     probe = crowd.probe(among=3000)
     assert probe.vector is not None
     changed = candidates_of(tenant, probe)[-1].memory_id
@@ -235,8 +237,10 @@ def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> No
     assert candidates_of(tenant, probe)[0].memory_id == changed
 
 
-def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_compared(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_compared(
+    large_tenant: LargeTenant,
+) -> None:
+    crowd, tenant = large_tenant
     crowd.owner.execute(
         "UPDATE embeddings SET grafted = false WHERE memory_id < '08000000-0000-0000-0000-000000000000'"
     )

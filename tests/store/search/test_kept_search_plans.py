@@ -11,9 +11,7 @@ from app.domain.search.request import SearchRequest
 from app.store.core import database, kept_plans
 from app.store.search.candidate_selection import find_candidates
 from app.store.search.query_parts import SearchProbe
-from tests.store.bulk_tenants import RANKING, Crowd, crowd
-
-__all__ = ["crowd"]
+from tests.store.bulk_tenants import RANKING, Crowd, LargeTenant
 
 ENOUGH = kept_plans.USES_BEFORE + 2
 
@@ -39,22 +37,23 @@ def own_ids(tx: Connection, tenant: UUID) -> set[UUID]:
     )
 
 
-def test_repeated_searches_of_a_large_tenant_are_planned_once(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_repeated_searches_of_a_large_tenant_are_planned_once(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     searches = [find(tenant, crowd.probe("w7", "w8", among=3000)) for _ in range(ENOUGH)]
     assert all(found == searches[0] for found in searches)
     assert plans(tenant) == [(0, ENOUGH - kept_plans.USES_BEFORE + 1)]
 
 
-def test_queries_of_any_words_share_the_plan_of_a_large_tenant(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_queries_of_any_words_share_the_plan_of_a_large_tenant(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     for words in (("w7",), ("w8", "w9"), ("w1", "w2", "w3"), ("w7", "w5"), ("w4",)):
         find(tenant, crowd.probe(*words, among=3000, seed=len(words)))
     assert [custom for custom, _ in plans(tenant)] == [0]
 
 
-def test_a_kept_plan_serves_one_tenant(crowd: Crowd) -> None:
-    tenants = [crowd.large(), crowd.large()]
+def test_a_kept_plan_serves_one_tenant(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
+    tenants = [tenant, crowd.large()]
     for tenant in tenants * ENOUGH:
         found = find(tenant, crowd.probe("w7", "w8", among=3000))
         with database.tenant(tenant) as tx:
@@ -75,15 +74,16 @@ def test_a_connection_keeps_few_plans(crowd: Crowd) -> None:
     assert kept == kept_plans.KEPT_MAX
 
 
-def test_a_plan_is_replaced_when_an_index_is_dropped(crowd: Crowd) -> None:
-    tenant, probe = crowd.large(), crowd.probe("w7", "w8", among=3000)
+def test_a_plan_is_replaced_when_an_index_is_dropped(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
+    probe = crowd.probe("w7", "w8", among=3000)
     before = [find(tenant, probe) for _ in range(ENOUGH)][-1]
     crowd.owner.execute(f"DROP INDEX tail_{crowd.space}_{tenant.hex}".encode())
     assert find(tenant, probe) == before
 
 
-def test_searches_with_filters_are_planned_for_their_values(crowd: Crowd) -> None:
-    tenant = crowd.large()
+def test_searches_with_filters_are_planned_for_their_values(large_tenant: LargeTenant) -> None:
+    crowd, tenant = large_tenant
     for _ in range(ENOUGH + 5):
         find(tenant, crowd.probe("w7", among=3000), SearchRequest("x", exclude_thread="none"))
     assert all(generic == 0 for _, generic in plans(tenant))

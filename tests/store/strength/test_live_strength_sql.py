@@ -21,7 +21,7 @@ from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.strength import live_strength_sql, states
 from app.store.strength.states import StoredStates
-from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, many
+from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, each_model, many
 from tests.service import Service
 
 ROWS = 10_000
@@ -86,7 +86,7 @@ def assert_live_is_exact(tenant_id: UUID, times: Timeline, moments: Sequence[flo
         np.testing.assert_allclose(found, exact, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
+@each_model(CLOSED)
 def test_strength_and_importance_are_numpys_in_ten_thousand_rows(service: Service, dynamics: Dynamics) -> None:
     tenant_id = service.tenant().tenant_id
     fill(service, tenant_id, many(dynamics, ROWS))
@@ -94,7 +94,7 @@ def test_strength_and_importance_are_numpys_in_ten_thousand_rows(service: Servic
     assert_live_is_exact(tenant_id, eras(dynamics), moments)
 
 
-@pytest.mark.parametrize("dynamics", TICKING.values(), ids=TICKING)
+@each_model(TICKING)
 def test_what_goes_by_ticks_shows_the_strength_of_its_anchor(service: Service, dynamics: Dynamics) -> None:
     tenant_id = service.tenant().tenant_id
     fill(service, tenant_id, many(dynamics, ROWS // 10))
@@ -202,7 +202,7 @@ def test_a_model_that_cant_be_taken_over_to_shows_the_strength_of_the_change(
     np.testing.assert_allclose(at(250, later)[old], exact[old], atol=1e-9)
 
 
-@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+@each_model()
 def test_no_row_that_may_be_there_makes_postgresql_fail(service: Service, dynamics: Dynamics) -> None:
     """The ends of every range that the table allows, in every combination of two, and a former policy."""
     ends = {

@@ -1,0 +1,82 @@
+"""Tests are marked by rules: the list of slow tests, the guard against processes, and variants."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests import costs
+from tests.variants import variants
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def test_the_slow_tests_of_the_list_exist_once_and_in_order() -> None:
+    names = costs.listed()
+    assert names == sorted(set(names))
+    gone = [name for name in names if name.partition("::")[2] not in functions(name.partition("::")[0])]
+    assert gone == [], "renamed or removed: change tests/slow_tests.txt too"
+
+
+def test_a_test_is_slow_by_the_mean_of_its_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [("a::quick", 0.1), ("a::mixed[x]", 0.9), ("a::mixed[y]", 0.01), ("a::few[x]", 0.3), ("a::few[y]", 0.05)]
+    assert costs.costly(seconds) == ["a::mixed"]
+    monkeypatch.setattr(costs, "LIST", tmp_path / "list")
+    costs.LIST.write_text("a::few\nb::not_run\n")
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in seconds))
+    costs.write_list(tmp_path)
+    assert costs.listed() == ["a::mixed", "b::not_run"]
+
+
+@pytest.mark.slow
+def test_processor_time_of_processes_counts_while_they_run_and_afterwards() -> None:
+    before = costs.used_seconds()
+    spinning = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", spinning], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as spinner:
+        assert spinner.stdout is not None
+        spinner.stdout.readline()
+        assert costs.used_seconds() - before >= 0.1
+        spinner.communicate(b"\n")
+    assert costs.used_seconds() - before >= 0.1
+
+
+@pytest.fixture
+def guarded(request: pytest.FixtureRequest) -> Iterator[costs.NoProcesses]:
+    [plugin] = [each for each in request.config.pluginmanager.get_plugins() if isinstance(each, costs.NoProcesses)]
+    yield plugin
+    plugin.started.clear()
+
+
+def test_starting_a_process_is_noted_and_git_is_quick_enough(guarded: costs.NoProcesses) -> None:
+    subprocess.run(["git", "--version"], check=True, capture_output=True)  # noqa: S607  # where it is differs
+    assert guarded.started == []
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    assert guarded.started == [Path(sys.executable).name]
+    with pytest.raises(pytest.fail.Exception, match="must be marked slow"):
+        guarded.refuse("a quick test")
+    guarded.refuse("a quick test")
+
+
+def test_values_that_are_not_usual_are_long() -> None:
+    marks = {each.id: [mark.name for mark in each.marks] for each in variants(["one", "two"], {"one"})}
+    assert marks == {"one": [], "two": ["long"]}
+    assert [each.values for each in variants({"one": 1}, {"one"})] == [(1,)]
+
+
+@pytest.mark.parametrize("usual", [(), ("three",)])
+def test_a_value_must_be_usual_and_known(usual: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="usual"):
+        variants(["one", "two"], usual)
