@@ -17,6 +17,7 @@ from app.services.erasure import ledger
 from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
+SEARCH_PATH = "/v1/search"
 _OURS = "/v1/"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(b"x-content-type-options", b"nosniff")]
@@ -27,12 +28,12 @@ log = structlog.get_logger(__name__)
 
 
 class Guard:
-    """Middleware around the application; routes `POST /v1/memories` directly to its endpoint, bypassing FastAPI."""
+    """Middleware around the application; passes ingest requests and searches to their endpoints, bypassing FastAPI."""
 
-    def __init__(self, inner: ASGIApp, ingest: ASGIApp) -> None:
-        """Wrap an application; `ingest` is the endpoint of `POST /v1/memories`."""
+    def __init__(self, inner: ASGIApp, ingest: ASGIApp, search: ASGIApp) -> None:
+        """Wrap an application and the endpoints of `POST /v1/memories` and `POST /v1/search`."""
         self._inner = inner
-        self._ingest = ingest
+        self._endpoints = {INGEST_PATH: ingest, SEARCH_PATH: search}
         self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,10 +57,11 @@ class Guard:
         if ours and (refusal := await _refusal()) is not None:
             await respond(refusal, request_id, "any route")(scope, receive, answered)
             return
-        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # reads no stored data
+        endpoint = self._endpoints.get(scope["path"], self._inner) if scope["method"] == "POST" else self._inner
+        is_ingest = endpoint is self._endpoints[INGEST_PATH]  # reads no stored data
         last = _watched(scope, receive, answered, request_id) if ours and not is_ingest else answered
         try:
-            await (self._ingest if is_ingest else self._inner)(scope, receive, last)
+            await endpoint(scope, receive, last)
         except Exception as error:  # noqa: BLE001 - a response was sent; the server's log would quote the message
             log.info("request_failed", request_id=request_id, error=type(error).__name__)
 
