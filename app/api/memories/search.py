@@ -1,7 +1,7 @@
 """`POST /v1/search`: find memories by words and by meaning.
 
-A bare ASGI endpoint, which saves the time of FastAPI's routing and dependencies; the route of the same path describes it
-in OpenAPI.
+A bare ASGI endpoint, which saves the time of FastAPI's routing and dependencies. The route of the same path describes
+it in OpenAPI.
 """
 
 from __future__ import annotations
