@@ -36,8 +36,8 @@ class WordTable:
         rows = np.fromiter(map(self._rows.get, words, repeat(-1)), np.intp, len(words))
         unknown = np.flatnonzero(rows < 0)
         if unknown.size:
-            self._add(dict.fromkeys(words[place] for place in unknown))
-            rows[unknown] = [self._rows[words[place]] for place in unknown]
+            self._add(dict.fromkeys(words[place] for place in unknown.tolist()))
+            rows[unknown] = [self._rows[words[place]] for place in unknown.tolist()]
         return rows
 
     def tokens(self, rows: Places) -> tuple[Places, Places]:

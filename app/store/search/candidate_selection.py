@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from app.domain.ingest.memory import COLUMNS
@@ -19,7 +21,7 @@ from app.domain.search.candidate_types import Candidate
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
 from app.store.core import database, kept_plans
-from app.store.core.binary_arrays import driver_connection
+from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
 from app.store.enrichment import corrections
 from app.store.memories import roles
@@ -33,7 +35,6 @@ from app.store.search.query_parts import (
     filter_conditions,
     quote_lexeme,
     superseded_sql,
-    vector_literal,
     word_score_sql,
 )
 from app.store.strength import states
@@ -186,7 +187,9 @@ def _compared(
     can be among the best.
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else indexed_candidates.NOTHING
-    vectors = _vectors(probe, request, values, ids) if probe.has_vector else indexed_candidates.NOTHING
+    vectors = indexed_candidates.NOTHING
+    if probe.vector is not None and probe.has_vector:
+        vectors = _vectors(probe, probe.vector, request, values, ids)
     return f"""
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
@@ -212,12 +215,18 @@ def _words(
     return f"SELECT memory_id, {score} AS score FROM ({measured} OFFSET 0) AS measured"  # noqa: S608 - as above
 
 
-def _vectors(probe: SearchProbe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
+def _vectors(
+    probe: SearchProbe,
+    vector: NDArray[np.float32],
+    request: SearchRequest,
+    values: dict[str, Any],
+    ids: Sequence[UUID] | None,
+) -> str:
     """Return SQL for the cosine to every vector of the space: the inner product of unit vectors (`<#>` negates it).
 
     A long memory gets the score of its best window if that is higher.
     """
-    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    values |= {"space": probe.space_id, "vector": Halfvec(vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
     whole = _score_sql(
         "embeddings", "embedding, space_id", score, "space_id = %(space)s", _which_sql(request, values, ids)

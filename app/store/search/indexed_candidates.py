@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from app.domain.search import prefilter
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.store.core.binary_arrays import driver_connection
+from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
 from app.store.search.query_parts import (
     PLANNER_SETTINGS,
@@ -23,7 +23,6 @@ from app.store.search.query_parts import (
     filter_conditions,
     quote_lexeme,
     superseded_sql,
-    vector_literal,
 )
 
 FEW: Final = 5000
@@ -149,7 +148,7 @@ def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any
     if probe.has_windows:
         visible = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
         by_window = f"UNION ALL {windows.nearest_sql(size, *visible)}"
-    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    values |= {"space": probe.space_id, "vector": Halfvec(probe.vector)}
     return f"""
     SELECT memory_id, max(score) AS score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
