@@ -118,9 +118,9 @@ def build() -> ASGIApp:
 
 
 def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:
-    """Put the ingest endpoint and the middleware around the routes, which share the stream writer and the nudger."""
+    """Put the middleware and the endpoints of ingest and search around the routes."""
     app.state.door, app.state.nudger = writer, nudger
-    return Guard(app, Ingest(writer, nudger, accepted))
+    return Guard(app, Ingest(writer, nudger, accepted), search.serve_search)
 
 
 async def _write_accepted(accepted: witness.Witness) -> None:

@@ -1,6 +1,6 @@
 """Case details of erasures and privacy requests, identity checks, and extensions of the legal deadline.
 
-Revision: 0039, after 0037
+Revision: 0039, after 0038
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0039"
-down_revision = "0037"
+down_revision = "0038"
 
 COLUMNS = """
 ALTER TABLE erasures ADD COLUMN controller text, ADD COLUMN case_reference text, ADD COLUMN legal_basis text;

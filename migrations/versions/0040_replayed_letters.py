@@ -1,6 +1,6 @@
 """Number of replays of the work in a dead letter.
 
-Revision: 0040, after 0037
+Revision: 0040, after 0039
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0040"
-down_revision = "0037"
+down_revision = "0039"
 
 
 def upgrade() -> None:

@@ -19,6 +19,7 @@ from app.services.erasure import ledger
 from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
+SEARCH_PATH = "/v1/search"
 _OURS = "/v1/"
 _DASHBOARD = "/ops"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
@@ -31,14 +32,14 @@ log = structlog.get_logger(__name__)
 
 
 class Guard:
-    """Middleware around the application; routes `POST /v1/memories` directly to its endpoint, bypassing FastAPI."""
+    """Middleware around the application; passes ingest requests and searches to their endpoints, bypassing FastAPI."""
 
-    def __init__(self, inner: ASGIApp, ingest: ASGIApp) -> None:
-        """Wrap an application; `ingest` is the endpoint of `POST /v1/memories`."""
+    def __init__(self, inner: ASGIApp, ingest: ASGIApp, search: ASGIApp) -> None:
+        """Wrap an application and the endpoints of `POST /v1/memories` and `POST /v1/search`."""
         self._inner = inner
-        self._ingest = ingest
+        self._endpoints = {INGEST_PATH: ingest, SEARCH_PATH: search}
         self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
-        self._ingest_seconds = metrics.ROUTE_SECONDS.labels("POST", INGEST_PATH)
+        self._seconds = {path: metrics.ROUTE_SECONDS.labels("POST", path) for path in self._endpoints}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -49,12 +50,13 @@ class Guard:
         request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         began = time.perf_counter()
-        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # reads no stored data
+        path = scope["path"] if scope["method"] == "POST" else ""
+        endpoint = self._endpoints.get(path, self._inner)
 
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._counts[f"{message['status'] // 100}xx"].inc()
-                seconds = self._ingest_seconds if is_ingest else _route_seconds(scope)
+                seconds = self._seconds[path] if path in self._seconds else _route_seconds(scope)
                 seconds.observe(time.perf_counter() - began)
                 said = {name for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _DEFAULTS if name not in said]
@@ -65,9 +67,10 @@ class Guard:
         if ours and (refusal := await _refusal()) is not None:
             await respond(refusal, request_id, "any route")(scope, receive, answered)
             return
-        last = _watched(scope, receive, answered, request_id) if ours and not is_ingest else answered
+        reads = ours and path != INGEST_PATH  # ingest reads no stored data
+        last = _watched(scope, receive, answered, request_id) if reads else answered
         try:
-            await (self._ingest if is_ingest else self._inner)(scope, receive, last)
+            await endpoint(scope, receive, last)
         except Exception as error:  # noqa: BLE001 - a response was sent; the server's log would quote the message
             log.info("request_failed", request_id=request_id, error=type(error).__name__)
 

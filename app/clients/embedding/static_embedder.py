@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.clients.embedding.word_table import WordTable, run_starts
+from app.clients.embedding.word_table import WordTable, index_distinct, run_starts
 from app.clients.llm.responses import Spent, unnoted
 from app.domain.recall.word_kinship import CommonWordMoments
 from app.domain.text.embedding_input import NO_LENGTH, SHORT_WORDS, MemoryText, normalise_rows
@@ -126,7 +126,8 @@ class WordVectors:
         nonempty = np.flatnonzero(sizes)
         if nonempty.size and asked:
             table = self._word_table()
-            distinct, places = np.unique(table.rows(list(chain.from_iterable(texts))), return_inverse=True)
+            rows = table.rows(list(chain.from_iterable(texts)))
+            distinct, places = index_distinct(rows, len(table))
             cosines = self._cosines(table, distinct, asked)
             cosines_max[nonempty] = np.maximum.reduceat(cosines[places], run_starts(sizes[nonempty]), axis=0)
         return np.maximum(cosines_max, 0.0, out=cosines_max)
@@ -138,7 +139,7 @@ class WordVectors:
         tokens' products.
         """
         tokens, sizes = table.tokens(rows)
-        distinct, places = np.unique(tokens, return_inverse=True)
+        distinct, places = index_distinct(tokens, len(self._matrix))
         vectors = np.asarray(self._matrix[distinct], np.float32)
         products = _means((vectors @ self.unit_vectors(asked).T)[places], sizes)
         lengths = self._lengths(table, rows)[:, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from threading import Lock
 
 import numpy as np
@@ -32,11 +33,12 @@ class WordTable:
 
     def rows(self, words: Sequence[str]) -> Places:
         """Return the row of each word, shape (n,), adding unknown words."""
-        rows = list(map(self._rows.get, words))
-        if None in rows:
-            self._add(dict.fromkeys(word for word, row in zip(words, rows, strict=True) if row is None))
-            rows = list(map(self._rows.__getitem__, words))
-        return np.array(rows, np.intp)
+        rows = np.fromiter(map(self._rows.get, words, repeat(-1)), np.intp, len(words))
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            self._add(dict.fromkeys(words[place] for place in unknown.tolist()))
+            rows[unknown] = [self._rows[words[place]] for place in unknown.tolist()]
+        return rows
 
     def tokens(self, rows: Places) -> tuple[Places, Places]:
         """Return the concatenated tokens of words, shape (tokens,), and each word's number of tokens, shape (n,)."""
@@ -62,6 +64,22 @@ def concatenate_ranges(starts: Places, sizes: Places) -> Places:
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes), np.intp)
+
+
+def index_distinct(numbers: Places, size: int) -> tuple[Places, Places]:
+    """Return the distinct numbers in ascending order, and the index of each number among them.
+
+    Like `np.unique`, but without sorting.
+
+    Args:
+        numbers: From 0 to below `size`.
+    """
+    occurs = np.zeros(size, np.bool_)
+    occurs[numbers] = True
+    distinct = np.flatnonzero(occurs)
+    places = np.empty(size, np.intp)
+    places[distinct] = np.arange(distinct.size)
+    return distinct, places[numbers]
 
 
 def run_starts(sizes: Places) -> Places:

@@ -11,7 +11,7 @@ from app.clients.embedding.static_embedder import word_vectors
 from app.domain.dynamics.ops import Floats
 from app.domain.search.candidate_types import Candidate
 from app.domain.search.passages import PassageFinder
-from app.domain.text.words import first_content_words
+from app.domain.text.words import split_heads
 
 PASSAGE_SHARE: Final = 0.6
 """Weight of a passage relative to a text's beginning; below 1, since passages are selected by the query's words."""
@@ -37,8 +37,8 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     passage_words = {
         position: words for position, candidate in enumerate(found) if (words := passages.find(candidate.text))
     }
-    texts = [first_content_words(candidate.text) for candidate in found]
-    closest = word_vectors().closest(list(rarity), [*texts, *passage_words.values()])
+    heads = split_heads([candidate.text for candidate in found])
+    closest = word_vectors().closest(list(rarity), [*heads, *passage_words.values()])
     matched = np.asarray(closest @ np.array(list(rarity.values()), np.float64), np.float64)
     scores = matched[: len(found)]
     if passage_words:

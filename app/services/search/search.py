@@ -211,14 +211,15 @@ def _find_candidates(
     This takes one transaction, or two if the archive is searched or the query's vector can't be computed locally.
     """
     in_archive = "archived" in request.tiers
-    with database.tenant(tenant_id) as tx:
+    expected = candidate_selection.expected_settings(request, has_graph=search_context_cache.has_graph(tenant_id))
+    with database.tenant(tenant_id, "" if in_archive else expected) as tx:
         resolved = _resolve_query(tx, tenant_id, request, policy, emphasis)
         if not in_archive and spaces.is_at_hand(resolved.around.spaces, request.vector):
             return resolved, _compare_candidates(
                 tx, tenant_id, request, resolved, *_vectors(tenant_id, request, resolved)
             )
     vectors = _vectors(tenant_id, request, resolved)
-    with database.tenant(tenant_id) as tx:
+    with database.tenant(tenant_id, expected) as tx:
         return resolved, _compare_candidates(tx, tenant_id, request, resolved, *vectors)
 
 

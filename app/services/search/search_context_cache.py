@@ -35,6 +35,13 @@ def read(tx: database.Transaction, tenant_id: UUID) -> SearchContext:
     return context
 
 
+def has_graph(tenant_id: UUID) -> bool:
+    """Return True if the cached search context says that the tenant's vectors are in a graph of its own."""
+    cached = _known.get(tenant_id)
+    tenant_spaces = cached[1].spaces if cached is not None else None
+    return tenant_spaces is not None and tenant_spaces.graph_space_id == tenant_spaces.searched.space_id
+
+
 def forget(tenant_id: UUID) -> None:
     """Drop a tenant's cached search context, so that the next search reads it from the database."""
     _known.pop(tenant_id, None)

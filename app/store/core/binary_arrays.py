@@ -15,6 +15,7 @@ from psycopg.pq import Format
 from sqlalchemy import Connection
 
 _ARRAY_START: Final = Struct(">iiiii")
+_VECTOR_START: Final = Struct(">hh")
 _POSTGRES_EPOCH_SECONDS: Final = 946_684_800
 _FAR: Final = np.iinfo(np.int64).max
 """PostgreSQL's `infinity`; its `-infinity` is the smallest int64."""
@@ -99,14 +100,24 @@ class Halfvecs(Packed):
         super().__init__(0, 4 + 2 * dimensions, rows)
 
 
+class Halfvec:
+    """A `halfvec` parameter, which the statement must cast."""
+
+    oid = 0
+
+    def __init__(self, vector: npt.NDArray[np.float32]) -> None:
+        """Pack a vector within the range of half precision (±65,504), shape (dimensions,)."""
+        self.data = _VECTOR_START.pack(len(vector), 0) + vector.astype(">f2").tobytes()
+
+
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Packed) -> bytes:
+    def dump(self, obj: Packed | Halfvec) -> bytes:
         return obj.data
 
 
-for _packed in (Uuids, Doubles, Integers, Longs, Timestamps, Halfvecs):
+for _packed in (Uuids, Doubles, Integers, Longs, Timestamps, Halfvecs, Halfvec):
     psycopg.adapters.register_dumper(_packed, type(_packed.__name__, (_PackedDumper,), {"oid": _packed.oid}))
 
 

@@ -33,6 +33,7 @@ _numbers = count(1)
 _opened = 0
 _BIND = "SELECT set_config('ebbing.tenant', %(tenant)s, true)"
 _SIMULATED = "ebbing_simulated_now"
+_SETTINGS = "ebbing_settings"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
 
@@ -46,10 +47,16 @@ Transaction = Connection
 
 
 @contextmanager
-def tenant(tenant_id: UUID) -> Iterator[Connection]:
-    """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
+def tenant(tenant_id: UUID, settings_sql: str = "") -> Iterator[Connection]:
+    """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error.
+
+    Args:
+        settings_sql: Further settings of the transaction, as `set_config` calls separated by commas.
+    """
     with pools.begin_transaction(engine("ebbing_app")) as tx:
-        tx.exec_driver_sql(_BIND, {"tenant": str(tenant_id)})
+        tx.exec_driver_sql(f"{_BIND}, {settings_sql}" if settings_sql else _BIND, {"tenant": str(tenant_id)})
+        if settings_sql:
+            tx.execution_options(**{_SETTINGS: settings_sql})
         simulated = _simulated.get()
         if simulated is not None and simulated[0] == tenant_id:
             tx.execution_options(**{_SIMULATED: simulated[1]})
@@ -143,6 +150,12 @@ def now(tx: Connection) -> datetime:
     """
     moment: datetime = simulated_now(tx) or tx.execute(text("SELECT clock_timestamp()")).scalar_one()
     return moment
+
+
+def initial_settings(tx: Connection) -> str:
+    """Return the `settings_sql` with which this transaction was opened."""
+    settings_sql: str = tx.get_execution_options().get(_SETTINGS, "")
+    return settings_sql
 
 
 def simulated_now(tx: Connection) -> datetime | None:

@@ -23,8 +23,8 @@ KEPT_MAX: Final = 4
 """Maximum number of cached plans per connection; a plan can take 0.7 MB of the server's memory."""
 USES_BEFORE: Final = 3
 """A connection caches a statement's plan from this execution on."""
-SETTING: Final = ", set_config('plan_cache_mode', 'force_generic_plan', true)"
-"""Part of a SELECT that makes the following statements of the transaction use their cached plans."""
+SETTING: Final = "set_config('plan_cache_mode', 'force_generic_plan', true)"
+"""Setting that makes the following statements of the transaction use their cached plans."""
 _COUNTED_MAX: Final = 64
 _USES: Final = "ebbing_statement_uses"
 _PARAMETER: Final = re.compile(r"%\((\w+)\)s")

@@ -174,7 +174,8 @@ _NEIGHBOURS = text(neighbours_sql("2", counted="memory_id <> ALL (CAST(:ids AS u
 def _terms_sql(lexemes: Callable[[str], str]) -> str:
     """Return SQL for the lexemes of a query and of spellings, with their document frequencies.
 
-    The rows refer to spellings by number, because a spelling may be very long.
+    The rows refer to spellings by number, because a spelling may be very long. Each lexeme is looked up by primary key,
+    whatever the planner's settings are, so that the statement may use a kept plan.
     """
     statement = f"""
 WITH asked AS (
@@ -185,8 +186,12 @@ WITH asked AS (
   UNION ALL
   SELECT NULL, ''
 )
-SELECT asked.lexeme, coalesce(words.documents, 0), number
-FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
+SELECT lexeme, coalesce(documents, 0), number
+FROM (
+  SELECT lexeme, number,
+         (SELECT documents FROM words WHERE words.tenant_id = :tenant AND words.word = asked.lexeme) AS documents
+  FROM asked OFFSET 0
+) AS counted
 WHERE number IS NOT NULL OR documents IS NOT NULL OR CAST(:every AS boolean)
 """  # noqa: S608 - built from constants
     return re.sub(r":(query|spellings|language|tenant|every)\b", r"%(\1)s", statement)

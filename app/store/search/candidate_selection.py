@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from app.domain.ingest.memory import COLUMNS
@@ -18,21 +20,21 @@ from app.domain.search import scoring
 from app.domain.search.candidate_types import Candidate
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.store.core import kept_plans
-from app.store.core.binary_arrays import driver_connection
+from app.store.core import database, kept_plans
+from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
 from app.store.enrichment import corrections
 from app.store.memories import roles
 from app.store.search import archive_candidates, indexed_candidates, search_context
 from app.store.search.query_parts import (
     MEASURED,
+    PLANNER_SETTINGS,
     SearchProbe,
     allowed_one_sql,
     allowed_sql,
     filter_conditions,
     quote_lexeme,
     superseded_sql,
-    vector_literal,
     word_score_sql,
 )
 from app.store.strength import states
@@ -47,10 +49,6 @@ CANDIDATES_OF_MANY: Final = 150
 _CANDIDATE: Final = Candidate.__struct_fields__
 _COLUMNS: Final = len(_CANDIDATE)
 _SHOWN: Final = [field.name for field in COLUMNS if field.name in _CANDIDATE and field.name != "role"]
-
-# Nested loops, which the planner prefers for a new tenant without statistics, took seconds. Sequential scans are
-# disabled so that a search's duration doesn't depend on other tenants' data.
-_PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
 
 _PLANNED_BY: Final = ("tenant", "space", "limit", "by_words", "by_vector", "elsewhere")
 """Parameters that the usual search contains as literals, because its plan depends on their values.
@@ -77,6 +75,23 @@ class FoundCandidates(NamedTuple):
     has_corrections: bool = False
 
 
+def expected_settings(request: SearchRequest, *, has_graph: bool) -> str:
+    """Return the settings for `database.tenant` that `find_candidates` needs if the query has known words.
+
+    If it needs other settings, it executes one more statement.
+
+    Args:
+        has_graph: The tenant has a graph of its own.
+    """
+    uses_graph = has_graph and not filter_conditions(request, {})
+    settings_sql = (
+        indexed_candidates.settings_sql(indexed_candidates.graph_breadth(request, has_words=True))
+        if uses_graph
+        else PLANNER_SETTINGS
+    )
+    return _with_kept_plan(settings_sql, keeps_plan=_is_usual(request))
+
+
 def find_candidates(
     tx: Connection,
     tenant_id: UUID,
@@ -101,7 +116,8 @@ def find_candidates(
         "words_weight": words_weight,
         "relevance_weight": relevance_weight,
     }
-    is_usual = request.tiers == ("active",) and not filter_conditions(request, values)
+    is_usual = _is_usual(request)
+    filter_conditions(request, values)
     found, last_clause = _active(tx, probe, request, ranking, values, keeps_plan=is_usual), "found"
     if "archived" in request.tiers:
         found, last_clause = archive_candidates.archive_clauses(found, probe, request, values), "every"
@@ -115,6 +131,15 @@ def find_candidates(
     stored = states.decode_states(b"".join([row[_COLUMNS] for row in rows]), [found.memory_id for found in best])
     clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
     return FoundCandidates(best, stored, search_context.reference_time(tx, clock), mark, has_corrections)
+
+
+def _is_usual(request: SearchRequest) -> bool:
+    """Return True if the search's plan may be kept: active memories without filters."""
+    return request.tiers == ("active",) and not filter_conditions(request, {})
+
+
+def _with_kept_plan(settings_sql: str, *, keeps_plan: bool) -> str:
+    return f"{settings_sql}, {kept_plans.SETTING}" if keeps_plan else settings_sql
 
 
 def _candidates_max(probe: SearchProbe, request: SearchRequest) -> int:
@@ -132,18 +157,25 @@ def _active(
     keeps_plan: bool,
 ) -> str:
     """Return WITH clauses that score the active memories, and set the matching planner options."""
-    keep_plan = kept_plans.SETTING if keeps_plan else ""
-    if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
-        driver_connection(tx).execute(_PLAN + keep_plan)
-        return archive_candidates.NOBODY
-    uses_indexes = indexed_candidates.uses_indexes(probe, request)
-    ids = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
-    if uses_indexes and ids is None:
-        breadth = indexed_candidates.plan_parameters(probe, request)
-        driver_connection(tx).execute(indexed_candidates.PLAN + keep_plan, breadth)
-        return indexed_candidates.candidate_clauses(probe, request, ranking, values)
-    driver_connection(tx).execute(_PLAN + keep_plan)
-    return _compared(probe, request, ranking, values, ids)
+    planner_settings, clauses = PLANNER_SETTINGS, archive_candidates.NOBODY
+    if "active" in request.tiers and (probe.lexemes or probe.has_vector):
+        uses_indexes = indexed_candidates.uses_indexes(probe, request)
+        ids = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
+        if uses_indexes and ids is None:
+            breadth = indexed_candidates.graph_breadth(request, has_words=bool(probe.lexemes))
+            planner_settings = indexed_candidates.settings_sql(breadth)
+            clauses = indexed_candidates.candidate_clauses(probe, request, ranking, values)
+        else:
+            clauses = _compared(probe, request, ranking, values, ids)
+    _apply_settings(tx, _with_kept_plan(planner_settings, keeps_plan=keeps_plan))
+    return clauses
+
+
+def _apply_settings(tx: Connection, settings_sql: str) -> None:
+    """Apply planner settings, unless the transaction was opened with them."""
+    if settings_sql != database.initial_settings(tx):
+        reset = "set_config('enable_sort', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true)"
+        driver_connection(tx).execute(f"SELECT {reset}, {settings_sql}".encode())
 
 
 def _compared(
@@ -155,7 +187,9 @@ def _compared(
     can be among the best.
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else indexed_candidates.NOTHING
-    vectors = _vectors(probe, request, values, ids) if probe.has_vector else indexed_candidates.NOTHING
+    vectors = indexed_candidates.NOTHING
+    if probe.vector is not None and probe.has_vector:
+        vectors = _vectors(probe, probe.vector, request, values, ids)
     return f"""
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
@@ -181,12 +215,18 @@ def _words(
     return f"SELECT memory_id, {score} AS score FROM ({measured} OFFSET 0) AS measured"  # noqa: S608 - as above
 
 
-def _vectors(probe: SearchProbe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
+def _vectors(
+    probe: SearchProbe,
+    vector: NDArray[np.float32],
+    request: SearchRequest,
+    values: dict[str, Any],
+    ids: Sequence[UUID] | None,
+) -> str:
     """Return SQL for the cosine to every vector of the space: the inner product of unit vectors (`<#>` negates it).
 
     A long memory gets the score of its best window if that is higher.
     """
-    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    values |= {"space": probe.space_id, "vector": Halfvec(vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
     whole = _score_sql(
         "embeddings", "embedding, space_id", score, "space_id = %(space)s", _which_sql(request, values, ids)

@@ -13,16 +13,16 @@ from sqlalchemy import Connection
 from app.domain.search import prefilter
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.store.core.binary_arrays import driver_connection
+from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
 from app.store.search.query_parts import (
+    PLANNER_SETTINGS,
     SearchProbe,
     allowed_one_sql,
     aside_sql,
     filter_conditions,
     quote_lexeme,
     superseded_sql,
-    vector_literal,
 )
 
 FEW: Final = 5000
@@ -41,15 +41,6 @@ ELSEWHERE: Final = 500
 
 Excluded memories are outside the active tier, superseded, or excluded by their role.
 """
-
-# Settings as for all searches. In addition, sorts are disabled: the graph returns vectors in order, whereas a sort
-# would read all of them.
-PLAN: Final = (
-    "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
-    "set_config('enable_sort', 'off', true), "
-    "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
-    "set_config('hnsw.ef_search', CAST(CAST(%(breadth)s AS integer) AS text), true)"
-)
 
 
 def uses_indexes(probe: SearchProbe, request: SearchRequest) -> bool:
@@ -77,13 +68,27 @@ def _few_sql(conditions: list[str]) -> str:
     )
 
 
-def plan_parameters(probe: SearchProbe, request: SearchRequest) -> dict[str, int]:
-    """Return the parameters of `PLAN`."""
-    return {"breadth": _by_vector_most(probe, request) if probe.lexemes else BREADTH_ALONE}
+def settings_sql(breadth: int) -> str:
+    """Return the planner settings for a search of a graph, as `set_config` calls.
+
+    Sorts are disabled: the graph returns vectors in order, whereas a sort would read all of them.
+
+    Args:
+        breadth: The graph's `ef_search`.
+    """
+    return (
+        f"{PLANNER_SETTINGS}, set_config('enable_sort', 'off', true), "
+        f"set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '{breadth}', true)"
+    )
 
 
-def _by_vector_most(probe: SearchProbe, request: SearchRequest) -> int:
-    return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
+def graph_breadth(request: SearchRequest, *, has_words: bool) -> int:
+    """Return the graph's `ef_search`."""
+    return _by_vector_most(request, has_words=True) if has_words else BREADTH_ALONE
+
+
+def _by_vector_most(request: SearchRequest, *, has_words: bool) -> int:
+    return BY_VECTOR if has_words and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
 def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
@@ -94,7 +99,7 @@ def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranki
     worth looking up (`prefilter.worthwhile_words`), otherwise by none. A long memory gets the score of its best window
     if that is higher.
     """
-    values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
+    values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(request, has_words=bool(probe.lexemes))
     values["elsewhere"] = ELSEWHERE + 1
     others = "" if request.superseded else f" UNION ALL {superseded_sql(request, values)}"
     if by_role := aside_sql(request):
@@ -143,7 +148,7 @@ def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any
     if probe.has_windows:
         visible = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
         by_window = f"UNION ALL {windows.nearest_sql(size, *visible)}"
-    values |= {"space": probe.space_id, "vector": vector_literal(probe.vector)}
+    values |= {"space": probe.space_id, "vector": Halfvec(probe.vector)}
     return f"""
     SELECT memory_id, max(score) AS score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score

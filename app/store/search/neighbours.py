@@ -49,7 +49,7 @@ def find_neighbours(
     }
     parts, texts = {"allowed": allowed_sql(request, values)}, _LEGS
     if probe.vector is not None and indexed_candidates.uses_indexes(probe, request):
-        driver_connection(tx).execute(indexed_candidates.PLAN, {"breadth": BREADTH})
+        driver_connection(tx).execute(f"SELECT {indexed_candidates.settings_sql(BREADTH)}".encode())
         by_id = allowed_one_sql("embeddings.memory_id", request, values)
         parts, texts = parts | {"allowed_one": by_id, "size": str(len(probe.vector))}, _LEGS | {"vector": _BY_GRAPH}
     legs = [texts[way].format(**parts) for way in ways if way != "vector" or probe.space_id is not None]

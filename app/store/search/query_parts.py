@@ -50,6 +50,11 @@ class SearchProbe:
         return self.vector is not None and bool(self.vector.any())
 
 
+# Nested loops, which the planner prefers for a new tenant without statistics, took seconds. Sequential scans are
+# disabled so that a search's duration doesn't depend on other tenants' data.
+PLANNER_SETTINGS: Final = "set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
+"""Planner settings of all searches, as `set_config` calls."""
+
 MEASURED: Final = (
     "own, words, word_room(length(own) - 3) AS room, "
     "near_worth(length(own) - 3, (length(words) - length(own)) / CAST(4 AS float8)) AS near"

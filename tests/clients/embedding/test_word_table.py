@@ -7,7 +7,7 @@ from threading import Thread
 
 import numpy as np
 
-from app.clients.embedding.word_table import WordTable, concatenate_ranges, run_starts
+from app.clients.embedding.word_table import WordTable, concatenate_ranges, index_distinct, run_starts
 
 
 def letters(words: Sequence[str]) -> list[list[int]]:
@@ -45,6 +45,13 @@ def test_nothing_has_no_tokens() -> None:
 def test_runs_are_spread_and_begin_where_they_follow() -> None:
     assert concatenate_ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
     assert run_starts(np.array([2, 1, 3])).tolist() == [0, 2, 3]
+
+
+def test_distinct_numbers_are_indexed_as_numpy_does() -> None:
+    numbers = np.array([7, 2, 7, 0, 2, 9])
+    for found, expected in zip(index_distinct(numbers, 10), np.unique(numbers, return_inverse=True), strict=True):
+        assert found.tolist() == expected.tolist()
+    assert [part.size for part in index_distinct(np.zeros(0, np.intp), 3)] == [0, 0]
 
 
 def test_threads_that_add_words_at_once_read_their_own_tokens() -> None:

@@ -25,3 +25,16 @@ def test_words_of_a_text(text: str, expected: list[str]) -> None:
 @given(st.text(st.characters(max_codepoint=127)))
 def test_ascii_is_read_as_any_other_text(text: str) -> None:
     assert words.split_words(text) == words._WORD.findall(text.lower())
+
+
+_WRITTEN = st.text(st.sampled_from("as1I'’ _.é\0\nthe"), max_size=12) | st.text(st.characters(), max_size=12)
+
+
+@given(st.lists(_WRITTEN, max_size=6))
+def test_heads_of_texts_are_those_of_each_text(texts: list[str]) -> None:
+    assert words.split_heads(texts) == [words.content_words(text) for text in texts]
+
+
+def test_a_head_ends_after_forty_content_words_and_six_hundred_characters() -> None:
+    many, long = "Ada's dog " * 50, f"{'x' * 599}ab cd"
+    assert words.split_heads([many, long, "the", ""]) == [["ada", "dog"] * 20, [f"{'x' * 599}a"], ["the"], []]

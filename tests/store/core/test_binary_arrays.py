@@ -1,11 +1,14 @@
-"""Decoding of columns that PostgreSQL returns."""
+"""Columns that PostgreSQL returns, and vectors that it receives."""
 
 from __future__ import annotations
 
 import pickle
 from uuid import UUID, uuid4
 
-from app.store.core.binary_arrays import decode_uuids
+import numpy as np
+import psycopg
+
+from app.store.core.binary_arrays import Halfvec, decode_uuids
 
 
 def test_ids_are_uuids_like_any_other() -> None:
@@ -17,3 +20,15 @@ def test_ids_are_uuids_like_any_other() -> None:
     assert pickle.loads(pickle.dumps(found)) == ids  # noqa: S301 - our own
     assert {each.is_safe for each in found} == {ids[0].is_safe}
     assert decode_uuids(None) == []
+
+
+def test_a_vector_arrives_as_its_text_would(database_url: str) -> None:
+    vector = np.random.default_rng(3).normal(size=256).astype(np.float32)
+    given = {"vector": Halfvec(vector), "text": str(vector.tolist())}
+    with psycopg.connect(database_url) as connection:
+        row = connection.execute(
+            "SELECT CAST(%(vector)s AS halfvec) = CAST(%(text)s AS halfvec), "
+            "vector_dims(CAST(%(vector)s AS halfvec(256)))",
+            given,
+        ).fetchone()
+    assert row == (True, 256)
