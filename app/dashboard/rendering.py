@@ -18,8 +18,8 @@ from app import __name__ as package
 from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
-from app.domain.durations import format_duration
-from app.domain.rounding import round_for_people
+from app.domain import formatting
+from app.domain.formatting import format_minute, format_relative
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
@@ -118,33 +118,9 @@ DONE: Final[Mapping[str, str]] = {
 """Notices shown after an action, by the value of the query parameter `done`."""
 
 
-def format_age(seconds: float | None) -> str:
-    """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
-    if seconds is None:
-        return "never"
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else format_duration(seconds)
-
-
 def format_ago(moment: datetime | None) -> str:
-    """Format a time relative to now: `3 min ago` or `in 2 h`."""
-    if moment is None:
-        return "never"
-    seconds = (datetime.now(UTC) - moment).total_seconds()
-    return f"{format_age(seconds)} ago" if seconds >= 0 else f"in {format_age(-seconds)}"
-
-
-def format_number(value: float | None) -> str:
-    """Format a number with thousands separated and fractions to three digits; None as a dash, near zero in words."""
-    if value is None:
-        return "–"
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}".replace(",", " ")
-    return round_for_people(value).replace(",", " ")
-
-
-def format_percent(share: float | None) -> str:
-    """Format a share from 0 to 1 as a percentage."""
-    return "–" if share is None else f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
+    """Format a time relative to now: `3 minutes ago` or `in 2 hours`."""
+    return format_relative(None if moment is None else (datetime.now(UTC) - moment).total_seconds())
 
 
 def format_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
@@ -181,9 +157,8 @@ def format_moment(when: datetime | None) -> Markup:
     """Format a time in UTC as a `<time>` element, with the relative time as its title."""
     if when is None:
         return Markup("–")
-    shown = when.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        shown.isoformat(timespec="seconds"), format_ago(when), f"{shown:%Y-%m-%d %H:%M} UTC"
+        when.astimezone(UTC).isoformat(timespec="seconds"), format_ago(when), format_minute(when)
     )
 
 
@@ -237,10 +212,15 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "age": format_age,
+        "age": formatting.format_span,
         "ago": format_ago,
-        "number": format_number,
-        "percent": format_percent,
+        "ago_seconds": format_relative,
+        "number": formatting.format_number,
+        "percent": formatting.format_percent,
+        "bytes": formatting.format_bytes,
+        "cost": formatting.format_cost,
+        "latency": formatting.format_latency,
+        "rate": formatting.format_rate,
         "moment": format_moment,
         "of_step": format_step,
         "action_name": action_name,

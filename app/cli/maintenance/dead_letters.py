@@ -16,11 +16,15 @@ from app.cli.core.output import (
     confirm,
     count_of,
     examples,
+    format_ago,
+    format_both,
+    plain,
     print_fields,
     print_json,
     print_result,
     print_table,
 )
+from app.domain.formatting import format_bytes
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -72,11 +76,16 @@ def list_letters(
     if as_json:
         print_json(found)
         return
-    names = ("id", "stage", "reason", "attempts", "memories", "created_at")
+    names = ("id", "stage", "reason", "attempts", "memories")
     rows = [
-        [*(row.get(name) for name in names), "yes" if row.get("replayable") else "no"] for row in found["dead_letters"]
+        [
+            *(row.get(name) for name in names),
+            format_ago(row.get("created_at")),
+            "yes" if row.get("replayable") else "no",
+        ]
+        for row in found["dead_letters"]
     ]
-    print_table([*names, "replayable"], rows, right=["attempts", "memories"])
+    print_table([*names, "created", "replayable"], rows, right=["attempts", "memories"])
     if found["reasons"]:
         typer.echo()
         columns = ("stage", "reason", "count")
@@ -88,8 +97,8 @@ def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson 
     """Show the metadata of a dead letter, without its content."""
     found = call(url, "GET", _path(letter_id), params=given(tenant_id=tenant))
     named = found | {"replayable": "yes" if found.get("replayable") else "no"}
-    texts = {name: ", ".join(value) if isinstance(value, list) else value for name, value in named.items()}
-    shown = {name: text for name, text in texts.items() if text not in (None, "")}
+    texts = {name.removesuffix("_at").replace("_", " "): _describe(name, value) for name, value in named.items()}
+    shown = {name: text for name, text in texts.items() if text}
     print_fields(found, shown, width=16, as_json=as_json)
 
 
@@ -150,6 +159,17 @@ def discard(
             body = given(reason=reason, stage=stage, because=because)
             done = _repeat(api, f"{PATH}/discard", body, tenant, "discarded")
     _print_done(done, "discarded", as_json=as_json)
+
+
+def _describe(name: str, value: object) -> str:
+    """Return a field of a dead letter as text."""
+    if name == "payload_bytes" and isinstance(value, int):
+        return format_bytes(value)
+    if name.endswith("_at") and isinstance(value, str):
+        return format_both(value)
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(value)
 
 
 def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:

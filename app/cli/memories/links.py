@@ -9,6 +9,7 @@ import typer
 from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, print_result, print_rows
+from app.domain.formatting import format_minute, format_number
 
 router = typer.Typer(
     name="links",
@@ -42,7 +43,7 @@ def add(
     """Link a memory to another. If the link exists, update its weight."""
     body = {"from": from_id, "to": to_id, **given(kind=kind, weight=weight, both_ways=both_ways or None)}
     done = call(url, "POST", PATH, json=body)
-    print_result(done, f"{done['added']} added, {done['updated']} updated", as_json=as_json)
+    print_result(done, f"{done['added']:,} added, {done['updated']:,} updated", as_json=as_json)
 
 
 @router.command("list", epilog=examples("ebbing links list ID", "ebbing links list --from ID --kind caused --json"))
@@ -59,9 +60,17 @@ def list_links(
     """List the links of one memory, or all links."""
     ends = {"from": from_id, "to": to_id}
     found = fetch_list(url, PATH, "links", limit, memory=memory, **ends, kind=kind)
-    names = ("from", "to", "kind", "weight", "source", "created_at")
-    rows = ([f"{link[name]:.3g}" if name == "weight" else link.get(name) for name in names] for link in found)
-    print_rows({"links": found}, names, rows, right=["weight"], as_json=as_json)
+    heads = ["from", "to", "kind", "weight", "source", "created"]
+    rows = (
+        (
+            *(link.get(name) for name in ("from", "to", "kind")),
+            format_number(link["weight"]),
+            link.get("source"),
+            format_minute(link["created_at"]) if link.get("created_at") else "",
+        )
+        for link in found
+    )
+    print_rows({"links": found}, heads, rows, right=["weight"], as_json=as_json)
 
 
 @router.command(
@@ -83,4 +92,4 @@ def remove(
     ends = {"from": from_id, "to": to_id}
     params = given(memory=memory, **ends, kind=kind, both_ways="true" if both_ways else None)
     done = call(url, "DELETE", PATH, params=params)
-    print_result(done, f"{done['removed']} removed", as_json=as_json)
+    print_result(done, f"{done['removed']:,} removed", as_json=as_json)

@@ -12,6 +12,9 @@ from app.cli.core.output import AsJson, Url, examples, print_json
 
 router = typer.Typer()
 
+_NOTHING: Final = (
+    "no memory passed the relevance threshold; `--least 0` prints the best matches anyway, `ebbing search` has none"
+)
 NEWEST: Final = 100
 """Maximum number of messages sent; older ones are dropped."""
 
@@ -61,7 +64,7 @@ def recall(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the memories that are relevant to a conversation, formatted as context for a model.
+    """Print the memories relevant to a conversation, as text for your prompt.
 
     A recall is selective and often returns nothing. It doesn't reinforce memories: report those that were used with
     `ebbing observe`.
@@ -89,7 +92,7 @@ def recall(
     elif brought["context"]:
         typer.echo(brought["context"])
     else:
-        typer.echo("no relevant memories" if not brought["memories"] else "no memory fits the budget", err=True)
+        typer.echo(_NOTHING if not brought["memories"] else "no memory fits the budget: raise --budget", err=True)
 
 
 def _read_messages(messages: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Ses
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
-from app.domain.text.words import format_line
+from app.domain.formatting import format_number
 
 router = typer.Typer()
 
@@ -169,6 +169,8 @@ def _print(results: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from app.domain.text.words import format_line
+
     out = console()
     out.print(_HEAD)
     for result in results:
@@ -206,7 +208,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "score": " + ".join(parts),
         "times": ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items()),
         "spread": f"from {explain['spread_from']} by {explain['spread_by']}" if "spread_from" in explain else "",
-        "rerank": f"{plain(reranker['model'])} gave {reranker['score']:.3g}" if reranker else "",
+        "rerank": f"{plain(reranker['model'])} gave {format_number(reranker['score'])}" if reranker else "",
         "corrects": ", ".join(explain.get("corrects", [])),
         "corrected": f"by {', '.join(explain['corrected_by'])}" if "corrected_by" in explain else "",
         "placed": f"by the correction, own score {explain['placed']['own_score']:.3f}" if "placed" in explain else "",

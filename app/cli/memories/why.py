@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from app.cli.core.calls import call, given, item_path
-from app.cli.core.output import AsJson, Url, examples, plain, print_json
+from app.cli.core.output import AsJson, Url, examples, format_ago, plain, print_json
 from app.cli.core.time_option import time_option
+from app.domain.durations import DAY
+from app.domain.formatting import format_number, format_span
 
 router = typer.Typer()
 
@@ -27,11 +29,12 @@ def why(
         print_json(found)
         return
     wanted = "" if found["wanted"] == found["tier"] else f", moving to {found['wanted']}"
-    width = max(map(len, ("rule", "supersedes", "corrected by", *found["numbers"]))) + 3
+    numbers = dict(_describe_number(name, value) for name, value in found["numbers"].items())
+    width = max(map(len, ("rule", "supersedes", "corrected by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
-    typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
-    for name, value in found["numbers"].items():
-        typer.echo(f"{name.replace('_', ' '):<{width}}{_short(value)}")
+    typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
+    for name, text in numbers.items():
+        typer.echo(f"{name:<{width}}{text}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
@@ -45,13 +48,16 @@ def why(
     typer.echo(f"{'next':<{width}}{_describe_change(coming) if coming else 'no change expected'}")
 
 
-def _short(value: object) -> str:
-    from app.domain.rounding import round_for_people
-
-    if isinstance(value, float):
-        return round_for_people(value, 4)
-    return "-" if value is None else str(value).lower()
+def _describe_number(name: str, value: object) -> tuple[str, str]:
+    """Return the label and the text of a number; days become a duration."""
+    label = name.removesuffix("_days").replace("_", " ")
+    if value is None or isinstance(value, bool):
+        return label, "-" if value is None else "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return label, plain(value)
+    return label, format_span(value * DAY) if name.endswith("_days") else format_number(value)
 
 
 def _describe_change(coming: dict[str, str]) -> str:
-    return f"{coming['to']} on {coming['at'][:10]} ({coming['rule']}: {coming['why']})"
+    when = f"{coming['at'][:10]} ({format_ago(coming['at'])})"
+    return f"{coming['to']} on {when}, by the rule {coming['rule'].replace('_', ' ')}: {coming['why']}"

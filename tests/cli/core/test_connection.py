@@ -105,5 +105,5 @@ def test_stats_are_shown_as_a_table_and_as_they_are(cli: Cli, api: Stub) -> None
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
     table = cli("stats").out
     assert "active" in table
-    assert "2 s" in table
+    assert "2.5 s" in table
     assert '"index": 1' in cli("stats", "--json").out

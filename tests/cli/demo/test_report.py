@@ -81,7 +81,7 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
     assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
-    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.00, 10 cache hits" in shown
     show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
     assert "no model response so far" in capsys.readouterr().out
 

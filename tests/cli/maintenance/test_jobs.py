@@ -51,7 +51,7 @@ def test_a_job_is_shown_with_its_counts_and_log(cli: Cli, api: Stub) -> None:
 
 
 def test_a_log_cannot_steer_the_terminal(cli: Cli, api: Stub) -> None:
-    api.replies[f"GET {PATH}"] = Reply(200, job("done", log=[{"at": "x", "message": "\x1b[2J"}]))
+    api.replies[f"GET {PATH}"] = Reply(200, job("done", log=[{"at": "2026-03-07T12:00:00Z", "message": "\x1b[2J"}]))
     assert "\x1b" not in cli("jobs", "show", "j1").out
 
 

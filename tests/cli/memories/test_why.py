@@ -21,7 +21,7 @@ EXPLAINED: Final[dict[str, Any]] = {
 def test_numbers_are_rounded(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/memories/m1/why"] = Reply(200, EXPLAINED)
     shown = cli("why", "m1").out
-    assert "strength       0.2857\n" in shown
+    assert "strength       0.286\n" in shown
     assert "privacy risk   almost 0\n" in shown
     assert "kind           -\n" in shown
 
