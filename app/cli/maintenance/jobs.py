@@ -9,7 +9,7 @@ import typer
 
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure, Commands
+from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import (
     AsJson,
     Url,
@@ -22,6 +22,7 @@ from app.cli.core.output import (
     print_rows,
     progress,
 )
+from app.cli.core.renamed_options import with_renamed_group_options
 from app.domain.formatting import format_second
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ ENDED: Final = frozenset({"done", "failed", "cancelled"})
 
 router = typer.Typer(
     name="jobs",
-    cls=Commands,
+    cls=with_renamed_group_options({"--kind": "--type"}),
     help="List, show, watch and cancel background jobs. Without a subcommand, list them.",
     invoke_without_command=True,
     epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID"),
@@ -49,7 +50,7 @@ def list_jobs(
         str | None,
         typer.Option("--status", help="Only jobs with this status: queued, running, done, failed or cancelled."),
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only jobs of this kind, such as reembed.")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type, such as reembed.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of jobs.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
@@ -57,12 +58,12 @@ def list_jobs(
     """List jobs, newest first."""
     if context.invoked_subcommand is not None:
         return
-    found = call(url, "GET", "/v1/jobs", params=given(status=status, kind=kind, limit=limit))
+    found = call(url, "GET", "/v1/jobs", params=given(status=status, kind=job_type, limit=limit))
     rows = (
         (job["id"], job["kind"], _status(job), _progress(job), format_ago(job.get("created_at")), job.get("error"))
         for job in found["jobs"]
     )
-    heads = ["id", "kind", "status", "done", "created", "error"]
+    heads = ["id", "type", "status", "done", "created", "error"]
     print_rows(found, heads, rows, right=["done"], as_json=as_json)
 
 
@@ -135,7 +136,7 @@ def _print(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(job)
         return
-    shown = {"id": job["id"], "kind": job["kind"], "status": _status(job), "done": _progress(job)}
+    shown = {"id": job["id"], "type": job["kind"], "status": _status(job), "done": _progress(job)}
     shown |= {name: format_both(job.get(f"{name}_at")) or None for name in ("created", "started", "finished")}
     shown |= {"error": job.get("error")}
     shown |= {f"  {name.replace('_', ' ')}": f"{count:,}" for name, count in (job.get("counts") or {}).items()}

@@ -10,6 +10,7 @@ from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
+from app.cli.core.renamed_options import with_renamed_options
 
 router = typer.Typer()
 
@@ -17,13 +18,14 @@ PATH: Final = "/v1/privacy/erasures"
 
 
 @router.command(
+    cls=with_renamed_options({"--kind": "--law"}),
     epilog=examples(
         "ebbing erase orla --dry-run",
-        "ebbing erase orla --kind gdpr",
+        "ebbing erase orla --law gdpr",
         "ebbing erase --thread chat-17 --grace-days 0 --yes",
         "ebbing erase --id ID --id ID",
         "ebbing erase orla --category health --before 2026-01-01",
-    )
+    ),
 )
 def erase(
     subject: Annotated[
@@ -38,9 +40,9 @@ def erase(
     categories: Categories = None,
     after: After = None,
     before: Before = None,
-    kind: Annotated[
+    law: Annotated[
         str,
-        typer.Option("--kind", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
+        typer.Option("--law", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
     ] = "user",
     grace_days: Annotated[
         int | None,
@@ -48,7 +50,7 @@ def erase(
             "--grace-days",
             min=0,
             max=30,
-            help="Grace period in days, during which the erasure can be cancelled. Default: 30. With --kind gdpr "
+            help="Grace period in days, during which the erasure can be cancelled. Default: 30. With --law gdpr "
             "or ccpa: default 7, maximum 14.",
         ),
     ] = None,
@@ -72,7 +74,7 @@ def erase(
     body = given(subject=subject or None, ids=ids or None, thread=thread or None, filter=by or None)
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
-    body |= given(kind=kind, grace_days=grace_days, reason=reason)
+    body |= given(kind=law, grace_days=grace_days, reason=reason)
     with Api(find_connection(url)) as api:
         if dry_run or not yes:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body

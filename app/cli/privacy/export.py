@@ -12,6 +12,7 @@ from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
+from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ router = typer.Typer()
 
 
 @router.command(
+    cls=with_renamed_options({"--kind": "--right"}),
     epilog=examples(
         "ebbing export ann --dry-run",
         "ebbing export ann --output ann.zip",
-        "ebbing export ann --kind portable --law gdpr --output ann.zip",
+        "ebbing export ann --right portable --law gdpr --output ann.zip",
         "ebbing export ann --output ann.zip --yes --json",
-    )
+    ),
 )
 def export(
     subject: Annotated[str, typer.Argument(help="Subject whose data is exported.", metavar="SUBJECT")],
@@ -41,10 +43,10 @@ def export(
             "--output", "-o", help="Zip file to write; it must not exist yet. Required except with --dry-run."
         ),
     ] = None,
-    kind: Annotated[
+    right: Annotated[
         str,
         typer.Option(
-            "--kind",
+            "--right",
             help="`access`: all stored data; `portable`: the data that the subject provided, in a reusable format.",
         ),
     ] = "access",
@@ -74,7 +76,7 @@ def export(
         raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
-    body = given(subject=subject, kind=kind, law=law, reason=reason or None)
+    body = given(subject=subject, kind=right, law=law, reason=reason or None)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if not yes:
             many = _describe_holdings(subject, api.call("GET", item_path(SUBJECTS, subject)).body)

@@ -35,7 +35,7 @@ def test_jobs_are_listed(cli: Cli, api: Stub) -> None:
     shown = cli("jobs").out
     for words in ("reembed", "running", "1 of 4", "cancelling"):
         assert words in shown
-    assert json.loads(cli("jobs", "--status", "running", "--kind", "reembed", "--limit", "5", "--json").out) == found
+    assert json.loads(cli("jobs", "--status", "running", "--type", "reembed", "--limit", "5", "--json").out) == found
     assert [asked.path for asked in api.asked] == [
         "/v1/jobs?limit=20",
         "/v1/jobs?status=running&kind=reembed&limit=5",

@@ -84,7 +84,7 @@ def test_what_happened_is_shown(cli: Cli, api: Stub) -> None:
     use = {"at": "2026-03-07T12:00:00Z", "kind": "use", "before": 0.123456, "after": 0.3, "strength": 0.3}
     tier = {
         "at": "2026-03-06T12:00:00Z",
-        "kind": "wanted tier",
+        "kind": "wanted_tier",
         "before": "active",
         "after": "archived",
         "strength": 0.29,

@@ -99,4 +99,4 @@ def test_why_keeps_names_and_numbers_apart(cli: Cli, api: Stub) -> None:
     printed = cli("why", "m1").out.splitlines()
     assert "expires after   730 days" in printed
     assert "strength        0.25" in printed
-    assert "tier                 archived" in printed
+    assert "tier            archived" in printed
