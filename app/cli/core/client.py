@@ -12,6 +12,7 @@ import httpx2
 
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.waiting import WaitingLine, waiting_for
 from app.errors import FieldError
 
 Json = dict[str, Any]
@@ -124,7 +125,7 @@ class Api:
         headers = {"Authorization": f"Bearer {self._key()}"}
         size = 0
         try:
-            with self._client.stream("GET", path, headers=headers) as response:
+            with waiting_for(f"downloading {path}"), self._client.stream("GET", path, headers=headers) as response:
                 if not response.is_success:
                     response.read()
                     raise self._parse_refusal(response)
@@ -140,6 +141,10 @@ class Api:
         return self._send(self._client.build_request("GET", path, headers=headers), repeatable=True).text
 
     def _send(self, request: httpx2.Request, *, repeatable: bool) -> httpx2.Response:
+        with waiting_for(f"waiting for {self.place.url}: {request.method} {request.url.path}") as line:
+            return self._send_patiently(request, line, repeatable=repeatable)
+
+    def _send_patiently(self, request: httpx2.Request, line: WaitingLine, *, repeatable: bool) -> httpx2.Response:
         began, tries = time.monotonic(), 0
         while True:
             tries += 1
@@ -158,6 +163,7 @@ class Api:
             wait = _pause(tries) if wait is None else min(wait, LONGEST_WAIT_SECONDS)
             if not is_retryable or time.monotonic() + wait - began > self._patience_seconds:
                 raise failure
+            line.retitle(f"{failure}; trying again")
             time.sleep(wait)
 
     def _key(self) -> str:

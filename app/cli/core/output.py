@@ -14,6 +14,7 @@ import typer
 
 from app.cli.core import tables
 from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.waiting import WaitingLine
 from app.domain import formatting
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def progress(label: str, total: float | None, *, quiet: bool = False, unit: str 
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     ]
-    with Progress(*columns, console=console(err=True), transient=True) as bar:
+    with WaitingLine.hidden(), Progress(*columns, console=console(err=True), transient=True) as bar:
         task = bar.add_task(label, total=total, note="", unit=unit)
 
         def step(advance: float = 0, *, done: float | None = None, note: str = "") -> None:

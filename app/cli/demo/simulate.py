@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -10,6 +11,7 @@ import typer
 
 from app.cli.core.output import AsJson, examples, print_json, print_table, progress
 from app.cli.core.set_option import parse_assignments
+from app.cli.core.waiting import waiting_for
 from app.cli.maintenance.plots import Plot
 from app.cli.service.run import show
 
@@ -133,8 +135,11 @@ def _run(year: Year, names: list[str], policy: dict[str, Any], *, keep: bool, qu
     from app.supervisor import lock_home, temporary_home
     from app.supervisor.standalone import standalone_servers
 
-    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, standalone_servers(locked):
-        from app.services.evaluation.simulation import Simulation
+    with ExitStack() as stack:
+        locked = stack.enter_context(lock_home(stack.enter_context(temporary_home(_PREFIX, keep=keep))))
+        with waiting_for("starting a temporary database"):
+            stack.enter_context(standalone_servers(locked))
+            from app.services.evaluation.simulation import Simulation
 
         with progress("simulating", float(len(names)), quiet=quiet) as step:
             simulation = Simulation(year, lambda what, share: step(done=names.index(what) + share, note=what), policy)

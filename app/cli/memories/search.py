@@ -17,6 +17,7 @@ from app.domain.formatting import format_number
 
 router = typer.Typer()
 
+COUNTED = "counted as a use, unless the policy's reinforcement.by_search is false; --no-reinforce to look without"
 _HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
 _INDENT = 2
 
@@ -147,10 +148,13 @@ def search(
         )
     if as_json:
         print_json(found)
-    elif not found["results"]:
+        return
+    if not found["results"]:
         typer.echo("no results", err=True)
-    else:
-        _print(found["results"])
+        return
+    _print(found["results"])
+    if reinforce is None and as_of is None:
+        typer.echo(COUNTED, err=True)
 
 
 def _numbers(written: str) -> list[float]:
