@@ -100,7 +100,6 @@ OPTION_INTENTIONS: Final = {
     "--before": ("--until", "--to", "--end"),
     "--json": ("--format", "--output", "--as-json"),
     "--yes": ("--force", "--assume-yes"),
-    "--law": ("--kind",),
     "--dry-run": ("--preview", "--simulate", "--check"),
 }
 """Options that people try, by the one that does it; proposed where the command has that one."""
