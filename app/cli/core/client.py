@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -177,7 +178,7 @@ class Api:
         raise CommandFailure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
     def _unreachable(self, error: httpx2.TransportError) -> CommandFailure:
-        reason = "timed out" if isinstance(error, httpx2.TimeoutException) else str(error) or "no answer"
+        reason = "timed out" if isinstance(error, httpx2.TimeoutException) else _describe_transport(error)
         return CommandFailure(
             f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
             "or give its address with --url or EBBING_API_URL",
@@ -216,10 +217,11 @@ class Api:
             parts.append(str(detail))
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
+        message = ": ".join(parts)
         if problem.get("request_id"):
-            parts.append(f"request {problem['request_id']}")  # the service log has details under this id
+            message += f" (request {problem['request_id']})"  # the service log has details under this id
         status = response.status_code
-        return ApiRefusal(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
+        return ApiRefusal(message, _code(status), status=status, errors=errors, body=problem)
 
 
 def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None = None) -> Iterator[Json]:
@@ -232,6 +234,11 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
         cursor = answer.get("next_cursor")
         if not cursor:
             return
+
+
+def _describe_transport(error: httpx2.TransportError) -> str:
+    """Return the reason of a failed connection without the error number."""
+    return re.sub(r"^\[Errno \S+\] ", "", str(error)) or "no answer"
 
 
 def _is_retryable(refusal: ApiRefusal, response: httpx2.Response, *, repeatable: bool) -> bool:

@@ -11,7 +11,8 @@ from typing import Final
 PIPE_COLUMNS: Final = 120
 """Width of tables in files and pipes, if no terminal is near and COLUMNS isn't set."""
 LEAST_COLUMNS: Final = 40
-GAP: Final = "  "
+GAPS: Final = ("  ", " ")
+"""Spaces between columns; the second one if the first doesn't fit."""
 RULE: Final = "─"
 
 
@@ -40,16 +41,16 @@ def lay_out(
     cells = [*zip(columns, *rows, strict=True)]
     natural = [max(map(cell_width, column)) for column in cells]
     least = [max(map(_longest_word, column)) for column in cells]
-    available = width - len(GAP) * (len(columns) - 1)
-    if sum(least) > available:
+    gaps = [gap for gap in GAPS if sum(least) + len(gap) * (len(columns) - 1) <= width]
+    if not gaps:
         yield from _blocks(columns, rows, width)
         return
-    widths = _shrink(natural, least, available)
+    widths = _shrink(natural, least, width - len(gaps[0]) * (len(columns) - 1))
     is_right = [name in right for name in columns]
-    yield from _row(columns, widths, is_right)
-    yield RULE * (sum(widths) + len(GAP) * (len(columns) - 1))
+    yield from _row(columns, widths, is_right, gaps[0])
+    yield RULE * (sum(widths) + len(gaps[0]) * (len(columns) - 1))
     for row in rows:
-        yield from _row(row, widths, is_right)
+        yield from _row(row, widths, is_right, gaps[0])
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -111,18 +112,18 @@ def _shrink(natural: Sequence[int], least: Sequence[int], available: int) -> lis
     return widths
 
 
-def _row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> Iterator[str]:
+def _row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool], gap: str) -> Iterator[str]:
     wrapped = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     for place in range(max(map(len, wrapped))):
         line = [
             _pad(lines[place] if place < len(lines) else "", width, right=right)
             for lines, width, right in zip(wrapped, widths, is_right, strict=True)
         ]
-        yield GAP.join(line).rstrip()
+        yield gap.join(line).rstrip()
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    name_width = max(map(cell_width, columns)) + len(GAP)
+    name_width = max(map(cell_width, columns)) + len(GAPS[0])
     for place, row in enumerate(rows):
         if place:
             yield ""

@@ -118,7 +118,7 @@ def simulate(
         print_json({**shape, "questions": len(year.questions), "outcomes": [render_outcome(one) for one in outcomes]})
         return
     show_table(outcomes)
-    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions. {LEGEND}", err=True)
+    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions.\n{LEGEND}", err=True)
     if plot is not None:
         show(f"plot written: {plot}", err=True)
 
@@ -155,7 +155,7 @@ def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = 
     Args:
         measured: Names of the measures to show.
     """
-    heads = [*(COLUMNS[name] for name in measured), "s"]
+    heads = [COLUMNS[name] for name in measured]
     print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
 
 
@@ -178,4 +178,4 @@ def _row(outcome: SimulationOutcome, names: Sequence[str]) -> list[str]:
     measured = asdict(outcome.measures)
     cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in names]
     label = outcome.name if outcome.size_of is None else f"  {outcome.name}"
-    return [label, *cells, f"{outcome.seconds:,.1f}"]
+    return [label, *cells]

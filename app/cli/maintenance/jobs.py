@@ -125,7 +125,7 @@ def _path(job_id: str) -> str:
 
 
 def _progress(job: dict[str, Any]) -> str:
-    return f"{job['done']:,}" if job["total"] is None else f"{job['done']:,} of {job['total']:,}"
+    return f"{job['done']:,}" if not job["total"] else f"{job['done']:,} of {job['total']:,}"
 
 
 def _status(job: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from app.cli.core.output import AsJson, Url, examples, print_json
 router = typer.Typer()
 
 _NOTHING: Final = (
-    "no memory passed the relevance threshold; `--least 0` prints the best matches anyway, `ebbing search` has none"
+    "no memory is relevant enough (policy recall.relevance_above): try `ebbing search`, or --least 0 for the best ones"
 )
 NEWEST: Final = 100
 """Maximum number of messages sent; older ones are dropped."""

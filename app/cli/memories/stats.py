@@ -26,7 +26,7 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
     rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
     rows += [("pending", stage, count, "") for stage, count in found["pending"].items()]
     rows += [
-        ("lane", name, lane["depth"], format_span(lane["oldest_age_seconds"]) if lane["depth"] else "")
+        ("queue", name, lane["depth"], format_span(lane["oldest_age_seconds"]) if lane["depth"] else "")
         for name, lane in found["lanes"].items()
     ]
     if room := found.get("room"):  # absent in older API versions
@@ -36,7 +36,7 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
     if night := found.get("last_night"):
         failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
         rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
-    print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])
+    print_table(["what", "which", "count", "oldest"], rows, right=["count", "oldest"])
     if tested := found.get("self_tests"):
         typer.echo()
         _show_tested(tested)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,15 @@ from app.domain.durations import DAY
 from app.domain.formatting import format_number, format_span
 
 router = typer.Typer()
+
+LABELS: Final = {
+    "back_days": "since restored",
+    "is_marked": "permanent mark",
+    "expires_as": "expiry category",
+    "expires_after_days": "retention period",
+    "expires_by_risk": "expires by risk",
+}
+"""Labels of numbers whose name doesn't explain itself."""
 
 
 @router.command(epilog=examples("ebbing why ID", "ebbing why ID --as-of 2027-01-01", "ebbing why ID --json"))
@@ -29,7 +38,7 @@ def why(
         print_json(found)
         return
     wanted = "" if found["wanted"] == found["tier"] else f", moving to {found['wanted']}"
-    numbers = dict(_describe_number(name, value) for name, value in found["numbers"].items())
+    numbers = dict(_describe_number(*each) for each in _select_numbers(found["numbers"]).items())
     width = max(map(len, ("rule", "supersedes", "corrected by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
@@ -48,13 +57,19 @@ def why(
     typer.echo(f"{'next':<{width}}{_describe_change(coming) if coming else 'no change expected'}")
 
 
+def _select_numbers(numbers: dict[str, object]) -> dict[str, object]:
+    """Return the numbers that are known and apply; the time since the last restore only after one."""
+    shown = {name: value for name, value in numbers.items() if value is not None and value is not False}
+    if shown.get("back_days") == shown.get("age_days"):
+        shown.pop("back_days", None)
+    return shown
+
+
 def _describe_number(name: str, value: object) -> tuple[str, str]:
     """Return the label and the text of a number; days become a duration."""
-    label = name.removesuffix("_days").replace("_", " ")
-    if value is None or isinstance(value, bool):
-        return label, "-" if value is None else "yes" if value else "no"
-    if not isinstance(value, int | float):
-        return label, plain(value)
+    label = LABELS.get(name, name.removesuffix("_days").replace("_", " "))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return label, "yes" if value is True else plain(value)
     return label, format_span(value * DAY) if name.endswith("_days") else format_number(value)
 
 

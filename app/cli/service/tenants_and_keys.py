@@ -102,7 +102,8 @@ def bootstrap(as_json: AsJson = False) -> None:
 
 
 def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
-    print_fields(made, {name: _cell(value) for name, value in made.items()}, width=11, as_json=as_json)
+    shown = {name: _cell(value) for name, value in made.items() if value is not None}
+    print_fields(made, shown, width=11, as_json=as_json)
     if not as_json:
         typer.echo("Save the key now: it can't be shown again.", err=True)
 

@@ -61,7 +61,7 @@ def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.Cap
     )
     shown = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
-    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%", "2.0"], ["lru", "12", "75.0%", "50.0%", "4.0%", "0.5"]]
+    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%"], ["lru", "12", "75.0%", "50.0%", "4.0%"]]
     assert "ebbing run" in shown[-1]
 
 
