@@ -14,6 +14,7 @@ from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
+from app.domain.formatting import format_bytes
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -89,8 +90,8 @@ def export(
                 f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
-    counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
-    text = f"{output}: {size:,} bytes ({counts or 'no data'})"
+    counts = ", ".join(f"{lines:,} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
+    text = f"{output}: {format_bytes(size)} ({counts or 'no data'})"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 
 
