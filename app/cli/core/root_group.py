@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 import typer.main
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from app.cli.core.errors import Commands
 from app.cli.menu import INTENTIONS, MENU
@@ -49,6 +49,7 @@ class RootCommands(Commands):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the menu, by panels."""
+        _polish_help(self)
         entries = {
             name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel) for name, entry in MENU.items()
         }
@@ -75,6 +76,30 @@ def _load(modules: tuple[str, ...]) -> dict[str, Any]:
     holder = typer.Typer()
     holder.add_typer(routers[0])
     group = typer.main.get_group(holder)
-    for name, command in group.commands.items():
-        command.name = name
+    for command in group.commands.values():
+        _polish_help(command)
     return dict(group.commands)
+
+
+def _polish_help(command: Any) -> None:
+    """Join the lines of each paragraph, and name values shortly: `N`, not `<int range>`."""
+    if command.help:
+        command.help = "\n\n".join(" ".join(part.split()) for part in command.help.split("\n\n"))
+    for parameter in command.params:
+        if isinstance(parameter, TyperOption) and parameter.metavar is None:
+            parameter.metavar = _name_value(parameter)
+    if not isinstance(command, RootCommands):
+        for child in getattr(command, "commands", {}).values():
+            _polish_help(child)
+
+
+def _name_value(option: TyperOption) -> str | None:
+    """Return the placeholder of an option's value; empty for a flag, None for a list of choices."""
+    value = option.type_descriptor
+    if option.is_flag:
+        return ""
+    if value.is_choice:
+        return None
+    if value.is_path or value.file_annotation is not None:
+        return "FILE"
+    return "N" if value.annotation in {int, float} else "TEXT"

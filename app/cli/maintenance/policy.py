@@ -130,7 +130,7 @@ def diff(
     epilog=examples(
         "ebbing policy set --preset development",
         "ebbing policy set --set forgetting.profile=mnemex --set forgetting.parameters.alpha=1.3 --yes",
-        "ebbing policy set changes.json --at 2030-01-01 --dry-run",
+        "ebbing policy set changes.json --dry-run",
     ),
 )
 def set_policy(

@@ -30,7 +30,10 @@ NEWEST: Final = 100
 def recall(
     messages: Annotated[
         list[str],
-        typer.Argument(help="Recent messages, newest last. Use `-` to read them from standard input, one per line."),
+        typer.Argument(
+            metavar="MESSAGE",
+            help="Recent messages, newest last. Use `-` to read them from standard input, one per line.",
+        ),
     ],
     *,
     limit: Annotated[

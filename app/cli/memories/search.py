@@ -31,7 +31,7 @@ _INDENT = 2
     )
 )
 def search(
-    query: Annotated[str, typer.Argument(help="Query in plain words.")] = "",
+    query: Annotated[str, typer.Argument(help="Query in plain words.", metavar="QUERY")] = "",
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of results.")] = 10,
     subject: Subject = None,
