@@ -1,4 +1,4 @@
-"""The `ebbing` command line. Commands import their dependencies lazily to keep `ebbing --help` fast."""
+"""The `ebbing` command line. The root imports a command only when it is used, to keep each start fast."""
 
 from __future__ import annotations
 
@@ -6,87 +6,20 @@ from typing import Annotated
 
 import typer
 
-from app.cli.core.errors import Commands
 from app.cli.core.output import examples
-from app.cli.demo import demo, simulate
-from app.cli.maintenance import (
-    consolidation,
-    curve,
-    dead_letters,
-    forecast,
-    jobs,
-    maintain,
-    policy,
-    reembed,
-    schedule,
-    usage,
-)
-from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersessions, touch, why
-from app.cli.privacy import (
-    audit,
-    erase,
-    erasure_requests,
-    export,
-    holds,
-    request_answers,
-    request_log,
-    restore_replay,
-    subjects,
-)
-from app.cli.service import doctor, processes, queue, run, tenants_and_keys
+from app.cli.core.root_group import RootCommands
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="ebbing",
-    cls=Commands,
+    cls=RootCommands,
     help="Ebbing: a memory service for AI agents.",
     epilog=examples("ebbing demo", "ebbing run", "ebbing ingest memories.jsonl", "ebbing search 'where do we meet?'"),
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_MODULES = (
-    run,
-    demo,
-    ingest,
-    search,
-    recall,
-    touch,
-    links,
-    why,
-    restore,
-    reviews,
-    policy,
-    replay,
-    forecast,
-    curve,
-    simulate,
-    maintain,
-    stats,
-    usage,
-    doctor,
-    tenants_and_keys,
-    queue,
-    audit,
-    processes,
-    jobs,
-    schedule,
-    dead_letters,
-    reembed,
-    erase,
-    holds,
-    consolidation,
-    export,
-    erasure_requests,
-    restore_replay,
-    request_log,
-    request_answers,
-    subjects,
-    supersessions,
-)
-for router in dict.fromkeys(module.router for module in _MODULES):  # modules of one group share its router
-    app.add_typer(router)
 
 
 def _print_version(wanted: bool) -> None:

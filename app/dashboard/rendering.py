@@ -19,8 +19,8 @@ from app.api.http.page_headers import HEADERS
 from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
-from app.domain.durations import format_duration
-from app.domain.rounding import round_for_people
+from app.domain import formatting
+from app.domain.formatting import format_minute, format_relative
 from app.domain.runbook import UNCOUNTED, explain_reason, reason_path, section_path
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
@@ -112,35 +112,9 @@ DONE: Final[Mapping[str, str]] = {
 """Notices shown after an action, by the value of the query parameter `done`."""
 
 
-def format_age(seconds: float | None) -> str:
-    """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
-    if seconds is None:
-        return "never"
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else format_duration(seconds)
-
-
 def format_ago(moment: datetime | None) -> str:
-    """Format a time relative to now: `3 min ago` or `in 2 h`."""
-    if moment is None:
-        return "never"
-    seconds = (datetime.now(UTC) - moment).total_seconds()
-    return f"{format_age(seconds)} ago" if seconds >= 0 else f"in {format_age(-seconds)}"
-
-
-def format_number(value: float | None) -> str:
-    """Format a number with thousands separated and fractions to three digits; None as a dash, near zero in words."""
-    if value is None:
-        return "–"
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}"
-    return round_for_people(value)
-
-
-def format_rate(per_second: float) -> str:
-    """Format a rate: per second, or below one per second, per minute."""
-    if per_second == 0 or per_second >= 1:
-        return f"{format_number(per_second)}/s"
-    return f"{format_number(per_second * 60)}/min"
+    """Format a time relative to now: `3 minutes ago` or `in 2 hours`."""
+    return format_relative(None if moment is None else (datetime.now(UTC) - moment).total_seconds())
 
 
 def format_code(text: str) -> Markup:
@@ -150,11 +124,6 @@ def format_code(text: str) -> Markup:
         for place, part in enumerate(text.split("`"))
     )
     return Markup("").join(parts)
-
-
-def format_percent(share: float | None) -> str:
-    """Format a share from 0 to 1 as a percentage."""
-    return "–" if share is None else f"{share * 100:.1f} %" if 0 < share < 0.1 else f"{share * 100:.0f} %"
 
 
 def format_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
@@ -191,9 +160,8 @@ def format_moment(when: datetime | None) -> Markup:
     """Format a time in UTC as a `<time>` element, with the relative time as its title."""
     if when is None:
         return Markup("–")
-    shown = when.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        shown.isoformat(timespec="seconds"), format_ago(when), f"{shown:%Y-%m-%d %H:%M} UTC"
+        when.astimezone(UTC).isoformat(timespec="seconds"), format_ago(when), format_minute(when)
     )
 
 
@@ -247,12 +215,16 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "age": format_age,
+        "age": formatting.format_span,
         "ago": format_ago,
-        "number": format_number,
-        "rate": format_rate,
+        "ago_seconds": format_relative,
+        "number": formatting.format_number,
+        "percent": formatting.format_percent,
+        "bytes": formatting.format_bytes,
+        "cost": formatting.format_cost,
+        "latency": formatting.format_latency,
+        "rate": formatting.format_rate,
         "code": format_code,
-        "percent": format_percent,
         "moment": format_moment,
         "of_step": format_step,
         "action_name": action_name,

@@ -11,6 +11,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from app.domain.formatting import format_axis, format_number
+
 WIDTH: Final = 640
 HEIGHT: Final = 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 24
@@ -73,7 +75,7 @@ def draw_bar(parts: Sequence[tuple[str, float, str]], label: str, height: int = 
         drawn.append(
             Markup(
                 '<rect class="fill-{}" x="{:.2f}" y="0" width="{:.2f}" height="{}"><title>{}: {}</title></rect>'
-            ).format(kind, x, width, height, name, _amount(amount))
+            ).format(kind, x, width, height, name, format_number(amount))
         )
         x += width
     return Markup(
@@ -105,7 +107,7 @@ def draw_columns(
                 Markup(
                     '<rect class="fill-{}" x="{:.1f}" y="{:.2f}" width="{:.1f}" height="{:.2f}">'
                     "<title>{} {}: {}</title></rect>"
-                ).format(kind, x + step * 0.1, y, step * 0.8, tall, name, part, _amount(amount))
+                ).format(kind, x + step * 0.1, y, step * 0.8, tall, name, part, format_number(amount))
             )
         if len(rows) <= 8 or place % (len(rows) // 6) == 0:
             drawn.append(_text(x + step / 2, height - 8, name, "middle"))
@@ -197,19 +199,8 @@ def _axis(top: float, height: int) -> Markup:
         made.append(
             Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(_LEFT, WIDTH - _RIGHT, y, y)
         )
-        made.append(_text(_LEFT - 6, y + 4, _short(top * share), "end"))
+        made.append(_text(_LEFT - 6, y + 4, format_axis(top * share), "end"))
     return Markup("").join(made)
-
-
-def _short(value: float) -> str:
-    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{sign}"
-    return f"{value:.3g}"
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:.3g}"
 
 
 def _text(x: float, y: float, said: str, anchor: str) -> Markup:

@@ -11,7 +11,7 @@ _DAYS_WITH_HOURS: Final = 10
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 d`."""
+    """Format a duration in one or two units: `45 s`, `3 min`, `2 h 5 min`, `12 days`."""
     whole = round(seconds)
     if whole < HOUR:
         return f"{whole} s" if whole < MINUTE else f"{whole // MINUTE} min"
@@ -19,4 +19,5 @@ def format_duration(seconds: float) -> str:
         hours, rest = divmod(whole, HOUR)
         return f"{hours} h {rest // MINUTE} min" if rest >= MINUTE else f"{hours} h"
     days, rest = divmod(whole, DAY)
-    return f"{days} d {rest // HOUR} h" if days < _DAYS_WITH_HOURS and rest >= HOUR else f"{days} d"
+    shown = f"{days} day" if days == 1 else f"{days:,} days"
+    return f"{shown} {rest // HOUR} h" if days < _DAYS_WITH_HOURS and rest >= HOUR else shown

@@ -11,6 +11,7 @@ import pytest
 
 from app.dashboard import svg_graph, text_display
 from app.dashboard.pages.memory import draw_curve
+from app.domain.formatting import format_number
 from app.services.consolidation import merge_log
 from app.services.memories import explanation
 from app.services.security import operator_log
@@ -41,7 +42,7 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     assert f"Next change, if unused: {explained.change.tier}" in shown
     assert "<details" not in html  # no action available
     numbers = api.get(f"/v1/memories/{memory_id}").json()
-    assert re.search(rf"Strength: 1\.00 at creation, {numbers['strength']:.2f} now", html)
+    assert f"Strength: 1 at creation, {format_number(numbers['strength'])} now" in html
 
 
 @pytest.mark.parametrize("given", [{"role": "assistant"}, {"speaker": "assistant"}])

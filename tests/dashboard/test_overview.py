@@ -231,38 +231,6 @@ def test_too_many_streams_are_refused_and_the_page_asks_by_itself(
     assert 'hx-trigger="every' in visitor.page("/")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (None, "never"),
-        (0, "0 s"),
-        (3.14, "3.1 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (3700, "1 h 1 min"),
-        (90_000, "1 d 1 h"),
-        (1e6, "11 d"),
-    ],
-)
-def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) -> None:
-    assert rendering.format_age(seconds) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "–"), (0, "0"), (1234567, "1,234,567"), (0.12345, "0.123"), (1234.5, "1,234"), (1.07e-07, "almost 0")],
-)
-def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
-    assert rendering.format_number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("per_second", "shown"), [(0, "0/s"), (0.0357, "2.14/min"), (1, "1/s"), (1234.5, "1,234/s"), (0.001, "0.06/min")]
-)
-def test_slow_rates_are_told_by_the_minute(per_second: float, shown: str) -> None:
-    assert rendering.format_rate(per_second) == shown
-
-
 def test_a_finding_has_its_command_and_its_section_of_the_runbook(api: Api, well: None, visit: Visit) -> None:
     api.service.configure(installation="compose")
     api.service.redis.hdel(HEARTBEATS, "embed")

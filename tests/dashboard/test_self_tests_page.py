@@ -55,7 +55,7 @@ def test_runs_are_lines_and_rows(api: Api, visit: Visit) -> None:
     a_run(api, 0, finished=False)
     html = visit("read").page("/tests")
     text = said(html)
-    assert "application 75 % passed" in text
+    assert "application 75% passed" in text
     assert "coherence – no tests" in text
     assert "p95 80 ms target 50 ms" in text
     assert "running" in text
@@ -69,14 +69,14 @@ def test_runs_are_lines_and_rows(api: Api, visit: Visit) -> None:
 def test_a_tenant_whose_recall_is_empty_is_seen(api: Api, visit: Visit) -> None:
     a_run(api, 7, application=(19, 1), other_words=(6, 4), recall=(4, 6), empty=3)
     text = said(visit().page("/tests"))
-    assert "other words 60 % passed" in text
-    assert "recall 40 % passed" in text
-    assert "empty recalls 30 % of all recalls" in text
+    assert "other words 60% passed" in text
+    assert "recall 40% passed" in text
+    assert "empty recalls 30% of all recalls" in text
     assert "19 of 20 6 of 10 4 of 10 – – 3 of 10 5 20 50" in text
     assert "recall returned almost nothing" not in said(visit().page("/"))
     a_run(api, 0, application=(19, 1), other_words=(1, 9), recall=(0, 10), empty=10)
     status.forget()
-    assert "empty recalls 100 % of all recalls" in said(visit().page("/tests"))
+    assert "empty recalls 100% of all recalls" in said(visit().page("/tests"))
     assert "recall returned almost nothing in the last self-tests" in said(visit().page("/"))
 
 
@@ -106,6 +106,6 @@ def test_a_run_by_hand(api: Api, visit: Visit) -> None:
     visitor = visit("maintain")
     assert visitor.act("/tests/run") == "/tests?done=tested"
     worked(api.service)
-    assert "application 100 % passed" in said(visitor.page("/tests"))
+    assert "application 100% passed" in said(visitor.page("/tests"))
     assert [act.act for act in operator_log.list_actions(api.tenant.tenant_id)] == ["run_self_tests"]
     assert visit("read").send("/tests/run").status_code == 403

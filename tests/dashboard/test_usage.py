@@ -42,9 +42,9 @@ def test_calls_tokens_cost_and_cache_hits(api: Api, visit: Visit) -> None:
     budget.spend_tokens(api.tenant.tenant_id, "summarise", "m", CALL)
     html = visit("maintain").page("/money")
     text = said(html)
-    assert "Calls 2 Input tokens 2,000 800 cached Output tokens 200 Cost 4.8 Cache hits 7" in text
-    assert re.search(r"score m \S+ 1 1,000 100 3 7 2\.4", text)
-    assert re.search(r"summarise m \S+ 1 1,000 100 0 0 2\.4", text)
+    assert "Calls 2 Input tokens 2,000 800 cached Output tokens 200 Cost 4.80 Cache hits 7" in text
+    assert re.search(r"score m \S+ 1 1,000 100 3 7 2\.40", text)
+    assert re.search(r"summarise m \S+ 1 1,000 100 0 0 2\.40", text)
     today = usage_report.report_usage(api.tenant.tenant_id).days[-1][0]
     assert f"<title>{today:%m-%d} input: 2,000</title>" in html
     assert f"<title>{today:%m-%d} cost: 4.8</title>" in html

@@ -146,7 +146,7 @@ def an_erasure(desk: Desk) -> Callable[[], bool]:
     """Create an erasure that a hold blocks."""
     desk.client.remember({"text": "Orla owes ten pounds", "subject": "orla"})
     desk.noted["ERASURE_HOLD"] = desk.ask("hold", "place", "--subject", "orla", "--reason", "case 17", "--yes")["id"]
-    asked = desk.ask("erase", "orla", "--kind", "gdpr", "--grace-days", "0", "--yes")
+    asked = desk.ask("erase", "orla", "--law", "gdpr", "--grace-days", "0", "--yes")
     desk.noted["ERASURE"] = asked["erasure_id"]
     until(lambda: status_of(desk) == "held", "the erasure meets the hold")
     return lambda: status_of(desk) == "verified"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import httpx2
 
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.waiting import WaitingLine, waiting_for
 from app.errors import FieldError
 
 Json = dict[str, Any]
@@ -58,6 +60,8 @@ class Api:
             base_url=place.url,
             timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             trust_env=not place.is_here,
+            # Loading certificates takes 30 ms; a plain connection needs none.
+            verify=place.url.startswith("https:"),
         )
 
     def __enter__(self) -> Self:
@@ -122,7 +126,7 @@ class Api:
         headers = {"Authorization": f"Bearer {self._key()}"}
         size = 0
         try:
-            with self._client.stream("GET", path, headers=headers) as response:
+            with waiting_for(f"downloading {path}"), self._client.stream("GET", path, headers=headers) as response:
                 if not response.is_success:
                     response.read()
                     raise self._parse_refusal(response)
@@ -138,6 +142,10 @@ class Api:
         return self._send(self._client.build_request("GET", path, headers=headers), repeatable=True).text
 
     def _send(self, request: httpx2.Request, *, repeatable: bool) -> httpx2.Response:
+        with waiting_for(f"waiting for {self.place.url}: {request.method} {request.url.path}") as line:
+            return self._send_patiently(request, line, repeatable=repeatable)
+
+    def _send_patiently(self, request: httpx2.Request, line: WaitingLine, *, repeatable: bool) -> httpx2.Response:
         began, tries = time.monotonic(), 0
         while True:
             tries += 1
@@ -156,6 +164,7 @@ class Api:
             wait = _pause(tries) if wait is None else min(wait, LONGEST_WAIT_SECONDS)
             if not is_retryable or time.monotonic() + wait - began > self._patience_seconds:
                 raise failure
+            line.retitle(f"{failure}; trying again")
             time.sleep(wait)
 
     def _key(self) -> str:
@@ -169,7 +178,7 @@ class Api:
         raise CommandFailure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
     def _unreachable(self, error: httpx2.TransportError) -> CommandFailure:
-        reason = "timed out" if isinstance(error, httpx2.TimeoutException) else str(error) or "no answer"
+        reason = "timed out" if isinstance(error, httpx2.TimeoutException) else _describe_transport(error)
         return CommandFailure(
             f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
             "or give its address with --url or EBBING_API_URL",
@@ -208,10 +217,11 @@ class Api:
             parts.append(str(detail))
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
+        message = ": ".join(parts)
         if problem.get("request_id"):
-            parts.append(f"request {problem['request_id']}")  # the service log has details under this id
+            message += f" (request {problem['request_id']})"  # the service log has details under this id
         status = response.status_code
-        return ApiRefusal(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
+        return ApiRefusal(message, _code(status), status=status, errors=errors, body=problem)
 
 
 def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None = None) -> Iterator[Json]:
@@ -224,6 +234,11 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
         cursor = answer.get("next_cursor")
         if not cursor:
             return
+
+
+def _describe_transport(error: httpx2.TransportError) -> str:
+    """Return the reason of a failed connection without the error number."""
+    return re.sub(r"^\[Errno \S+\] ", "", str(error)) or "no answer"
 
 
 def _is_retryable(refusal: ApiRefusal, response: httpx2.Response, *, repeatable: bool) -> bool:

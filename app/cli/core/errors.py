@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from app.cli.menu import OPTION_INTENTIONS
 from app.errors import EbbingError, NotAllowed, NotAuthenticated, Unavailable
 
 
@@ -35,13 +38,30 @@ class Commands(TyperGroup):
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context is its base
         """Run the command; exit with a message and a code on expected failures."""
         try:
-            return super().invoke(ctx)
+            with _better_proposals():
+                return super().invoke(ctx)
         except CommandFailure as failure:
             _end(str(failure), failure.code)
         except EbbingError as error:
             _end(describe_error(error), _code(error))
         except KeyboardInterrupt:
             _end("stopped", Code.FAILED)
+
+
+@contextmanager
+def _better_proposals() -> Iterator[None]:
+    """Let errors about unknown options propose the near one, or the one for a word that people try."""
+    try:
+        yield
+    except Exception as error:
+        option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+        if option and context and hasattr(error, "possibilities"):
+            known = {name for parameter in context.command.params for name in parameter.opts}
+            meant = [name for name, words in OPTION_INTENTIONS.items() if option in words and name in known]
+            if proposed := meant or sorted(error.possibilities or ()):
+                error.message = f"No such option: {option}. Did you mean {' or '.join(proposed)}?"  # type: ignore[attr-defined]  # a usage error of Typer's parser
+                error.possibilities = None
+        raise
 
 
 def describe_error(error: EbbingError) -> str:

@@ -36,7 +36,11 @@ Categories = Annotated[
 ]
 Kinds = Annotated[
     Labels,
-    typer.Option("--kind", help="Only memories of this kind. Repeatable; memories of any of the given kinds match."),
+    typer.Option(
+        "--kind",
+        help="Only memories of this kind: episodic, semantic, procedural, emotional or system. Repeatable; memories of "
+        "any of the given kinds match.",
+    ),
 ]
 Roles = Annotated[
     Labels,

@@ -7,11 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from app.cli.core import tables
 from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.waiting import WaitingLine
+from app.domain import formatting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +30,22 @@ Url = Annotated[
 
 
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
+
+
+count_of = formatting.count_of
+
+
+def format_ago(moment: str | None) -> str:
+    """Format a timestamp of the API relative to now: `1 minute ago`, `in 3 days`; empty for None."""
+    if moment is None:
+        return ""
+    when = datetime.fromisoformat(moment)
+    return formatting.format_relative((datetime.now(UTC) - when.replace(tzinfo=when.tzinfo or UTC)).total_seconds())
+
+
+def format_both(moment: str | None) -> str:
+    """Format a timestamp of the API as time and distance: `2026-11-22 08:51 UTC (1 minute ago)`; empty for None."""
+    return "" if moment is None else f"{formatting.format_minute(moment)} ({format_ago(moment)})"
 
 
 class ProgressStep(Protocol):
@@ -64,12 +84,13 @@ def print_rows(
 
 
 def print_fields(found: object, shown: Mapping[str, object], *, width: int, as_json: bool) -> None:
-    """Print a result as JSON, or else as these names and values, a line each."""
+    """Print a result as JSON, or else as these names and values, a line each; long values are wrapped."""
     if as_json:
         print_json(found)
         return
-    for name, value in shown.items():
-        typer.echo(f"{plain(name):<{width}}{plain(value)}")
+    pairs = [(plain(name), plain(value)) for name, value in shown.items()]
+    for line in tables.fields(pairs, width, tables.page_columns()):
+        typer.echo(line)
 
 
 def console(*, err: bool = False) -> Console:
@@ -82,20 +103,18 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """Print a table, folded to the width of the terminal (unfolded in files and pipes), or `none` if it has no rows."""
+    """Print a table that fits the terminal, or 120 columns in files and pipes; `none` if it has no rows."""
     if not rows:
         typer.echo("none")
         return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    shown = [[_cell(cell) for cell in row] for row in rows]
+    for line in tables.lay_out(columns, shown, right=right, width=tables.page_columns()):
+        typer.echo(line)
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console().print(table)
+
+def _cell(value: object) -> str:
+    """Return a value as text; whole numbers get commas."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(value)
 
 
 def confirm(question: str) -> None:
@@ -116,11 +135,6 @@ def confirm(question: str) -> None:
         ) from None
     if not agreed:
         raise typer.Abort
-
-
-def count_of(count: int, one: str, more: str) -> str:
-    """Return a count with its noun: `1 memory`, `2 memories`."""
-    return f"{count:,} {one if count == 1 else more}"
 
 
 def plain(value: object) -> str:
@@ -145,7 +159,7 @@ def progress(label: str, total: float | None, *, quiet: bool = False, unit: str 
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     ]
-    with Progress(*columns, console=console(err=True), transient=True) as bar:
+    with WaitingLine.hidden(), Progress(*columns, console=console(err=True), transient=True) as bar:
         task = bar.add_task(label, total=total, note="", unit=unit)
 
         def step(advance: float = 0, *, done: float | None = None, note: str = "") -> None:

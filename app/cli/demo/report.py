@@ -11,6 +11,7 @@ from app.cli.core.output import console, plain
 from app.cli.demo.client import EDIT_QUERY, RESULTS, AskedQuestion, TourReport
 from app.cli.demo.scores import Cost, Salience
 from app.cli.demo.simulate import MONTH_MEMORIES, show_table
+from app.domain.formatting import format_cost, format_latency, format_span
 
 if TYPE_CHECKING:
     from app.services.evaluation.simulation import SimulationOutcome
@@ -24,14 +25,14 @@ def show_report(report: TourReport, start_seconds: float) -> None:
     """Print the results of the tour."""
     screen = console()
     facts = {
-        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, five workers, beat, the API",
+        "Started": f"in {format_span(start_seconds)}: PostgreSQL, Redis, five workers, beat, the API",
         "Sent": (
-            f"{report.memories} memories in {report.requests} requests; each was answered 202 in "
-            f"{report.accepted_p50_ms:.1f} ms (p50), {report.accepted_p95_ms:.1f} ms (p95)"
+            f"{report.memories:,} memories in {report.requests:,} requests; each was answered 202 in "
+            f"{format_latency(report.accepted_p50_ms)} (p50), {format_latency(report.accepted_p95_ms)} (p95)"
         ),
         "Stored": (
-            f"all after {report.stored_seconds:.2f} s; searchable by words and by meaning after "
-            f"{report.searchable_seconds:.2f} s"
+            f"all after {format_span(report.stored_seconds)}; searchable by words and by meaning after "
+            f"{format_span(report.searchable_seconds)}"
         ),
         "Kinds": _counts(report.kinds),
         "Tiers": _counts(report.tiers),
@@ -46,7 +47,7 @@ def show_report(report: TourReport, start_seconds: float) -> None:
         _show_question(asked)
     screen.print()
     found = f"{report.found_count} of {len(report.questions)}"
-    screen.print(_fact("Answered", f"{found}; a search takes {report.search_p50_ms:.1f} ms (p50)"))
+    screen.print(_fact("Answered", f"{found}; a search takes {format_latency(report.search_p50_ms)} (p50)"))
     _show_salience(report.salience)
     again = "the first request sent again with its Idempotency-Key returns the same ids"
     for name, text, well in (
@@ -101,8 +102,8 @@ def _show_line(line: Text, text: str) -> None:
 
 
 def _cost(cost: Cost) -> str:
-    money = "no price configured" if cost.cost is None else f"cost {cost.cost:.4f}"
-    return f"{cost.calls} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits} cache hits"
+    money = "no price configured" if cost.cost is None else f"cost {format_cost(cost.cost)}"
+    return f"{cost.calls:,} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits:,} cache hits"
 
 
 def _show_question(asked: AskedQuestion) -> None:

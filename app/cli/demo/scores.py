@@ -11,6 +11,7 @@ import typer
 
 from app.cli.core.client import Api
 from app.cli.core.output import progress, until_none
+from app.domain.formatting import count_memories, format_span
 
 PATIENCE_SECONDS: Final = 30.0
 BEST: Final = 3
@@ -66,8 +67,9 @@ def wait_judged(api: Api, *, quiet: bool) -> None:
         still = until_none(left, step, PATIENCE_SECONDS)
     if still:
         typer.echo(
-            f"{still:,} memories are still unrated, with no progress for {PATIENCE_SECONDS:g} s: their rule-based "
-            "scores apply until a model responds; check it with `ebbing doctor`",
+            f"still unrated: {count_memories(still)}, with no progress for "
+            f"{format_span(PATIENCE_SECONDS)}: their rule-based scores apply until a model responds; check it with "
+            "`ebbing doctor`",
             err=True,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -10,6 +11,7 @@ import typer
 
 from app.cli.core.output import AsJson, examples, print_json, print_table, progress
 from app.cli.core.set_option import parse_assignments
+from app.cli.core.waiting import waiting_for
 from app.cli.maintenance.plots import Plot
 from app.cli.service.run import show
 
@@ -116,7 +118,7 @@ def simulate(
         print_json({**shape, "questions": len(year.questions), "outcomes": [render_outcome(one) for one in outcomes]})
         return
     show_table(outcomes)
-    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions. {LEGEND}", err=True)
+    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions.\n{LEGEND}", err=True)
     if plot is not None:
         show(f"plot written: {plot}", err=True)
 
@@ -133,8 +135,11 @@ def _run(year: Year, names: list[str], policy: dict[str, Any], *, keep: bool, qu
     from app.supervisor import lock_home, temporary_home
     from app.supervisor.standalone import standalone_servers
 
-    with temporary_home(_PREFIX, keep=keep) as home, lock_home(home) as locked, standalone_servers(locked):
-        from app.services.evaluation.simulation import Simulation
+    with ExitStack() as stack:
+        locked = stack.enter_context(lock_home(stack.enter_context(temporary_home(_PREFIX, keep=keep))))
+        with waiting_for("starting a temporary database"):
+            stack.enter_context(standalone_servers(locked))
+            from app.services.evaluation.simulation import Simulation
 
         with progress("simulating", float(len(names)), quiet=quiet) as step:
             simulation = Simulation(year, lambda what, share: step(done=names.index(what) + share, note=what), policy)
@@ -150,7 +155,7 @@ def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = 
     Args:
         measured: Names of the measures to show.
     """
-    heads = [*(COLUMNS[name] for name in measured), "s"]
+    heads = [COLUMNS[name] for name in measured]
     print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
 
 
@@ -173,4 +178,4 @@ def _row(outcome: SimulationOutcome, names: Sequence[str]) -> list[str]:
     measured = asdict(outcome.measures)
     cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in names]
     label = outcome.name if outcome.size_of is None else f"  {outcome.name}"
-    return [label, *cells, f"{outcome.seconds:,.1f}"]
+    return [label, *cells]

@@ -11,6 +11,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows
 from app.cli.maintenance.jobs import follow_job, require_done
+from app.domain.formatting import count_memories, format_minute, format_percent
 
 router = typer.Typer(
     name="consolidation",
@@ -39,7 +40,12 @@ def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None
     found = fetch_list(url, f"{PATH}/runs", "runs", limit)
     names = ("looked_at", "linked", "merged", "summaries", "waiting")
     rows = (
-        (each["started_at"][:16], each["started_by"], *(each[name] for name in names), _share(each["reduction"]))
+        (
+            format_minute(each["started_at"]),
+            each["started_by"],
+            *(each[name] for name in names),
+            _share(each["reduction"]),
+        )
         for each in found
     )
     heads = ["started", "by", *(name.replace("_", " ") for name in names), "reduction"]
@@ -113,7 +119,11 @@ def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         started = api.call("POST", f"{_path(merge_id)}/approve").body
         ended = follow_job(api, started["job_id"], quiet=as_json)
     if as_json or ended["status"] == "done":
-        print_result(ended, f"applied merge {plain(merge_id)}: {ended['done']} memories summarised", as_json=as_json)
+        print_result(
+            ended,
+            f"applied merge {plain(merge_id)}: {count_memories(ended['done'])} summarised",
+            as_json=as_json,
+        )
     require_done(ended, "the merge was not applied", as_json=as_json)
 
 
@@ -143,4 +153,4 @@ def _status(merge: dict[str, Any]) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+    return "" if value is None else format_percent(value)

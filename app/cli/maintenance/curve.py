@@ -21,6 +21,8 @@ ALL: Final = "all"
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPARKS: Final = 40
 """Width of a curve in the terminal, in characters."""
+COLUMNS: Final = 6
+"""Maximum number of days shown as numbers."""
 PLOTTED: Final = 400
 SHOWN_DAYS: Final = (1, 3, 7, 14, 30, 60, 90, 180, 365, 730, 1_825, 3_650)
 KINDS: Final = ("episodic", "semantic", "procedural", "emotional", "system")
@@ -119,18 +121,26 @@ def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
 
 
 def _print(curves: dict[str, StrengthCurve], days: int, thresholds: dict[str, float]) -> None:
-    shown = [day for day in SHOWN_DAYS if day <= days]
-    heads = [*(f"day {day}" for day in shown), *(f"< {below:g}" for below in thresholds.values())]
+    print_table(["profile", f"0 to {days:,} days"], [(name, _spark(found, days)) for name, found in curves.items()])
+    typer.echo()
+    shown = _spread([day for day in SHOWN_DAYS if day <= days], COLUMNS)
+    heads = [*(f"day {day:,}" for day in shown), *(f"days to {below:g}" for below in thresholds.values())]
     rows = [
         [
             name,
-            _spark(found, days),
             *(f"{found.at(day):.3f}" for day in shown),
             *(_day(found.below_days[below]) for below in thresholds.values()),
         ]
         for name, found in curves.items()
     ]
-    print_table(["profile", f"0 to {days} days", *heads], rows, right=heads)
+    print_table(["strength", *heads], rows, right=heads)
+
+
+def _spread(days: list[int], most: int) -> list[int]:
+    """Return at most this many of the days, evenly spread, with the first and the last."""
+    if len(days) <= most:
+        return days
+    return [days[round(place * (len(days) - 1) / (most - 1))] for place in range(most)]
 
 
 def _spark(found: StrengthCurve, days: int) -> str:
@@ -139,7 +149,7 @@ def _spark(found: StrengthCurve, days: int) -> str:
 
 
 def _day(day: float) -> str:
-    return "never" if math.isinf(day) else f"{day:,.1f} d"
+    return "never" if math.isinf(day) else f"{day:,.1f}"
 
 
 def _as_json(name: str, model: Dynamics, found: StrengthCurve) -> dict[str, Any]:

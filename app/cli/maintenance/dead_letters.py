@@ -17,11 +17,15 @@ from app.cli.core.output import (
     confirm,
     count_of,
     examples,
+    format_ago,
+    format_both,
+    plain,
     print_fields,
     print_json,
     print_result,
     print_table,
 )
+from app.domain.formatting import format_bytes
 from app.domain.runbook import UNCOUNTED, reason_path
 
 if TYPE_CHECKING:
@@ -78,10 +82,17 @@ def list_letters(
     if as_json:
         print_json(found)
         return
-    names = ("id", "stage", "reason", "attempts", "replays", "memories", "created_at")
-    shown = [row | {"memories": "unknown"} if row["reason"] in UNCOUNTED else row for row in found["dead_letters"]]
-    rows = [[*(row.get(name) for name in names), "yes" if row.get("replayable") else "no"] for row in shown]
-    print_table([*names, "replayable"], rows, right=["attempts", "replays", "memories"])
+    names = ("id", "stage", "reason", "attempts", "replays")
+    rows = [
+        [
+            *(row.get(name) for name in names),
+            "unknown" if row["reason"] in UNCOUNTED else row["memories"],
+            format_ago(row.get("created_at")),
+            "yes" if row.get("replayable") else "no",
+        ]
+        for row in found["dead_letters"]
+    ]
+    print_table([*names, "memories", "created", "replayable"], rows, right=["attempts", "replays", "memories"])
     if found["reasons"]:
         typer.echo()
         columns = ("stage", "reason", "count", "came_back")
@@ -94,8 +105,8 @@ def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson 
     """Show the metadata of a dead letter, without its content."""
     found = call(url, "GET", _path(letter_id), params=given(tenant_id=tenant))
     named = found | {"replayable": "yes" if found.get("replayable") else "no"}
-    texts = {name: ", ".join(value) if isinstance(value, list) else value for name, value in named.items()}
-    shown = {name: text for name, text in texts.items() if text not in (None, "")}
+    texts = {name.removesuffix("_at").replace("_", " "): _describe(name, value) for name, value in named.items()}
+    shown = {name: text for name, text in texts.items() if text}
     print_fields(found, shown, width=16, as_json=as_json)
 
 
@@ -200,6 +211,17 @@ def _list_replayed(api: Api, tenant: str | None) -> set[str]:
     """Return the ids of the newest letters that came back after a replay."""
     letters = api.call("GET", PATH, params=given(limit=RETURNED_MAX, tenant_id=tenant)).body["dead_letters"]
     return {row["id"] for row in letters if row.get("replays")}
+
+
+def _describe(name: str, value: object) -> str:
+    """Return a field of a dead letter as text."""
+    if name == "payload_bytes" and isinstance(value, int):
+        return format_bytes(value)
+    if name.endswith("_at") and isinstance(value, str):
+        return format_both(value)
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(value)
 
 
 def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:

@@ -9,8 +9,21 @@ import typer
 
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_result, print_rows, progress
+from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.output import (
+    AsJson,
+    Url,
+    examples,
+    format_ago,
+    format_both,
+    plain,
+    print_json,
+    print_result,
+    print_rows,
+    progress,
+)
+from app.cli.core.renamed_options import with_renamed_group_options
+from app.domain.formatting import format_second
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -21,7 +34,7 @@ ENDED: Final = frozenset({"done", "failed", "cancelled"})
 
 router = typer.Typer(
     name="jobs",
-    cls=Commands,
+    cls=with_renamed_group_options({"--kind": "--type"}),
     help="List, show, watch and cancel background jobs. Without a subcommand, list them.",
     invoke_without_command=True,
     epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID"),
@@ -37,7 +50,7 @@ def list_jobs(
         str | None,
         typer.Option("--status", help="Only jobs with this status: queued, running, done, failed or cancelled."),
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only jobs of this kind, such as reembed.")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type, such as reembed.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of jobs.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
@@ -45,12 +58,12 @@ def list_jobs(
     """List jobs, newest first."""
     if context.invoked_subcommand is not None:
         return
-    found = call(url, "GET", "/v1/jobs", params=given(status=status, kind=kind, limit=limit))
+    found = call(url, "GET", "/v1/jobs", params=given(status=status, kind=job_type, limit=limit))
     rows = (
-        (job["id"], job["kind"], _status(job), _progress(job), job.get("created_at"), job.get("error"))
+        (job["id"], job["kind"], _status(job), _progress(job), format_ago(job.get("created_at")), job.get("error"))
         for job in found["jobs"]
     )
-    heads = ["id", "kind", "status", "done", "created_at", "error"]
+    heads = ["id", "type", "status", "done", "created", "error"]
     print_rows(found, heads, rows, right=["done"], as_json=as_json)
 
 
@@ -112,7 +125,7 @@ def _path(job_id: str) -> str:
 
 
 def _progress(job: dict[str, Any]) -> str:
-    return f"{job['done']}" if job["total"] is None else f"{job['done']} of {job['total']}"
+    return f"{job['done']:,}" if not job["total"] else f"{job['done']:,} of {job['total']:,}"
 
 
 def _status(job: dict[str, Any]) -> str:
@@ -123,12 +136,13 @@ def _print(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(job)
         return
-    shown = {"id": job["id"], "kind": job["kind"], "status": _status(job), "done": _progress(job)}
-    shown |= {name: job.get(name) for name in ("created_at", "started_at", "finished_at", "error")}
-    shown |= {f"  {name}": count for name, count in (job.get("counts") or {}).items()}
+    shown = {"id": job["id"], "type": job["kind"], "status": _status(job), "done": _progress(job)}
+    shown |= {name: format_both(job.get(f"{name}_at")) or None for name in ("created", "started", "finished")}
+    shown |= {"error": job.get("error")}
+    shown |= {f"  {name.replace('_', ' ')}": f"{count:,}" for name, count in (job.get("counts") or {}).items()}
     width = max(map(len, shown)) + 2
     for name, value in shown.items():
         if value is not None:
             typer.echo(f"{plain(name):<{width}}{plain(value)}")
     for line in job.get("log") or []:
-        typer.echo(f"{plain(line.get('at'))}  {plain(line.get('message'))}")
+        typer.echo(f"{format_second(line.get('at'))}  {plain(line.get('message'))}")

@@ -16,9 +16,10 @@ import typer
 from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
-from app.cli.core.output import AsJson, Url, Yes, confirm, examples, print_json, print_table, progress
+from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, print_json, print_table, progress
 from app.cli.core.time_option import time_option
 from app.cli.maintenance.jobs import follow_job, require_done
+from app.domain.formatting import count_memories
 from app.domain.maintenance import KINDS, Maintenance
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dic
         found: dict[str, Any] = api.call("POST", path, json=wanted, safe=True).body
         counts = Counter(found["counts"])
         while cursor := found["next_cursor"]:
-            step(note=f"{counts['looked_at']:,} memories, {len(found['changes']):,} changes")
+            step(note=f"{count_memories(counts['looked_at'])}, {len(found['changes']):,} changes")
             page = api.call("POST", path, json={**wanted, "cursor": cursor}, safe=True).body
             counts.update(page["counts"])
             found |= {name: found[name] + page[name] for name in ("changes", "summaries") if name in page}
@@ -164,13 +165,14 @@ def print_changes(
 
 
 def _close_tiers(found: dict[str, Any]) -> None:
-    typer.echo(f"{found['counts']['looked_at']:,} memories due{_tiers(found['counts'])}")
+    typer.echo(f"{count_memories(found['counts']['looked_at'])} due{_tiers(found['counts'])}")
 
 
 def _close_groups(found: dict[str, Any]) -> None:
     counts = found["counts"]
     typer.echo(
-        f"{counts['looked_at']:,} memories considered, {counts['clusters']:,} groups{_explain_new_tenant(counts)}"
+        f"{count_memories(counts['looked_at'])} considered, "
+        f"{count_of(counts['clusters'], 'group', 'groups')}{_explain_new_tenant(counts)}"
     )
     if not found["complete"]:
         typer.echo("The preview is incomplete: there are more groups.")
@@ -184,7 +186,7 @@ def _tell_tests(job: dict[str, Any]) -> None:
 
 
 def _tell_processed(describe: Callable[[dict[str, int]], str], job: dict[str, Any]) -> None:
-    typer.echo(f"{job['done']:,} memories processed{describe(job['counts'])}")
+    typer.echo(f"{count_memories(job['done'])} processed{describe(job['counts'])}")
 
 
 def _group(change: dict[str, Any]) -> tuple[object, ...]:
@@ -196,7 +198,7 @@ def _describe_merges(counts: dict[str, int]) -> str:
     found = {"merged": "merged", "linked": "groups linked", "waiting": "groups need approval"}
     told = {name: f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)}
     if "merged" in told:
-        told["merged"] += f" into {counts['summaries']:,} summaries"
+        told["merged"] += f" into {count_of(counts['summaries'], 'summary', 'summaries')}"
     return f"; {', '.join(told.values())}" if told else f"; nothing to merge{_explain_new_tenant(counts)}"
 
 

@@ -12,9 +12,10 @@ import typer
 from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_rows, print_table
+from app.cli.core.output import AsJson, Url, count_of, examples, plain, print_json, print_rows, print_table
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
+from app.domain.formatting import count_memories, format_minute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +75,7 @@ def versions(url: Url = None, as_json: AsJson = False) -> None:
     """List policy versions, latest first."""
     found = fetch_list(url, f"{PATH}/versions", "versions")
     rows = ((one["version"], one["status"], _moment(one["effective_at"])) for one in found)
-    heads = ["version", "status", "effective_at"]
+    heads = ["version", "status", "effective"]
     print_rows({"versions": found}, heads, rows, right=["version"], as_json=as_json)
 
 
@@ -129,7 +130,7 @@ def diff(
     epilog=examples(
         "ebbing policy set --preset development",
         "ebbing policy set --set forgetting.profile=mnemex --set forgetting.parameters.alpha=1.3 --yes",
-        "ebbing policy set changes.json --at 2030-01-01 --dry-run",
+        "ebbing policy set changes.json --dry-run",
     ),
 )
 def set_policy(
@@ -229,16 +230,18 @@ def _show_preview(found: dict[str, Any]) -> None:
         typer.echo(f"scheduled version {version} is superseded and won't apply")
     effects = found["effects"]
     some = "" if effects["complete"] else "the first "
-    typer.echo(f"\n{some}{effects['memories']:,} memories by tier, as of {_moment(found['effective_at'])}:")
-    days = f"in {effects['later']['days']} days"
+    typer.echo(f"\n{some}{count_memories(effects['memories'])} by tier, as of {_moment(found['effective_at'])}:")
+    days = f"in {count_of(effects['later']['days'], 'day', 'days')}"
     pairs = (effects["tiers"], effects["later"])
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]
     heads = ["before", "after", f"{days}, before", "after, if unused"]
     print_table(["tier", *heads], counts, right=heads)
     for move in effects["moves"]:
-        typer.echo(f"moves {move['memories']:,} memories from {plain(move['from'])} to {plain(move['to'])}")
+        typer.echo(f"moves {count_memories(move['memories'])} from {plain(move['from'])} to {plain(move['to'])}")
     for loss in effects["lost"]:
-        typer.echo(f"{loss['memories']:,} memories lose {plain(loss['what'])}: {plain(loss['why'])}")
+        typer.echo(
+            f"{count_of(loss['memories'], 'memory loses', 'memories lose')} {plain(loss['what'])}: {plain(loss['why'])}"
+        )
 
 
 def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
@@ -261,4 +264,4 @@ def shown_value(value: object) -> str:
 
 
 def _moment(text: str | None) -> str:
-    return "always" if text is None else plain(text)
+    return "the start" if text is None else format_minute(text)

@@ -9,8 +9,9 @@ import typer
 
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import CommandFailure
-from app.cli.core.output import AsJson, Url, examples, print_json, print_result, progress
+from app.cli.core.output import AsJson, Url, count_of, examples, print_json, print_result, progress
 from app.cli.maintenance.jobs import follow_job, require_done
+from app.domain.formatting import count_memories
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -52,14 +53,18 @@ def reembed(
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         if dry_run:
             counts = _counts(api, wanted)
-            print_result({"counts": counts}, f"{counts['memories']:,} memories would be embedded", as_json=as_json)
+            print_result(
+                {"counts": counts},
+                f"{count_memories(counts['memories'])} would be embedded",
+                as_json=as_json,
+            )
             return
         started = api.call("POST", PATH, json=wanted, safe=True).body
         if no_wait:
             _show_started(started, as_json=as_json)
         elif every_tenant:
             left, moved = _follow_all(api, wanted, quiet=as_json), len(started["job_ids"])
-            text = f"{moved:,} tenants moved" if moved else "all tenants already use this model"
+            text = f"{count_of(moved, 'tenant', 'tenants')} moved" if moved else "all tenants already use this model"
             print_result({**started, "counts": left}, text, as_json=as_json)
         else:
             _show_ended(follow_job(api, started["job_id"], quiet=as_json), as_json=as_json)
@@ -80,7 +85,7 @@ def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, 
     most, since = left["memories"], time.monotonic()
     with progress("embedding", 1.0, quiet=quiet) as step:
         while left["tenants"]:
-            note = f"{left['memories']:,} memories of {left['tenants']:,} tenants left"
+            note = f"{count_memories(left['memories'])} of {count_of(left['tenants'], 'tenant', 'tenants')} left"
             step(done=1 - left["memories"] / most if most else 0, note=note)
             time.sleep(POLL_SECONDS)
             before, asked = left, time.monotonic()
@@ -108,7 +113,7 @@ def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(job)
     elif job["status"] == "done":
-        typer.echo(f"{job['done']:,} memories embedded; searches use the new model")
+        typer.echo(f"{count_memories(job['done'])} embedded; searches use the new model")
         if aside := job["counts"].get("set_aside"):
             typer.echo(
                 f"{aside:,} couldn't be embedded: see `ebbing dead-letters`; they are found by words only", err=True

@@ -15,6 +15,7 @@ from app.cli.core.output import (
     AsJson,
     Url,
     examples,
+    format_both,
     plain,
     print_json,
     print_result,
@@ -24,6 +25,7 @@ from app.cli.core.output import (
 )
 from app.cli.maintenance.jobs import follow_job
 from app.cli.maintenance.maintain import AsOf, Wait, print_changes
+from app.domain.formatting import format_minute, format_span
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -184,7 +186,7 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:
     found = call(url, "POST", f"{_path(name)}/{what}")
-    then = "is paused" if found["paused"] else f"runs next at {_time(found['next_run_at'])}"
+    then = "is paused" if found["paused"] else f"runs next at {format_both(found['next_run_at'])}"
     print_result(found, f"{plain(name)} {then}", as_json=as_json)
 
 
@@ -197,12 +199,8 @@ def _run_cells(last: dict[str, Any] | None) -> tuple[object, ...]:
 
 
 def _time(moment: str) -> str:
-    return plain(moment)[:16].replace("T", " ")
+    return format_minute(moment)
 
 
 def _span(seconds: float | None) -> str:
-    if not seconds or seconds < 1:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return format_span(seconds) if seconds and seconds >= 1 else ""

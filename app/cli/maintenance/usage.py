@@ -9,6 +9,7 @@ import typer
 
 from app.cli.core.calls import call
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.domain.formatting import format_cost
 
 router = typer.Typer()
 
@@ -82,6 +83,4 @@ def _sum(values: list[Any]) -> Any:
 
 
 def _number(name: str, value: Any) -> str:
-    if value is None:
-        return "unknown"
-    return f"{value:,.4f}" if name.endswith("cost") else f"{value:,}"
+    return format_cost(value) if name.endswith("cost") else "unknown" if value is None else f"{value:,}"

@@ -13,6 +13,7 @@ import typer
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, ProgressStep, Url, count_of, examples, print_json, progress, until_none
+from app.domain.formatting import count_memories, format_rate, format_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def ingest(
                     skipped += part.skipped
                     left_out += part.left_out
                     rate = memories / max(time.monotonic() - began, 1e-3)
-                    step(part.size, note=f"{memories:,} memories, {rate:,.0f}/s")
+                    step(part.size, note=f"{count_memories(memories)}, {format_rate(rate)}")
         sent = time.monotonic() - began
         if wait:
             with progress("indexing", memories, quiet=as_json) as step:
@@ -96,14 +97,14 @@ def ingest(
         print_json(summary)
         return
     rate = memories / max(sent, 1e-3)
-    accepted = f"{count_of(memories, 'memory', 'memories')} accepted in {count_of(requests, 'request', 'requests')}"
-    typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
+    accepted = f"{count_memories(memories)} accepted in {count_of(requests, 'request', 'requests')}"
+    typer.echo(f"{accepted}, {format_span(sent)} ({format_rate(rate)})")
     if skipped:
         typer.echo(f"skipped {count_of(skipped, 'message', 'messages')} without text")
     if left_out:
         typer.echo(f"ignored {count_of(left_out, 'non-text part', 'non-text parts')} of messages, such as images")
     if wait:
-        typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
+        typer.echo(f"all searchable after {format_span(summary['searchable_seconds'])}")
 
 
 def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STANDSTILL_SECONDS) -> None:
@@ -120,8 +121,8 @@ def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STAN
 
     if still := until_none(left, step, patience_seconds):
         raise CommandFailure(
-            f"{still:,} memories are still pending and there was no progress for {patience_seconds:g} s. "
-            "They were accepted and aren't lost: check the workers with `ebbing doctor`"
+            f"still pending: {count_memories(still)}, with no progress for {format_span(patience_seconds)}. "
+            "Accepted memories aren't lost: check the workers with `ebbing doctor`"
         )
 
 

@@ -12,6 +12,9 @@ from app.cli.core.output import AsJson, Url, examples, print_json
 
 router = typer.Typer()
 
+_NOTHING: Final = (
+    "no memory is relevant enough (policy recall.relevance_above): try `ebbing search`, or --least 0 for the best ones"
+)
 NEWEST: Final = 100
 """Maximum number of messages sent; older ones are dropped."""
 
@@ -27,7 +30,10 @@ NEWEST: Final = 100
 def recall(
     messages: Annotated[
         list[str],
-        typer.Argument(help="Recent messages, newest last. Use `-` to read them from standard input, one per line."),
+        typer.Argument(
+            metavar="MESSAGE",
+            help="Recent messages, newest last. Use `-` to read them from standard input, one per line.",
+        ),
     ],
     *,
     limit: Annotated[
@@ -61,7 +67,7 @@ def recall(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the memories that are relevant to a conversation, formatted as context for a model.
+    """Print the memories relevant to a conversation, as text for your prompt.
 
     A recall is selective and often returns nothing. It doesn't reinforce memories: report those that were used with
     `ebbing observe`.
@@ -89,7 +95,7 @@ def recall(
     elif brought["context"]:
         typer.echo(brought["context"])
     else:
-        typer.echo("no relevant memories" if not brought["memories"] else "no memory fits the budget", err=True)
+        typer.echo(_NOTHING if not brought["memories"] else "no memory fits the budget: raise --budget", err=True)
 
 
 def _read_messages(messages: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
 from app.cli.core.set_option import parse_assignments
 from app.cli.maintenance.policy import PATH, File, Preset, Sets, print_changed_fields, read_file
+from app.domain.formatting import format_percent
 
 router = typer.Typer()
 
@@ -103,7 +104,7 @@ def _show_replay(found: dict[str, Any]) -> None:
     if found["changes"]:
         depths = list(found["changed"])
         rows = [
-            (depth.replace("_", " "), f"{found['changed'][depth]:,}", f"{found['overlap'][depth]:.1%}")
+            (depth.replace("_", " "), f"{found['changed'][depth]:,}", format_percent(found["overlap"][depth], 1))
             for depth in depths
         ]
         typer.echo()
@@ -126,7 +127,7 @@ def _show_uses(uses: dict[str, Any] | None) -> None:
         (name, f"{uses[key]['before']:.3f}", f"{uses[key]['after']:.3f}", _gain(uses[key]["difference"]))
         for name, key in (("recall at 10", "recall_at_10"), ("reciprocal rank", "reciprocal_rank"))
     ]
-    print_table(["used memories", "before", "after", "difference (95 %)"], rows, right=["before", "after"])
+    print_table(["used memories", "before", "after", "difference (95%)"], rows, right=["before", "after"])
 
 
 def _show_fit(found: dict[str, Any]) -> None:

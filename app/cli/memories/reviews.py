@@ -11,6 +11,8 @@ from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.filters import Subject, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json, print_result, print_rows, print_table
 from app.cli.core.time_option import time_option
+from app.domain.durations import DAY
+from app.domain.formatting import format_number, format_relative, format_second, format_span
 
 router = typer.Typer()
 
@@ -52,11 +54,12 @@ def reviews(
         typer.echo(f"no memory is {'in danger' if danger else kind or 'due'}", err=True)
         return
     by = "priority" if danger else "urgency"
-    numbers = [by, "importance", "strength", "overdue_days"]
-    heads = [name.replace("_", " ") for name in numbers]
+    numbers = [by, "importance", "strength"]
+    heads = [*numbers, "overdue"]
     rows = [
         (
             *(f"{entry[name]:.2f}" for name in numbers),
+            format_span(max(entry["overdue_days"], 0) * DAY),
             entry["review_count"],
             "failed" if entry["flagged"] else "",
             entry["id"],
@@ -66,7 +69,7 @@ def reviews(
     ]
     print_table([*heads, "reviews", "last", "id", "text"], rows, right=[*heads, "reviews"])
     if found["total"] > len(rows):
-        typer.echo(f"{found['total'] - len(rows)} more", err=True)
+        typer.echo(f"{found['total'] - len(rows):,} more", err=True)
 
 
 @router.command(epilog=examples("ebbing review ID --passed", "ebbing review ID --failed"))
@@ -88,8 +91,8 @@ def review(
     strength = found["strength"]
     told = "" if found["changed"] else "already recorded; "
     text = (
-        f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review in "
-        f"{found['interval_days']:g} days, on {str(found['next_review_at'])[:10]}"
+        f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review "
+        f"{format_relative(-found['interval_days'] * DAY)}, on {str(found['next_review_at'])[:10]}"
     )
     print_result(found, text, as_json=as_json)
 
@@ -105,9 +108,12 @@ def history(
     """Show the events of a memory, newest first."""
     found = call(url, "GET", f"{item_path('/v1/memories', memory_id)}/history", params={"limit": limit})
     names = ("before", "after", "strength")
-    rows = ((entry["at"], entry["kind"], *(_short(entry[name]) for name in names)) for entry in found["history"])
+    rows = (
+        (format_second(entry["at"]), entry["kind"].replace("_", " "), *(_short(entry[name]) for name in names))
+        for entry in found["history"]
+    )
     print_rows(found, ["at", "event", *names], rows, right=names, as_json=as_json)
 
 
 def _short(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else value
+    return format_number(value) if isinstance(value, float) else value

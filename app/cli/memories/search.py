@@ -13,10 +13,11 @@ from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Ses
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
-from app.domain.text.words import format_line
+from app.domain.formatting import format_number
 
 router = typer.Typer()
 
+COUNTED = "counted as a use, unless the policy's reinforcement.by_search is false; --no-reinforce to look without"
 _HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
 _INDENT = 2
 
@@ -30,7 +31,7 @@ _INDENT = 2
     )
 )
 def search(
-    query: Annotated[str, typer.Argument(help="Query in plain words.")] = "",
+    query: Annotated[str, typer.Argument(help="Query in plain words.", metavar="QUERY")] = "",
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of results.")] = 10,
     subject: Subject = None,
@@ -147,10 +148,13 @@ def search(
         )
     if as_json:
         print_json(found)
-    elif not found["results"]:
+        return
+    if not found["results"]:
         typer.echo("no results", err=True)
-    else:
-        _print(found["results"])
+        return
+    _print(found["results"])
+    if reinforce is None and as_of is None:
+        typer.echo(COUNTED, err=True)
 
 
 def _numbers(written: str) -> list[float]:
@@ -168,6 +172,8 @@ def _print(results: list[dict[str, Any]]) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
+
+    from app.domain.text.words import format_line
 
     out = console()
     out.print(_HEAD)
@@ -206,7 +212,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "score": " + ".join(parts),
         "times": ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items()),
         "spread": f"from {explain['spread_from']} by {explain['spread_by']}" if "spread_from" in explain else "",
-        "rerank": f"{plain(reranker['model'])} gave {reranker['score']:.3g}" if reranker else "",
+        "rerank": f"{plain(reranker['model'])} gave {format_number(reranker['score'])}" if reranker else "",
         "corrects": ", ".join(explain.get("corrects", [])),
         "corrected": f"by {', '.join(explain['corrected_by'])}" if "corrected_by" in explain else "",
         "placed": f"by the correction, own score {explain['placed']['own_score']:.3f}" if "placed" in explain else "",

@@ -8,6 +8,7 @@ import typer
 
 from app.cli.core.calls import call
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.domain.formatting import format_bytes, format_latency, format_percent, format_span
 
 LABELS: Final = {"application": "original words", "other_words": "paraphrase", "recall": "recalled"}
 """Headings for self-test kinds whose name isn't self-explanatory."""
@@ -17,27 +18,25 @@ router = typer.Typer()
 
 @router.command(epilog=examples("ebbing stats", "ebbing stats --json | jq .pending"))
 def stats(url: Url = None, as_json: AsJson = False) -> None:
-    """Show the statistics of the key's tenant."""
+    """Show counts and queue sizes of your tenant: the tenant of the API key."""
     found = call(url, "GET", "/v1/stats")
     if as_json:
         print_json(found)
         return
-    from app.domain.durations import format_duration
-
     rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
     rows += [("pending", stage, count, "") for stage, count in found["pending"].items()]
     rows += [
-        ("lane", name, lane["depth"], format_duration(lane["oldest_age_seconds"]) if lane["depth"] else "")
+        ("queue", name, lane["depth"], format_span(lane["oldest_age_seconds"]) if lane["depth"] else "")
         for name, lane in found["lanes"].items()
     ]
     if room := found.get("room"):  # absent in older API versions
         shown = {name: room[f"{name}_bytes"] for name in ("text", "vector", "quota")}
-        rows += [("bytes", name, value, "") for name, value in shown.items() if value is not None]
+        rows += [("storage", name, format_bytes(value), "") for name, value in shown.items() if value is not None]
     rows.append(("dead letters", "", found["dead_letters"], ""))
     if night := found.get("last_night"):
         failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
         rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
-    print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])
+    print_table(["what", "which", "count", "oldest"], rows, right=["count", "oldest"])
     if tested := found.get("self_tests"):
         typer.echo()
         _show_tested(tested)
@@ -50,9 +49,14 @@ def _show_tested(runs: list[dict[str, Any]]) -> None:
     rows = [
         (
             run["as_of"][:10],
-            *(f"{run['passed'][kind]:.0%} of {run['tests'][kind]}" if kind in run["tests"] else "" for kind in kinds),
-            f"{run['recall_empty']:.0%}" if run.get("recall_empty") is not None else "",  # absent in older API versions
-            *("" if run[name] is None else f"{run[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "target_ms")),
+            *(
+                f"{format_percent(run['passed'][kind])} of {run['tests'][kind]:,}" if kind in run["tests"] else ""
+                for kind in kinds
+            ),
+            format_percent(run["recall_empty"])
+            if run.get("recall_empty") is not None
+            else "",  # absent in older API versions
+            *("" if run[name] is None else format_latency(run[name]) for name in ("p50_ms", "p95_ms", "target_ms")),
         )
         for run in runs
     ]

@@ -12,6 +12,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.filters import Session
 from app.cli.core.output import AsJson, Url, count_of, examples, print_fields, print_result
 from app.cli.core.time_option import time_option
+from app.domain.formatting import format_number
 
 PATIENCE_SECONDS = 60.0
 
@@ -40,12 +41,12 @@ def touch(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reinforce a memory immediately, and show its strength before and after."""
+    """Strengthen a memory now, as a use does, and show its strength before and after."""
     body = given(boost=boost or None, context_tags=tag or None, session=session, used_at=at)
     done = call(url, "POST", f"{item_path('/v1/memories', memory_id)}/touch", json=body)
-    shown = {name: f"{done[name]['before']:.4f} -> {done[name]['after']:.4f}" for name in ("strength", "score")}
-    shown |= {"access_count": done["access_count"], "multiplier": f"{done['multiplier']:.2f}"}
-    print_fields(done, shown, width=14, as_json=as_json)
+    shown = {name: f"{done[name]['before']:.3f} → {done[name]['after']:.3f}" for name in ("strength", "score")}
+    shown |= {"uses": f"{done['access_count']:,}", "multiplier": format_number(done["multiplier"])}
+    print_fields(done, shown, width=12, as_json=as_json)
     if not (as_json or done["reinforced"]):
         typer.echo(_WHY.get(done.get("why", ""), "not reinforced"), err=True)
 
@@ -67,7 +68,7 @@ def observe(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report that memories were used. A worker reinforces them shortly afterwards."""
+    """Mark memories as used, which strengthens them. A worker does it shortly afterwards."""
     from app.cli.core.client import Api
 
     used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from app.cli.core.calls import call, given, item_path
-from app.cli.core.output import AsJson, Url, examples, plain, print_json
+from app.cli.core.output import AsJson, Url, examples, format_ago, plain, print_json
 from app.cli.core.time_option import time_option
+from app.domain.durations import DAY
+from app.domain.formatting import format_number, format_span
 
 router = typer.Typer()
+
+LABELS: Final = {
+    "back_days": "since restored",
+    "is_marked": "permanent mark",
+    "expires_as": "expiry category",
+    "expires_after_days": "retention period",
+    "expires_by_risk": "expires by risk",
+}
+"""Labels of numbers whose name doesn't explain itself."""
 
 
 @router.command(epilog=examples("ebbing why ID", "ebbing why ID --as-of 2027-01-01", "ebbing why ID --json"))
@@ -27,11 +38,12 @@ def why(
         print_json(found)
         return
     wanted = "" if found["wanted"] == found["tier"] else f", moving to {found['wanted']}"
-    width = max(map(len, ("rule", "supersedes", "corrected by", *found["numbers"]))) + 3
+    numbers = dict(_describe_number(*each) for each in _select_numbers(found["numbers"]).items())
+    width = max(map(len, ("rule", "supersedes", "corrected by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
-    typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
-    for name, value in found["numbers"].items():
-        typer.echo(f"{name.replace('_', ' '):<{width}}{_short(value)}")
+    typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
+    for name, text in numbers.items():
+        typer.echo(f"{name:<{width}}{text}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
@@ -45,13 +57,22 @@ def why(
     typer.echo(f"{'next':<{width}}{_describe_change(coming) if coming else 'no change expected'}")
 
 
-def _short(value: object) -> str:
-    from app.domain.rounding import round_for_people
+def _select_numbers(numbers: dict[str, object]) -> dict[str, object]:
+    """Return the numbers that are known and apply; the time since the last restore only after one."""
+    shown = {name: value for name, value in numbers.items() if value is not None and value is not False}
+    if shown.get("back_days") == shown.get("age_days"):
+        shown.pop("back_days", None)
+    return shown
 
-    if isinstance(value, float):
-        return round_for_people(value, 4)
-    return "-" if value is None else str(value).lower()
+
+def _describe_number(name: str, value: object) -> tuple[str, str]:
+    """Return the label and the text of a number; days become a duration."""
+    label = LABELS.get(name, name.removesuffix("_days").replace("_", " "))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return label, "yes" if value is True else plain(value)
+    return label, format_span(value * DAY) if name.endswith("_days") else format_number(value)
 
 
 def _describe_change(coming: dict[str, str]) -> str:
-    return f"{coming['to']} on {coming['at'][:10]} ({coming['rule']}: {coming['why']})"
+    when = f"{coming['at'][:10]} ({format_ago(coming['at'])})"
+    return f"{coming['to']} on {when}, by the rule {coming['rule'].replace('_', ' ')}: {coming['why']}"

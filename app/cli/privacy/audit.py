@@ -9,7 +9,8 @@ import typer
 from app.cli.core.calls import call, given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, examples, print_json, print_rows, progress
+from app.cli.core.output import AsJson, Url, count_of, examples, print_json, print_rows, progress
+from app.domain.formatting import format_second
 
 PATH: Final = "/v1/privacy/audit"
 
@@ -43,7 +44,10 @@ def list_entries(
         return
     found = call(url, "GET", PATH, params=given(limit=limit, action=action))
     names = ("seq", "at", "actor", "action", "items")
-    rows = ([*(entry[name] for name in names), _describe_details(entry["details"])] for entry in found["entries"])
+    rows = (
+        [*(format_second(entry[name]) if name == "at" else entry[name] for name in names), _describe_details(entry)]
+        for entry in found["entries"]
+    )
     print_rows(found, [*names, "details"], rows, right=["seq", "items"], as_json=as_json)
 
 
@@ -71,13 +75,13 @@ def verify(
     with Api(find_connection(url)) as api, progress("verifying", 1.0, quiet=as_json, unit="entries") as step:
         found = api.call("GET", f"{PATH}/verify", params=params).body
         while found["next_cursor"]:
-            step(done=found["verified"] / found["entries"], note=f"{found['verified']:,} entries")
+            step(done=found["verified"] / found["entries"], note=count_of(found["verified"], "entry", "entries"))
             found = api.call("GET", f"{PATH}/verify", params={**params, "cursor": found["next_cursor"]}).body
     if as_json:
         print_json(found)
     if found["broken"] is None:
         if not as_json:
-            typer.echo(f"all {found['verified']:,} entries are unaltered")
+            typer.echo(f"verified {count_of(found['verified'], 'entry', 'entries')}: none is missing or altered")
             typer.echo(f"anchor {found['anchor']}")
         return
     if as_json:
@@ -88,6 +92,7 @@ def verify(
     )
 
 
-def _describe_details(details: dict[str, Any]) -> str:
+def _describe_details(entry: dict[str, Any]) -> str:
+    details = entry["details"]
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in details.items()}
     return ", ".join(f"{name} {value}" for name, value in shown.items() if value not in (None, ""))

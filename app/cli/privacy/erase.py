@@ -10,6 +10,7 @@ from app.cli.core.calls import given
 from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
+from app.cli.core.renamed_options import with_renamed_options
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 
 router = typer.Typer()
@@ -26,14 +27,15 @@ CaseReference = Annotated[
 
 
 @router.command(
+    cls=with_renamed_options({"--kind": "--law"}),
     epilog=examples(
         "ebbing erase orla --dry-run",
-        "ebbing erase orla --kind gdpr",
-        "ebbing erase orla --kind gdpr --legal-basis b --case DSR-17 --controller 'Example Ltd, Dublin'",
+        "ebbing erase orla --law gdpr",
+        "ebbing erase orla --law gdpr --legal-basis b --case DSR-17 --controller 'Example Ltd, Dublin'",
         "ebbing erase --thread chat-17 --grace-days 0 --yes",
         "ebbing erase --id ID --id ID",
         "ebbing erase orla --category health --before 2026-01-01",
-    )
+    ),
 )
 def erase(
     subject: Annotated[
@@ -48,9 +50,9 @@ def erase(
     categories: Categories = None,
     after: After = None,
     before: Before = None,
-    kind: Annotated[
+    law: Annotated[
         str,
-        typer.Option("--kind", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
+        typer.Option("--law", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
     ] = "user",
     grace_days: Annotated[
         int | None,
@@ -58,7 +60,7 @@ def erase(
             "--grace-days",
             min=0,
             max=30,
-            help="Grace period in days, during which the erasure can be cancelled. Default: 30. With --kind gdpr "
+            help="Grace period in days, during which the erasure can be cancelled. Default: 30. With --law gdpr "
             "or ccpa: default 7, maximum 14.",
         ),
     ] = None,
@@ -69,7 +71,7 @@ def erase(
         str | None,
         typer.Option(
             "--legal-basis",
-            help="Legal basis, stated in the report: with --kind gdpr a letter of Art. 17(1), `a` to `f`, or any text.",
+            help="Legal basis, stated in the report: with --law gdpr a letter of Art. 17(1), `a` to `f`, or any text.",
         ),
     ] = None,
     as_written: AsWritten = False,
@@ -92,7 +94,7 @@ def erase(
     body = given(subject=subject or None, ids=ids or None, thread=thread or None, filter=by or None)
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
-    body |= given(kind=kind, grace_days=grace_days, reason=reason)
+    body |= given(kind=law, grace_days=grace_days, reason=reason)
     body |= given(controller=controller, case_reference=case_reference, legal_basis=legal_basis)
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:

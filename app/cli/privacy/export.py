@@ -12,9 +12,11 @@ from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
+from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
 from app.cli.privacy.erase import CaseReference, Controller
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
+from app.domain.formatting import format_bytes
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -27,12 +29,13 @@ router = typer.Typer()
 
 
 @router.command(
+    cls=with_renamed_options({"--kind": "--right"}),
     epilog=examples(
         "ebbing export ann --dry-run",
         "ebbing export ann --output ann.zip",
-        "ebbing export ann --kind portable --law gdpr --output ann.zip",
+        "ebbing export ann --right portable --law gdpr --output ann.zip",
         "ebbing export ann --output ann.zip --yes --json",
-    )
+    ),
 )
 def export(
     subject: Annotated[str, typer.Argument(help="Subject whose data is exported.", metavar="SUBJECT")],
@@ -43,10 +46,10 @@ def export(
             "--output", "-o", help="Zip file to write; it must not exist yet. Required except with --dry-run."
         ),
     ] = None,
-    kind: Annotated[
+    right: Annotated[
         str,
         typer.Option(
-            "--kind",
+            "--right",
             help="`access`: all stored data; `portable`: the data that the subject provided, in a reusable format.",
         ),
     ] = "access",
@@ -80,7 +83,7 @@ def export(
         raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
-    body = given(subject=subject, kind=kind, law=law, reason=reason or None)
+    body = given(subject=subject, kind=right, law=law, reason=reason or None)
     body |= given(controller=controller, case_reference=case_reference)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         found = api.call("GET", item_path(SUBJECTS, subject)).body
@@ -96,8 +99,8 @@ def export(
                 f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
-    counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
-    text = f"{output}: {size:,} bytes ({counts or 'no data'})"
+    counts = ", ".join(f"{lines:,} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
+    text = f"{output}: {format_bytes(size)} ({counts or 'no data'})"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 
 

@@ -150,7 +150,7 @@ def _path(hold_id: str) -> str:
 def _describe_scope(found: dict[str, Any]) -> str:
     """Describe the scope of a hold."""
     if found["memory_ids"]:
-        return f"{len(found['memory_ids'])} memories by id"
+        return f"{count_of(len(found['memory_ids']), 'memory', 'memories')} by id"
     by = ({"subject": found["subject"]} if found["subject"] else {}) | (found["filter"] or {})
     words = {name: ", ".join(value) if isinstance(value, list) else value for name, value in by.items()}
     return "; ".join(

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from app.cli.core import tables
 from app.cli.core.connection import find_connection, load_settings, read_note
 from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
-from app.domain.durations import format_duration
+from app.cli.core.output import AsJson, Url, examples, plain, print_json
+from app.cli.core.waiting import each_waiting_for
+from app.domain.formatting import format_relative
 from app.domain.health_findings import (
     Finding,
     attention,
@@ -34,6 +36,7 @@ router = typer.Typer()
 SHOWN = {"ok": ("ok", "✓", "green"), "attention": ("warn", "!", "yellow"), "trouble": ("fail", "✗", "red")}
 """The level in JSON, the mark and its colour, by severity."""
 SUPPORTED = {(3, 11), (3, 12)}
+NAME_COLUMNS = 20
 OTHERS_MAY_READ = 0o006
 OTHERS_MAY_ANYTHING = 0o077
 
@@ -41,28 +44,35 @@ OTHERS_MAY_ANYTHING = 0o077
 @router.command(epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor", "ebbing doctor --json"))
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
     """Check every dependency and suggest fixes. The exit code is 1 if a check fails."""
-    findings = list(_findings(url))
-    failed = any(finding.severity == "trouble" for finding in findings)
+    findings: list[Finding] = []
+    for found in each_waiting_for(_findings(url), "running the checks"):
+        findings.append(found)
+        if not as_json:
+            _print(found)
+    failed = any(found.severity == "trouble" for found in findings)
     if as_json:
         shown = [{"name": one.name, "level": SHOWN[one.severity][0], "detail": one.detail} for one in findings]
         print_json({"well": not failed, "checks": shown})
-    else:
-        from rich.text import Text
-
-        screen = console()
-        for one in findings:
-            _, mark, colour = SHOWN[one.severity]
-            screen.print(Text(f"{mark} ", style=colour).append(f"{one.name:<20}{plain(one.detail)}", style="default"))
     raise typer.Exit(Code.FAILED if failed else Code.OK)
+
+
+def _print(found: Finding) -> None:
+    """Print a finding as soon as it is known; long ones are wrapped."""
+    _, mark, colour = SHOWN[found.severity]
+    first, *more = tables.fields([(f"{found.name}", plain(found.detail))], NAME_COLUMNS, tables.page_columns() - 2)
+    typer.echo(f"{typer.style(mark, fg=colour)} {first}")
+    for line in more:
+        typer.echo(f"  {line}")
 
 
 def _findings(url: str | None) -> Iterator[Finding]:
     from app.cli.core.client import Api
-    from app.services.monitoring import doctor
 
     load_settings()  # refuse invalid settings
     yield _python()
     yield _home()
+    from app.services.monitoring import doctor
+
     yield from doctor.examine()
     with Api(find_connection(url)) as api:
         stats = yield from _service(api)
@@ -147,7 +157,7 @@ def _providers(stats: dict[str, Any] | None) -> Iterator[Finding]:
     for one in providers:
         if one.state in {"ok", "not_called"}:
             since = one.success_seconds
-            last = "not called yet" if since is None else f"last success {format_duration(since)} ago"
+            last = "not called yet" if since is None else f"last success {format_relative(since)}"
             yield ok(
                 f"provider_{one.use}",
                 f"{one.model} at {one.address}, {last}" if one.model else f"{one.address}, {last}",

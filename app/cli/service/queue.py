@@ -9,6 +9,7 @@ import typer
 from app.cli.core.calls import call
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, print_json, print_result, print_table
+from app.domain.formatting import format_minute
 
 PATH: Final = "/v1/admin/queue"
 
@@ -33,9 +34,14 @@ def show_queue(context: typer.Context, *, url: Url = None, as_json: AsJson = Fal
     typer.echo(found["refused"] or "Redis is this installation's queue.")
     lost = found["lost_requests"]
     typer.echo(f"{count_of(lost, 'request', 'requests')} lost" if lost else "No request is known to be lost.")
-    names = ("tenant", "requests", "memories", "first_at", "last_at", "found_at")
+    names, dates = ("tenant", "requests", "memories"), ("first_at", "last_at", "found_at")
     if found["gaps"]:
-        print_table(names, [[gap.get(name) for name in names] for gap in found["gaps"]])
+        rows = [
+            (*(gap.get(name) for name in names), *(format_minute(gap.get(name)) for name in dates))
+            for gap in found["gaps"]
+        ]
+        heads = [*names, *(name.removesuffix("_at") for name in dates)]
+        print_table(heads, rows, right=["requests", "memories"])
 
 
 @router.command("accept", epilog=examples("ebbing queue accept", "ebbing queue accept --yes"))

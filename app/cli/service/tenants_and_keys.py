@@ -10,6 +10,7 @@ from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
+from app.domain.formatting import format_minute
 
 router = typer.Typer()
 tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
@@ -32,8 +33,8 @@ def create_tenant(
 def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
     """List tenants by name."""
     found = fetch_list(url, "/v1/admin/tenants", "tenants")
-    names = ("tenant_id", "name", "created_at")
-    print_rows({"tenants": found}, names, ([row.get(name) for name in names] for row in found), as_json=as_json)
+    rows = ((row["tenant_id"], row["name"], _moment(row.get("created_at"))) for row in found)
+    print_rows({"tenants": found}, ["tenant_id", "name", "created"], rows, as_json=as_json)
 
 
 @keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))
@@ -66,9 +67,10 @@ def list_keys(
 ) -> None:
     """List API keys without their secrets, of one tenant or of all."""
     found = fetch_list(url, "/v1/admin/keys", "keys", tenant_id=tenant)
-    names = ("key_id", "tenant_id", "name", "scopes", "created_at", "expires_at", "revoked_at")
-    rows = ([_cell(row.get(name)) for name in names] for row in found)
-    print_rows({"keys": found}, names, rows, as_json=as_json)
+    names, dates = ("key_id", "tenant_id", "name", "scopes"), ("created_at", "expires_at", "revoked_at")
+    rows = ((*(_cell(row.get(name)) for name in names), *(_moment(row.get(name)) for name in dates)) for row in found)
+    heads = [*names, *(name.removesuffix("_at") for name in dates)]
+    print_rows({"keys": found}, heads, rows, as_json=as_json)
 
 
 @keys.command("revoke", epilog=examples("ebbing keys revoke 0abcDEF123xyz"))
@@ -100,9 +102,14 @@ def bootstrap(as_json: AsJson = False) -> None:
 
 
 def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
-    print_fields(made, {name: _cell(value) for name, value in made.items()}, width=11, as_json=as_json)
+    shown = {name: _cell(value) for name, value in made.items() if value is not None}
+    print_fields(made, shown, width=11, as_json=as_json)
     if not as_json:
         typer.echo("Save the key now: it can't be shown again.", err=True)
+
+
+def _moment(given: str | None) -> str:
+    return "" if given is None else format_minute(given)
 
 
 def _cell(value: object) -> object:

@@ -18,9 +18,9 @@ from app.dashboard.access import Reading, Viewer, Writing
 from app.dashboard.rendering import PREFIX, redirect_back
 from app.dashboard.svg_charts import ChartLine, ChartMark, Level
 from app.dashboard.text_display import as_json, make_visible, shorten
+from app.domain.formatting import format_number
 from app.domain.ingest.memory import KINDS
 from app.domain.ingest.roles import infer_role
-from app.domain.rounding import round_for_people
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
@@ -155,8 +155,8 @@ def draw_curve(drawn: DrawnCurve, protection: str = "") -> Markup:
         levels.append(Level(protection, 1.0))  # at the top, where no threshold is
     begin = "at creation" if drawn.course.is_whole else f"on {_day(first)}"
     label = (
-        f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
-        f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} if unused"
+        f"Strength: {format_number(past[0].strength)} {begin}, {format_number(now.strength)} now, "
+        f"{format_number(ahead[-1].strength)} on {_day(ahead[-1].at)} if unused"
     ) + (f"; {protection}" if protection else "")
     return svg_charts.draw_lines(
         [ChartLine("until now", past), ChartLine("forecast without uses", ahead, "future")],
@@ -177,8 +177,8 @@ def describe_event(entry: HistoryEvent) -> str:
         said, names = _PLACES[entry.kind]
         return said.format(names[int(before or 0)], names[int(after or 0)])
     if entry.kind in _SAID:
-        return _SAID[entry.kind].format(_number(before), _number(after))
-    return f"{entry.kind.replace('_', ' ')} changed from {_number(before)} to {_number(after)}"
+        return _SAID[entry.kind].format(format_number(before), format_number(after))
+    return f"{entry.kind.replace('_', ' ')} changed from {format_number(before)} to {format_number(after)}"
 
 
 _PLACES: Final = {
@@ -199,10 +199,6 @@ _SAID: Final = {
     "review_passed": "passed a review: strength {0} → {1}",
     "review_failed": "failed a review: strength {0} → {1}",
 }
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else round_for_people(value)
 
 
 def _day(seconds: float) -> str:

@@ -14,6 +14,7 @@ from app.api.http.cursors import HISTORY
 from app.dashboard import rendering
 from app.dashboard.access import AnyViewer
 from app.dashboard.svg_charts import ChartLine
+from app.domain.formatting import format_number
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import Invalid
 from app.services.tiers import tier_report
@@ -157,4 +158,4 @@ def _explain_move(one: TierMove) -> str:
         return "restored by a use, by an edit or manually"
     if one.after < one.before:
         return WHY["restored", "undo"]
-    return WHY["merged", "consolidation"] if one.merge_id else f"decayed to strength {one.strength:.2f}"
+    return WHY["merged", "consolidation"] if one.merge_id else f"decayed to strength {format_number(one.strength)}"

@@ -9,6 +9,7 @@ import pytest
 from app.cli.core.connection import DEFAULT_URL, ApiConnection, find_connection
 from app.cli.core.errors import CommandFailure
 from app.embedded import free_ports
+from app.settings import settings
 from tests.cli.conftest import KEY, Cli
 from tests.cli.stub import Reply, Stub, problem
 
@@ -45,6 +46,14 @@ def test_the_environment_comes_before_the_home_and_the_option_before_both(
     monkeypatch.setenv("EBBING_API_KEY", "ebb_mine")
     assert find_connection() == ApiConnection("http://127.0.0.1:7777", "ebb_mine")
     assert find_connection("http://127.0.0.1:5555") == ApiConnection("http://127.0.0.1:5555", "ebb_mine")
+
+
+def test_a_file_of_settings_counts_below_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".env").write_text("ebbing_api_url=http://127.0.0.1:7777\nEBBING_API_KEY='ebb_file'\nEBBING_EMPTY\n")
+    assert find_connection() == ApiConnection("http://127.0.0.1:7777", "ebb_file")
+    assert settings().api_url == "http://127.0.0.1:7777"  # the service reads the file in the same way
+    monkeypatch.setenv("EBBING_API_KEY", "ebb_mine")
+    assert find_connection() == ApiConnection("http://127.0.0.1:7777", "ebb_mine")
 
 
 def test_the_key_of_a_home_is_not_shown_to_another_machine(home: Path) -> None:
@@ -96,7 +105,7 @@ def test_another_programs_answer_is_said_to_be_that(cli: Cli, api: Stub) -> None
 
 
 def test_a_wrong_setting_is_named(cli: Cli) -> None:
-    done = cli("stats", EBBING_PORT="eight thousand")
+    done = cli("doctor", EBBING_PORT="eight thousand")
     assert done.code == 2
     assert "EBBING_PORT" in done.err
 
@@ -105,5 +114,5 @@ def test_stats_are_shown_as_a_table_and_as_they_are(cli: Cli, api: Stub) -> None
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
     table = cli("stats").out
     assert "active" in table
-    assert "2 s" in table
+    assert "2.5 s" in table
     assert '"index": 1' in cli("stats", "--json").out

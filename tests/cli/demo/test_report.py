@@ -61,7 +61,7 @@ def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.Cap
     )
     shown = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
-    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%", "2.0"], ["lru", "12", "75.0%", "50.0%", "4.0%", "0.5"]]
+    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%"], ["lru", "12", "75.0%", "50.0%", "4.0%"]]
     assert "ebbing run" in shown[-1]
 
 
@@ -81,7 +81,7 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
     assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
-    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.00, 10 cache hits" in shown
     show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
     assert "no model response so far" in capsys.readouterr().out
 

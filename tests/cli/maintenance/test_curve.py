@@ -29,13 +29,15 @@ def test_all_profiles_are_shown_side_by_side(cli: Cli) -> None:
     done = cli("curve")
     assert (done.code, done.err) == (0, "")
     rows = [line.split() for line in done.out.splitlines()]
-    assert [row[0] for row in rows[2:]] == ["spec", "mnemex", "cmm", "memory_decay"]
-    spec = rows[2]
-    assert spec[1].startswith("█")
-    assert spec[1].endswith("▁")
+    names = ["spec", "mnemex", "cmm", "memory_decay"]
+    drawn, numbers = rows[2:6], rows[9:]
+    assert [row[0] for row in drawn] == [row[0] for row in numbers] == names
+    assert drawn[0][1].startswith("█")
+    assert drawn[0][1].endswith("▁")
     # Seed 004 §2.1: salience .5, never accessed; 30 days, then the thresholds of §2.4.
-    assert spec[-8] == "0.174"
-    assert spec[-6:] == ["22.5", "d", "31.9", "d", "45.5", "d"]
+    assert numbers[0][5] == "0.174"
+    assert numbers[0][-3:] == ["22.5", "31.9", "45.5"]
+    assert all(len(line) <= 120 for line in done.out.splitlines())
 
 
 def test_its_numbers_are_the_models_own(cli: Cli) -> None:

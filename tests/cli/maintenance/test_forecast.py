@@ -144,7 +144,7 @@ def test_a_plot_of_the_tiers_is_saved(cli: Cli, folder: Path, last: int) -> None
 def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:
     assert cli("forecast", "--set", "forgetting.profile=cmm", "--plot", "f.SVG").code == 0
     said = texts(folder / "f.SVG")
-    assert {"current policy", "what-if: forgetting.profile=cmm", "active", "deleted", "1k"} <= said
+    assert {"current policy", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
 
 
 def test_no_memories_are_drawn_too(cli: Cli, api: Stub, folder: Path) -> None:

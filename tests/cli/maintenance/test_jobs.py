@@ -35,7 +35,7 @@ def test_jobs_are_listed(cli: Cli, api: Stub) -> None:
     shown = cli("jobs").out
     for words in ("reembed", "running", "1 of 4", "cancelling"):
         assert words in shown
-    assert json.loads(cli("jobs", "--status", "running", "--kind", "reembed", "--limit", "5", "--json").out) == found
+    assert json.loads(cli("jobs", "--status", "running", "--type", "reembed", "--limit", "5", "--json").out) == found
     assert [asked.path for asked in api.asked] == [
         "/v1/jobs?limit=20",
         "/v1/jobs?status=running&kind=reembed&limit=5",
@@ -51,7 +51,7 @@ def test_a_job_is_shown_with_its_counts_and_log(cli: Cli, api: Stub) -> None:
 
 
 def test_a_log_cannot_steer_the_terminal(cli: Cli, api: Stub) -> None:
-    api.replies[f"GET {PATH}"] = Reply(200, job("done", log=[{"at": "x", "message": "\x1b[2J"}]))
+    api.replies[f"GET {PATH}"] = Reply(200, job("done", log=[{"at": "2026-03-07T12:00:00Z", "message": "\x1b[2J"}]))
     assert "\x1b" not in cli("jobs", "show", "j1").out
 
 

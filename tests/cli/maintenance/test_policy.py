@@ -16,6 +16,7 @@ TIERS = {"active": 1204, "archived": 2, "cold": 0, "deleted": 0}
 LESS = {"active": 4, "archived": 1202, "cold": 0, "deleted": 0}
 POLICY = {"language": "english", "forgetting": {"profile": "spec", "parameters": {"law": "quadratic"}}}
 AT = "2026-11-20T18:00:00Z"
+SHOWN_AT = "2026-11-20 18:00 UTC"
 
 
 def outcome(**more: Any) -> dict[str, Any]:
@@ -69,8 +70,8 @@ def test_the_policy_is_shown_field_by_field(cli: Cli, api: Stub) -> None:
     done = cli("policy", "show")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == f"version 3, in force, since {AT}"
-    assert lines[1] == "next: version 4 from 2026-12-01T00:00:00Z"
+    assert lines[0] == f"version 3, in force, since {SHOWN_AT}"
+    assert lines[1] == "next: version 4 from 2026-12-01 00:00 UTC"
     assert any(line.split() == ["forgetting.parameters.law", "quadratic"] for line in lines)
     assert json.loads(cli("policy", "show", "--version", "2", "--json").out)["policy"] == POLICY
     assert api.asked[-1].path == "/v1/policy?version=2"
@@ -84,7 +85,10 @@ def test_versions_are_listed_over_all_pages(cli: Cli, api: Stub) -> None:
 
     api.replies["GET /v1/policy/versions"] = page
     shown = cli("policy", "versions").out
-    assert [line.split() for line in shown.splitlines()[2:]] == [["2", "past", AT], ["1", "past", "always"]]
+    assert [line.split() for line in shown.splitlines()[2:]] == [
+        ["2", "past", *SHOWN_AT.split()],
+        ["1", "past", "the", "start"],
+    ]
     assert len(json.loads(cli("policy", "versions", "--json").out)["versions"]) == 2
 
 
@@ -128,7 +132,7 @@ def test_a_change_is_shown_asked_about_and_made(cli: Cli, api: Stub, terminal: N
     assert done.code == 0, done
     assert "moves 1,200 memories" in done.out
     assert (
-        f"version 2 applies from {AT}\nmigrating memories to it: `ebbing jobs watch j1` shows the progress\n"
+        f"version 2 applies from {SHOWN_AT}\nmigrating memories to it: `ebbing jobs watch j1` shows the progress\n"
         in done.out
     )
     change = {"policy": {"tiers": {"archived_below": 0.9}}, "effective_at": "2030-01-01T00:00:00+00:00"}

@@ -97,7 +97,7 @@ def test_a_standstill_of_every_tenant_fails_the_command(cli: Cli, api: Stub, mon
     api.replies[START] = every((4, 1))
     done = cli("reembed", "--every-tenant")
     assert done.code == 1
-    assert "4 memories of 1 tenants left and no progress" in done.err
+    assert "4 memories of 1 tenant left and no progress" in done.err
 
 
 def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:

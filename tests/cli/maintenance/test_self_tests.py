@@ -57,8 +57,8 @@ def test_stats_show_the_trend(cli: Cli, api: Stub) -> None:
         200, stats | {"self_tests": [one("2026-03-08", 0.9, 31.25), one("2026-03-01", 1, None)]}
     )
     lines = [" ".join(line.split()) for line in cli("stats").out.splitlines()]
-    assert "2026-03-08 90% of 20 31.2 ms 31.2 ms 50.0 ms" in lines
-    assert "2026-03-01 100% of 20 50.0 ms" in lines
+    assert "2026-03-08 90% of 20 31 ms 31 ms 50 ms" in lines
+    assert "2026-03-01 100% of 20 50 ms" in lines
 
 
 def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> None:
@@ -69,9 +69,7 @@ def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> N
     api.replies["GET /v1/stats"] = Reply(200, stats)
     out = cli("stats").out
     assert all(head in out for head in ("original words", "paraphrase", "recalled", "empty recalls"))
-    assert "2026-03-08 95% of 20 60% of 20 40% of 20 30% 50.0 ms" in [
-        " ".join(line.split()) for line in out.splitlines()
-    ]
+    assert "2026-03-08 95% of 20 60% of 20 40% of 20 30% 50 ms" in [" ".join(line.split()) for line in out.splitlines()]
 
 
 def test_reviews_can_be_those_that_failed(cli: Cli, api: Stub) -> None:

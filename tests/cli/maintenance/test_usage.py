@@ -38,7 +38,9 @@ def test_days_are_a_table_with_totals_and_what_is_left(cli: Cli) -> None:
     assert (done.code, done.err) == (0, "")
     shown = words(done.out)
     assert shown[0][:4] == ["day", "purpose", "model", "host"]
-    assert shown[2] == ["2026-05-04", "score", "m", "models.example", "2", "12,000", "400", "100", "7", "3", "0.2500"]
+    assert all(len(line) <= 120 for line in done.out.splitlines())
+    day = ["2026-05-04", "score", "m", "models.example", "2", "12,000", "400", "100", "7", "3", "0.2500"]
+    assert day in shown
     assert ["total", "4", "24,000", "800", "200", "14", "6", "0.5000"] in shown
     assert "today: 24,200 tokens, cost 0.5000, budget ok" in done.out
     assert ["tokens", "of", "the", "tenant", "50,000", "25,800"] in shown
@@ -51,7 +53,7 @@ def test_an_admin_is_shown_what_all_have_left(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/usage"] = Reply(200, {"usage": [], "today": TODAY | {"limits": limits, "left": left}})
     shown = words(cli("usage").out)
     assert ["tokens", "of", "all", "tenants", "1,000,000", "0"] in shown
-    assert ["cost", "of", "all", "tenants", "10.0000", "unknown"] in shown
+    assert ["cost", "of", "all", "tenants", "10.00", "unknown"] in shown
 
 
 def test_a_cost_that_is_unknown_in_part_is_unknown_in_all(cli: Cli, api: Stub) -> None:
@@ -71,7 +73,7 @@ def test_nothing_spent_and_no_limit_are_said(cli: Cli, api: Stub) -> None:
     done = cli("usage")
     assert done.code == 0
     assert "no model calls" in done.err
-    assert done.out.splitlines() == ["today: 0 tokens, cost 0.0000, budget ok", "no limit configured"]
+    assert done.out.splitlines() == ["today: 0 tokens, cost 0.00, budget ok", "no limit configured"]
 
 
 def test_days_and_tenant_are_asked_for(cli: Cli, api: Stub) -> None:

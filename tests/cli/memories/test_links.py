@@ -21,7 +21,7 @@ LINK = {
 def test_a_link_is_added(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, {"added": 1, "updated": 0})
     assert "1 added, 0 updated" in cli("links", "add", "m1", "m2").out
-    done = cli("links", "add", "m1", "m2", "--kind", "caused", "--weight", "0.5", "--both-ways", "--json")
+    done = cli("links", "add", "m1", "m2", "--relation", "caused", "--weight", "0.5", "--both-ways", "--json")
     assert json.loads(done.out) == {"added": 1, "updated": 0}
     assert [asked.json for asked in api.asked] == [
         {"from": "m1", "to": "m2"},
@@ -40,7 +40,7 @@ def test_a_refused_link_names_the_field(cli: Cli, api: Stub) -> None:
 def test_links_are_listed_over_pages_and_cannot_steer_the_terminal(cli: Cli, api: Stub) -> None:
     more, last = {"links": [LINK] * 2, "next_cursor": "c"}, {"links": [LINK], "next_cursor": None}
     api.replies[f"GET {PATH}"] = [Reply(200, more), Reply(200, last)]
-    shown = cli("links", "list", "m1", "--kind", "caused").out
+    shown = cli("links", "list", "m1", "--relation", "caused").out
     assert shown.count("m2") == 3
     assert "0.25" in shown
     assert "\x1b" not in shown
@@ -66,7 +66,7 @@ def test_links_are_removed(cli: Cli, api: Stub) -> None:
 
 
 def test_removing_needs_a_memory_to_be_named(cli: Cli, api: Stub) -> None:
-    for words in ((), ("--kind", "caused")):
+    for words in ((), ("--relation", "caused")):
         done = cli("links", "remove", *words)
         assert done.code == 2
         assert "--from" in done.err

@@ -60,10 +60,9 @@ def test_json_is_the_answer_as_it_came(cli: Cli) -> None:
     assert json.loads(cli("recall", "tea", "--json").out) == BROUGHT
 
 
-@pytest.mark.parametrize(
-    ("memories", "shown"), [([], "no relevant memories\n"), (BROUGHT["memories"], "no memory fits the budget\n")]
-)
+@pytest.mark.parametrize(("memories", "shown"), [([], "--least 0"), (BROUGHT["memories"], "no memory fits the budget")])
 def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: object, shown: str) -> None:
     api.replies["POST /v1/recall"] = Reply(200, {**BROUGHT, "memories": memories, "context": "", "ids": []})
     done = cli("recall", "tea")
-    assert (done.code, done.out, done.err) == (0, "", shown)
+    assert (done.code, done.out) == (0, "")
+    assert shown in done.err

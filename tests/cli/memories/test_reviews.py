@@ -41,7 +41,7 @@ def test_what_is_due_is_listed(cli: Cli, api: Stub) -> None:
     found = {"reviews": [entry(), entry(flagged=True)], "total": 5}
     api.replies["GET /v1/reviews"] = Reply(200, found)
     done = cli("reviews")
-    for words in ("1.23", "0.50", "2.00", "failed", "sleeps", "m1"):
+    for words in ("1.23", "0.50", "2 days", "failed", "sleeps", "m1"):
         assert words in done.out
     assert "\x1b" not in done.out
     assert "3 more" in done.err
@@ -92,7 +92,7 @@ def test_what_happened_is_shown(cli: Cli, api: Stub) -> None:
     found = {"history": [use, tier], "next_cursor": None}
     api.replies["GET /v1/memories/m1/history"] = Reply(200, found)
     shown = cli("history", "m1").out
-    for words in ("0.1235", "wanted_tier", "archived"):
+    for words in ("0.123", "wanted tier", "archived"):
         assert words in shown
     assert json.loads(cli("history", "m1", "--json").out) == found
 

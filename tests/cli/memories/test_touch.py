@@ -23,10 +23,10 @@ def test_a_touch_shows_what_it_has_done(cli: Cli, api: Stub) -> None:
     done = cli("touch", "0190")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        "strength      0.2500 -> 0.3625",
-        "score         0.2500 -> 0.3625",
-        "access_count  3",
-        "multiplier    1.10",
+        "strength    0.250 → 0.362",
+        "score       0.250 → 0.362",
+        "uses        3",
+        "multiplier  1.1",
     ]
     words = ["--boost", "--tag", "a", "--tag", "b", "--session", "s", "--at", "2026-01-02"]
     assert json.loads(cli("touch", "0190", *words, "--json").out) == DONE

@@ -21,14 +21,23 @@ EXPLAINED: Final[dict[str, Any]] = {
 def test_numbers_are_rounded(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/memories/m1/why"] = Reply(200, EXPLAINED)
     shown = cli("why", "m1").out
-    assert "strength       0.2857\n" in shown
+    assert "strength       0.286\n" in shown
     assert "privacy risk   almost 0\n" in shown
-    assert "kind           -\n" in shown
+    assert "kind" not in shown
 
 
 def test_the_age_of_a_backlog_has_units(cli: Cli, api: Stub) -> None:
     lanes = {"ingest": {"depth": 2, "oldest_age_seconds": 7300.0}, "embed": {"depth": 0, "oldest_age_seconds": 1.0}}
     api.replies["GET /v1/stats"] = Reply(200, {"memories": {}, "pending": {}, "lanes": lanes, "dead_letters": 0})
     rows = [line.split() for line in cli("stats").out.splitlines()]
-    assert ["lane", "ingest", "2", "2", "h", "1", "min"] in rows
-    assert ["lane", "embed", "0"] in rows
+    assert ["queue", "ingest", "2", "2", "h", "1", "min"] in rows
+    assert ["queue", "embed", "0"] in rows
+
+
+def test_only_numbers_that_matter_are_shown_and_days_are_durations(cli: Cli, api: Stub) -> None:
+    numbers = {"age_days": 0.005739, "back_days": 0.005739, "is_marked": False, "expires_after_days": 730, "kind": None}
+    api.replies["GET /v1/memories/m1/why"] = Reply(200, EXPLAINED | {"numbers": numbers})
+    shown = [line.split(maxsplit=1) for line in cli("why", "m1").out.splitlines()]
+    assert shown[2:-1] == [["age", "8 min 16 s"], ["retention", "period   730 days"]]
+    numbers["back_days"] = 0.001
+    assert "since restored     1 min 26 s" in cli("why", "m1").out

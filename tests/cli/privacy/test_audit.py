@@ -37,7 +37,7 @@ def test_entries_are_listed(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY], "next_cursor": None})
     done = cli("audit", "--action", "policy_set", "--limit", "5")
     assert (done.code, done.err) == (0, "")
-    assert "3 2026-05-04T01:02:03Z key1 policy_set 0 version 2, parts tiers review" in " ".join(done.out.split())
+    assert "3 2026-05-04 01:02:03 UTC key1 policy_set 0 version 2, parts tiers review" in " ".join(done.out.split())
     assert json.loads(cli("audit", "--json").out)["entries"] == [ENTRY]
     assert [asked.path for asked in api.asked] == [f"{PATH}?limit=5&action=policy_set", f"{PATH}?limit=20"]
 
@@ -46,7 +46,7 @@ def test_it_is_verified_to_its_end(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/verify"] = [verified(5000, "c1"), verified(7000)]
     done = cli("audit", "verify", "--anchor", "a")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == ["all 7,000 entries are unaltered", f"anchor 7000:{'0' * 64}"]
+    assert done.out.splitlines() == ["verified 7,000 entries: none is missing or altered", f"anchor 7000:{'0' * 64}"]
     assert [asked.path for asked in api.asked] == [f"{PATH}/verify?anchor=a", f"{PATH}/verify?anchor=a&cursor=c1"]
 
 

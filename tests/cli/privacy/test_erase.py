@@ -44,7 +44,7 @@ REPORT = {
 
 def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, WOULD)
-    refused = cli("erase", "ann", "--kind", "gdpr", "--tag", "a", given="n\n")
+    refused = cli("erase", "ann", "--law", "gdpr", "--tag", "a", given="n\n")
     assert refused.code == 1
     for said in (
         "Hide 3 memories? 2 will be erased permanently after 2026-03-14 11:00 UTC",

@@ -46,7 +46,7 @@ def ready(api: Stub, status: str = "ready") -> None:
 def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: Stub, tmp_path: Path) -> None:
     ready(api)
     file = tmp_path / "ann.zip"
-    done = cli("export", "ann", "--kind", "portable", "--law", "gdpr", "--output", str(file), "--yes")
+    done = cli("export", "ann", "--right", "portable", "--law", "gdpr", "--output", str(file), "--yes")
     assert "6 bytes (3 given)" in done.out
     assert api.asked[1].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)

@@ -97,6 +97,6 @@ def test_why_keeps_names_and_numbers_apart(cli: Cli, api: Stub) -> None:
     found = {"tier": "archived", "wanted": "archived", "rule": "decay", "why": "weak", "numbers": numbers}
     api.replies["GET /v1/memories/m1/why"] = Reply(200, found | {"next_change": None, "holds": []})
     printed = cli("why", "m1").out.splitlines()
-    assert "expires after days   730" in printed
-    assert "strength             0.25" in printed
-    assert "tier                 archived" in printed
+    assert "retention period   730 days" in printed
+    assert "strength           0.25" in printed
+    assert "tier               archived" in printed
