@@ -32,6 +32,7 @@ from app.store.core import database
 from app.store.ingest import dead_letters
 
 FRESH_SECONDS: Final = 1.0
+COUNT_SECONDS: Final = 15.0
 HISTORY_MINUTES: Final = 60
 _KEPT: Final = 100
 
@@ -83,6 +84,7 @@ class Status:
 class _Memo:
     lock: Lock = field(default_factory=Lock)
     held: dict[tuple[UUID, bool], tuple[float, Status]] = field(default_factory=dict)
+    unrated: dict[UUID, tuple[float, int]] = field(default_factory=dict)
 
 
 _memo = _Memo()
@@ -101,6 +103,7 @@ def now(tenant_id: UUID, *, every: bool = False) -> Status:
         status = _asked(tenant_id, every=every)
         if len(_memo.held) >= _KEPT:
             _memo.held.clear()
+            _memo.unrated.clear()
         _memo.held[tenant_id, every] = (time.monotonic(), status)
         return status
 
@@ -109,6 +112,7 @@ def forget() -> None:
     """Discard cached results, so that the next call queries again."""
     with _memo.lock:
         _memo.held.clear()
+        _memo.unrated.clear()
 
 
 def _asked(tenant_id: UUID, *, every: bool) -> Status:
@@ -149,9 +153,20 @@ def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
         return provider_status.read_providers()
     if every:
         return provider_status.read_providers(fleet_gauges.read().provisional)
-    with database.tenant(tenant_id) as tx:
-        unrated = stats.count_unrated(tx, tenant_id)
-    return provider_status.read_providers(unrated)
+    return provider_status.read_providers(_count_unrated(tenant_id))
+
+
+def _count_unrated(tenant_id: UUID) -> int:
+    """Return the number of the tenant's memories that wait for a rating, at most `COUNT_SECONDS` old.
+
+    A provider that is away leaves many, and pages ask every two seconds.
+    """
+    counted_at, unrated = _memo.unrated.get(tenant_id, (float("-inf"), 0))
+    if time.monotonic() - counted_at >= COUNT_SECONDS:
+        with database.tenant(tenant_id) as tx:
+            unrated = stats.count_unrated(tx, tenant_id)
+        _memo.unrated[tenant_id] = (time.monotonic(), unrated)
+    return unrated
 
 
 def _nights(_tenant_id: UUID) -> list[Finding]:
