@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 
 import structlog
 
@@ -42,6 +43,9 @@ def configure(process: str) -> None:
             ],
         )
     )
+    logging.captureWarnings(capture=True)
+    # Celery warns root about pickled messages; the service accepts only JSON.
+    warnings.filterwarnings("ignore", message=r"You're running the worker with superuser privileges")
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))

@@ -1,4 +1,4 @@
-"""Metric definitions: names, units and labels. No label contains a tenant, a subject, an id or text.
+"""Metric definitions: names, units and labels. No label contains a subject, an id or text.
 
 The API counts in its own process. Workers, which are many and short-lived, count in Redis, so that their counters
 survive restarts; `/metrics` shows both. `ops/metrics.md` is generated from this module.
@@ -46,7 +46,22 @@ SEARCH_SECONDS = Histogram(
     "Duration of a search or recall within the service.",
     buckets=(0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
 )
-OF_PROCESS: Final = (ACCEPTED, ACCEPTED_MEMORIES, ACK_SECONDS, DROPPED_TOUCHES, REQUESTS, RERANKS, SEARCH_SECONDS)
+ROUTE_SECONDS = Histogram(
+    "ebbing_http_route_seconds",
+    "Time from a request to the start of its response, by method and route; `other`: no such route.",
+    ["method", "route"],
+    buckets=(0.005, 0.025, 0.1, 0.5, 2.5, 10),
+)
+OF_PROCESS: Final = (
+    ACCEPTED,
+    ACCEPTED_MEMORIES,
+    ACK_SECONDS,
+    DROPPED_TOUCHES,
+    REQUESTS,
+    RERANKS,
+    ROUTE_SECONDS,
+    SEARCH_SECONDS,
+)
 
 OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailable")
 RERANK_OUTCOMES: Final = ("reranked", "failed", "over_budget")

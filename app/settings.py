@@ -65,6 +65,8 @@ class Settings(BaseSettings):
     """Address the API listens on."""
     port: int = Field(8000, ge=0, le=65535)
     """Port the API listens on; 0 picks a free port."""
+    public_url: str | None = None
+    """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -72,6 +74,8 @@ class Settings(BaseSettings):
     metrics_token: SecretStr | None = Field(None, min_length=16)
     """Bearer token required by `/metrics` (an API key with the scope `admin` works as well). If unset, anyone who can
     reach the API can read the aggregated metrics of all tenants."""
+    metrics_tenants: int = Field(0, ge=0, le=50)
+    """Number of tenants that `/metrics` shows by name, those with the longest queues first. 0: none."""
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB)
     """Maximum size of a request body."""
     request_headers_timeout_seconds: float = Field(20, ge=0.1)
@@ -284,7 +288,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key"),
-        *("metrics_token", "backup_mark", "otel_endpoint"),
+        *("public_url", "metrics_token", "backup_mark", "otel_endpoint"),
         mode="before",
     )
     @classmethod

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def compose_faults(text: str) -> list[str]:
             found.append("no healthcheck; a service that cannot have one needs `disable: true`")
         if "restart" not in service:
             found.append("no restart rule: set restart")
+        found += _limit_faults(service)
         if service.get("privileged") or service.get("network_mode") == "host" or service.get("pid") == "host":
             found.append("reaches into the host: remove privileged, network_mode: host and pid: host")
         if "no-new-privileges:true" not in service.get("security_opt", []):
@@ -79,7 +81,9 @@ def compose_faults(text: str) -> list[str]:
         found += [
             f"{key} holds a secret: take it from the environment"
             for key, value in dict(service.get("environment", {})).items()
-            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and value is not None and "${" not in str(value)
+            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key)
+            and value not in {None, ""}
+            and "${" not in str(value)
         ]
         found += [
             f"{mount} is mounted writable: add :ro, or use a volume"
@@ -91,6 +95,13 @@ def compose_faults(text: str) -> list[str]:
         ]
         faults += [f"{name}: {fault}" for fault in found]
     return faults
+
+
+def _limit_faults(service: dict[str, Any]) -> Iterator[str]:
+    if "mem_limit" not in service:
+        yield "no memory limit: set mem_limit"
+    if "max-size" not in service.get("logging", {}).get("options", {}):
+        yield "its log grows without limit: set logging with max-size"
 
 
 def engine_faults() -> list[str]:

@@ -64,6 +64,38 @@ SCALED_OBJECT: Final[dict[str, Any]] = {
         },
     },
 }
+# The Prometheus operator's schema isn't among Kubernetes' either.
+SERVICE_MONITOR: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["selector", "endpoints"],
+    "additionalProperties": False,
+    "properties": {
+        "selector": {"type": "object", "required": ["matchLabels"], "properties": {"matchLabels": _TEXTS}},
+        "endpoints": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["port", "path", "honorLabels"],
+                "additionalProperties": False,
+                "properties": {
+                    "port": {"type": "string"},
+                    "path": {"const": "/metrics"},
+                    "interval": {"type": "string", "pattern": r"^\d+s$"},
+                    "scrapeTimeout": {"type": "string", "pattern": r"^\d+s$"},
+                    "honorLabels": {"const": True},
+                    "authorization": {
+                        "type": "object",
+                        "required": ["credentials"],
+                        "additionalProperties": False,
+                        "properties": {"type": {"const": "Bearer"}, "credentials": _TEXTS},
+                    },
+                },
+            },
+        },
+    },
+}
+OTHERS: Final = {"ScaledObject": SCALED_OBJECT, "ServiceMonitor": SERVICE_MONITOR}
 
 
 def manifests() -> dict[str, list[dict[str, Any]]]:
@@ -84,19 +116,26 @@ def faults(files: dict[str, list[dict[str, Any]]]) -> list[str]:
         for check in _CHECKS
         for fault in check(document)
     ]
-    return [*found, *_kustomization_faults(files), *_links(plain), *_source_faults(plain), *_lane_faults(plain)]
+    return [
+        *found,
+        *_kustomization_faults(files),
+        *_links(plain),
+        *_service_faults(plain),
+        *_source_faults(plain),
+        *_lane_faults(plain),
+    ]
 
 
 def _schema_faults(document: dict[str, Any]) -> Iterator[str]:
     if document["kind"] == "Kustomization":
         return
-    if document["kind"] == "ScaledObject":
-        validator = jsonschema.Draft202012Validator(SCALED_OBJECT)
+    if document["kind"] in OTHERS:
+        validator = jsonschema.Draft202012Validator(OTHERS[document["kind"]])
         yield from (f"{error.json_path} {error.message}" for error in validator.iter_errors(document["spec"]))
+        # the scaler's behaviour field is that of a HorizontalPodAutoscaler, which has a schema
         behavior = document["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get("behavior")
         if behavior is None:
             return
-        # its behaviour field is that of a HorizontalPodAutoscaler, which has a schema
         spec = {"scaleTargetRef": {"kind": "Deployment", "name": "any"}, "maxReplicas": 1, "behavior": behavior}
         document = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
     for version in VERSIONS:
@@ -230,6 +269,23 @@ def _links(documents: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{called}: doesn't select the pods of one Deployment"
         if kind == "ScaledObject" and spec["scaleTargetRef"]["name"] not in deployments:
             yield f"{called}: scales {spec['scaleTargetRef']['name']}, which isn't there"
+
+
+def _service_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield faults in the names and ports by which manifests refer to Services."""
+    services = [each for each in documents if each["kind"] == "Service"]
+    for each in documents:
+        if each["kind"] == "ServiceMonitor":
+            wanted = each["spec"]["selector"]["matchLabels"]
+            found = [service for service in services if _selects(wanted, service["metadata"]["labels"])]
+            ports = {port["name"] for service in found for port in service["spec"]["ports"]}
+            if len(found) != 1 or {endpoint["port"] for endpoint in each["spec"]["endpoints"]} - ports:
+                yield f"{_called(each)}: doesn't select a port of one Service"
+        if each["kind"] == "Ingress":
+            paths = [path for rule in each["spec"]["rules"] for path in rule["http"]["paths"]]
+            names = {path["backend"]["service"]["name"] for path in paths}
+            for name in sorted(names - {service["metadata"]["name"] for service in services}):
+                yield f"{_called(each)}: leads to the Service {name}, which isn't there"
 
 
 def _source_faults(documents: list[dict[str, Any]]) -> Iterator[str]:

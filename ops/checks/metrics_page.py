@@ -10,6 +10,7 @@ from prometheus_client import Counter
 
 from app import metrics
 from app.api.http.metrics_endpoint import GAUGES, OF_PROCESS
+from app.metric_groups import GROUPS, Group, deprecation
 from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "metrics.md"
@@ -21,8 +22,8 @@ HEAD = """# Metrics
 <!-- written by `make docs` from app/metrics.py and app/api/http/metrics_endpoint.py; a test fails if it is outdated -->
 
 `GET /metrics` of the API uses Prometheus's format; `EBBING_METRICS_TOKEN` restricts access. Every metric starts at 0,
-so that rates exist from the first scrape. Labels come from fixed lists and never contain a tenant, a subject, an id or
-text.
+so that rates exist from the first scrape, except `ebbing_http_route_seconds`. Labels never contain a subject, an id or
+text, and names of tenants only if `EBBING_METRICS_TENANTS` is set.
 
 Metrics with the scope **service** are counted in Redis or read from the databases: each API process reports the same
 values, and a restart does not change them. With several API processes, take the `max`, not the `sum`. Metrics with the
@@ -34,6 +35,8 @@ the metrics read from it are omitted, and `ebbing_stores_reachable` is 0.
 | name | type | unit | labels | scope | description |
 |---|---|---|---|---|---|
 """
+_OPEN: Final[dict[str, dict[str, list[str]]]] = {"ebbing_http_route_seconds": {"method": [], "route": []}}
+"""Labels whose values aren't from a fixed list, by metric of the process."""
 _UNITS: Final = {
     "timestamp_seconds": "seconds since 1970",
     "seconds": "seconds",
@@ -45,7 +48,7 @@ _UNITS: Final = {
     "rows": "rows",
     "connections": "connections",
 }
-_FLAGS: Final = ("stores_reachable", "audit_chain_ok", "redis_refuses_writes")
+_FLAGS: Final = ("build_info", "public_url_info", "stores_reachable", "audit_chain_ok", "redis_refuses_writes")
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,16 @@ def _of_process() -> Iterator[Described]:
                 if label != "le":
                     values.setdefault(label, {})[value] = None
         kind = "counter" if isinstance(each, Counter) else "histogram"
-        labels = {label: list(found) for label, found in values.items()}
+        labels = _OPEN.get(family.name) or {label: list(found) for label, found in values.items()}
         yield Described(_total(family.name, kind), kind, labels, family.documentation, "process")
 
 
 def _of_workers() -> Iterator[Described]:
     for name, description in metrics.WORK.items():
-        yield Described(f"ebbing_{name}_total", "counter", {}, description)
+        yield Described(f"ebbing_{name}_total", "counter", {}, description + deprecation(name))
+    for name, group in GROUPS.items():
+        labels = {label: _distinct(group, at) for at, label in enumerate(group.labels)}
+        yield Described(f"ebbing_{name}_total", "counter", labels, group.description)
     for name, counter in metrics.LABELLED.items():
         yield Described(f"ebbing_{name}_total", "counter", _values(counter), counter.description)
     for name, timed in metrics.TIMED.items():
@@ -98,7 +104,13 @@ def _of_workers() -> Iterator[Described]:
 def _gauges() -> Iterator[Described]:
     for name, gauge in GAUGES.items():
         of = "process" if name in OF_PROCESS else "service"
-        yield Described(f"ebbing_{name}", "gauge", gauge.labels, gauge.description, of, gauge.missing)
+        yield Described(
+            f"ebbing_{name}", "gauge", gauge.labels, gauge.description + deprecation(name), of, gauge.missing
+        )
+
+
+def _distinct(group: Group, at: int) -> list[str]:
+    return list(dict.fromkeys(values[at] for values in group.members))
 
 
 def _values(of: metrics.LabelledCounter | metrics.TimedMetric) -> dict[str, list[str]]:
@@ -117,10 +129,13 @@ def _unit(name: str) -> str:
 
 
 def _labels(labels: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(
-        f"`{label}`: " + (", ".join(f"`{value}`" for value in values) if len(values) <= SHOWN else f"{len(values)}")
-        for label, values in labels.items()
-    )
+    return "; ".join(f"`{label}`{_shown(values)}" for label, values in labels.items())
+
+
+def _shown(values: Sequence[str]) -> str:
+    if not values:
+        return ""
+    return ": " + (", ".join(f"`{value}`" for value in values) if len(values) <= SHOWN else f"{len(values)}")
 
 
 def _text(one: Described) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -134,3 +135,6 @@ def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[in
     plant.books.wait_until_settled(tenants)
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
+    for name in WORKERS:
+        lines = plant.processes.log(name).read_text().splitlines()
+        assert all(json.loads(line)["process"] == "worker" for line in lines), name

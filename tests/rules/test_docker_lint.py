@@ -18,6 +18,8 @@ GOOD_SERVICE = """services:
     restart: unless-stopped
     read_only: true
     security_opt: ["no-new-privileges:true"]
+    mem_limit: 1g
+    logging: {driver: json-file, options: {max-size: 10m}}
     healthcheck: {disable: true}
 """
 
@@ -59,6 +61,8 @@ def test_a_fault_in_a_dockerfile_is_named(change: tuple[str, str], fault: str) -
         (("    read_only: true\n", ""), "writable"),
         (('    security_opt: ["no-new-privileges:true"]\n', ""), "no-new-privileges"),
         (("    healthcheck: {disable: true}\n", ""), "no healthcheck"),
+        (("    mem_limit: 1g\n", ""), "no memory limit"),
+        (("max-size: 10m", "mode: blocking"), "grows without limit"),
         (("    read_only: true\n", "    read_only: true\n    privileged: true\n"), "into the host"),
         (("    read_only: true\n", '    read_only: true\n    ports: ["8000:8000"]\n'), "open to the network"),
         (("    read_only: true\n", "    read_only: true\n    environment: {REDIS_PASSWORD: x}\n"), "secret"),
@@ -96,6 +100,14 @@ def test_what_is_mounted_lies_in_the_project() -> None:
     }
     assert {"./ops/docker/postgres-roles.sh", "./ops/prometheus", "./ops/grafana/provisioning"} < mounted
     assert not [source for source in mounted if not (ROOT / source).exists()]
+
+
+def test_each_setting_reaches_the_service_but_no_password_of_others() -> None:
+    ours = {name: service for name, service in services().items() if service.get("image", "").startswith("ebbing:")}
+    assert len(ours) == len(LANES) + 3
+    for service in ours.values():
+        assert service["env_file"] == [{"path": ".env", "required": False}]
+        assert service["environment"]["POSTGRES_PASSWORD"] == service["environment"]["GRAFANA_PASSWORD"] == ""
 
 
 def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:

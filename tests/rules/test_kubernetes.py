@@ -56,6 +56,15 @@ def test_a_new_lane_is_missed_until_its_manifests_are_written(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("file", "before", "after", "fault"),
     [
+        ("monitoring/servicemonitor.yaml", '"honorLabels": true', '"honorLabels": false', "True was expected"),
+        ("monitoring/servicemonitor.yaml", '"port": "http"', '"port": "web"', "doesn't select a port of one Service"),
+        (
+            "ingress/ingress.yaml",
+            '"name": "api", "port"',
+            '"name": "web", "port"',
+            "the Service web, which isn't there",
+        ),
+        ("ingress/ingress.yaml", '"pathType"', '"type"', "'type' was unexpected"),
         ("base/api.yaml", '"replicas": 2', '"replicas": "two"', "'two' is not of type"),
         ("base/api.yaml", '"timeoutSeconds"', '"timeout"', "'timeout' was unexpected"),
         ("base/api.yaml", '"apps/v1"', '"apps/v1beta9"', "has no Deployment of apps/v1beta9"),

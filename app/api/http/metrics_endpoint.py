@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from math import inf
+from platform import python_version
 from typing import Final, TypeAlias, get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
@@ -18,30 +20,38 @@ from prometheus_client.registry import Collector
 
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
+from app.metric_groups import GROUPS
 from app.services.ingest import witness
-from app.services.monitoring import fleet_gauges, pool_usage, probes, stats
+from app.services.monitoring import fleet_gauges, pool_usage, probes, stats, tenant_comparison
 from app.services.night import night_run
 from app.services.night.steps import STEPS
+from app.settings import settings
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
 POOL_STATES: Final = ("limit", "open", "in_use")
 TIERS: Final = ("active", "archived", "cold")
+_DAY_SECONDS: Final = 86_400
 DISKS: Final = ("home", "postgresql", "cold")
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """Gauge with its labels and their values; `missing` describes when a series is omitted."""
+    """Gauge with its labels and their values (none: any value); `missing` describes when a series is omitted."""
 
     description: str
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: str = ""
 
 
+_NO_TENANTS: Final = "`EBBING_METRICS_TENANTS` is 0, or the tenant isn't one of those with the longest queues"
 _LANE: Final = {"lane": tuple(queues.LANES)}
 
 GAUGES: Final[dict[str, Gauge]] = {
+    "build_info": Gauge(
+        "Always 1; the labels are the versions of the service and of Python.", {"version": (), "python": ()}
+    ),
+    "public_url_info": Gauge("Always 1; the label is `EBBING_PUBLIC_URL`, empty if it isn't set.", {"url": ()}),
     "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, otherwise 0."),
     "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
     "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
@@ -50,6 +60,7 @@ GAUGES: Final[dict[str, Gauge]] = {
         "Time since the last heartbeat of beat, which starts the nightly runs.", missing="no heartbeat yet"
     ),
     "memories": Gauge("Number of memories of all tenants.", {"tier": TIERS}),
+    "dead_letters_waiting": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "quarantine_size": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "salience_provisional": Gauge("Memories that have only a rule-based score so far."),
     "ingest_unaccounted_requests": Gauge(
@@ -74,6 +85,9 @@ GAUGES: Final[dict[str, Gauge]] = {
     "night_cut_short": Gauge("Tenants whose last nightly run reached its time limit."),
     "night_failed": Gauge("Tenants whose last nightly run failed at this step.", {"step": tuple(STEPS)}),
     "privacy_open": Gauge("Open data-subject requests.", {"kind": get_args(Nature)}),
+    "privacy_deadline_seconds": Gauge(
+        "Time left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
+    ),
     "privacy_min_days_left": Gauge(
         "Days left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
     ),
@@ -91,6 +105,14 @@ GAUGES: Final[dict[str, Gauge]] = {
     "database_pool_waiting": Gauge(
         "Recent maximum of threads waiting for a connection, by kind of process.",
         {"process": pool_usage.KINDS},
+    ),
+    "tenant_memories": Gauge("Memories of a tenant by tier.", {"tenant": (), "tier": TIERS}, _NO_TENANTS),
+    "tenant_waiting_memories": Gauge(
+        "Memories of a tenant that wait to be stored, or for a later stage.", {"tenant": ()}, _NO_TENANTS
+    ),
+    "tenant_oldest_age_seconds": Gauge("Age of a tenant's oldest waiting memory.", {"tenant": ()}, _NO_TENANTS),
+    "tenant_dead_letters_waiting": Gauge(
+        "Dead letters of a tenant that wait for a decision, capped at 10,000.", {"tenant": ()}, _NO_TENANTS
     ),
     "redis_memory_used_bytes": Gauge("Memory used by Redis."),
     "redis_memory_limit_bytes": Gauge("Memory limit of Redis; 0 means no limit."),
@@ -110,7 +132,7 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
 }
 
-OF_PROCESS: Final = ("disk_free_ratio", "stores_reachable")
+OF_PROCESS: Final = ("build_info", "disk_free_ratio", "public_url_info", "stores_reachable")
 """Per-process gauges."""
 
 
@@ -127,12 +149,14 @@ class _Shared(Collector):
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
         parts: list[Callable[[], list[Metric]]] = [
-            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes)
+            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes, _tenants)
         ]
         found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
+        yield _gauge("build_info", [((version("ebbing"), python_version()), 1.0)])
+        yield _gauge("public_url_info", [(((settings().public_url or "").rstrip("/"),), 1.0)])
         yield _gauge("disk_free_ratio", [((name,), share) for name, share in probes.disks_free().items()])
         age = probes.backup_age_seconds()
         if age is not None:
@@ -144,6 +168,11 @@ def _counted() -> Iterator[Metric]:
     held = metrics.read_worker_metrics()
     for name, description in metrics.WORK.items():
         yield CounterMetricFamily(f"ebbing_{name}", description, value=held.value(name))
+    for name, group in GROUPS.items():
+        family = CounterMetricFamily(f"ebbing_{name}", group.description, labels=group.labels)
+        for values, member in group.members.items():
+            family.add_metric(values, held.value(member))
+        yield family
     for name, counter in metrics.LABELLED.items():
         family = CounterMetricFamily(f"ebbing_{name}", counter.description, labels=counter.labels)
         for series in counter.series:
@@ -186,6 +215,7 @@ def _kept() -> Iterator[Metric]:
     kept = fleet_gauges.read()
     yield _gauge("figures_timestamp_seconds", [((), kept.at_ms / 1000)])
     yield _gauge("memories", [((tier,), kept.memories[tier]) for tier in TIERS])
+    yield _gauge("dead_letters_waiting", [((), kept.dead_letters)])
     yield _gauge("quarantine_size", [((), kept.dead_letters)])
     yield _gauge("salience_provisional", [((), kept.provisional)])
     yield _gauge("ingest_unaccounted_requests", [((), kept.unaccounted_requests)])
@@ -195,6 +225,7 @@ def _kept() -> Iterator[Metric]:
     asked = kept.deadlines
     left = inf if asked.min_days_left is None else asked.min_days_left
     yield _gauge("privacy_open", [((kind,), asked.open.get(kind, 0)) for kind in get_args(Nature)])
+    yield _gauge("privacy_deadline_seconds", [((), left * _DAY_SECONDS)])
     yield _gauge("privacy_min_days_left", [((), left)])
     yield _gauge("erasure_residual_rows", [((), asked.residue)])
     yield _gauge("erasure_rewrites_late", [((), asked.late_rewrites)])
@@ -206,6 +237,21 @@ def _lanes() -> Iterator[Metric]:
     lanes = stats.lane_backlogs()
     yield _gauge("lane_depth", [((name,), lane.depth) for name, lane in lanes.items()])
     yield _gauge("lane_oldest_age_seconds", [((name,), lane.oldest_age_seconds) for name, lane in lanes.items()])
+
+
+def _tenants() -> Iterator[Metric]:
+    """Yield the queues and sizes of the tenants with the longest queues, if the operator permits their names."""
+    shown = settings().metrics_tenants
+    tenants = tenant_comparison.waiting_longest()[:shown] if shown else []
+    names = [(tenant.numbers.name,) for tenant in tenants]
+    by_tier = [((tenant.numbers.name, tier), getattr(tenant.numbers, tier)) for tenant in tenants for tier in TIERS]
+    yield _gauge("tenant_memories", by_tier)
+    waiting = [tenant.queue.memories + tenant.numbers.enriching for tenant in tenants]
+    yield _gauge("tenant_waiting_memories", zip(names, waiting, strict=True))
+    oldest = [tenant.oldest_seconds or 0.0 for tenant in tenants]
+    yield _gauge("tenant_oldest_age_seconds", zip(names, oldest, strict=True))
+    letters = [tenant.numbers.dead_letters for tenant in tenants]
+    yield _gauge("tenant_dead_letters_waiting", zip(names, letters, strict=True))
 
 
 def _gauge(name: str, series: Series) -> Metric:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from uuid import uuid4
 
 import structlog
+from prometheus_client import Histogram
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +20,8 @@ from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
 _OURS = "/v1/"
+_DASHBOARD = "/ops"
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(b"x-content-type-options", b"nosniff")]
 # Headers added unless the response sets them.
@@ -34,6 +38,7 @@ class Guard:
         self._inner = inner
         self._ingest = ingest
         self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
+        self._ingest_seconds = metrics.ROUTE_SECONDS.labels("POST", INGEST_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -43,10 +48,14 @@ class Guard:
         given = header(scope, b"x-request-id")
         request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        began = time.perf_counter()
+        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # reads no stored data
 
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._counts[f"{message['status'] // 100}xx"].inc()
+                seconds = self._ingest_seconds if is_ingest else _route_seconds(scope)
+                seconds.observe(time.perf_counter() - began)
                 said = {name for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _DEFAULTS if name not in said]
                 message["headers"] = [*message["headers"], *_HEADERS, *added, (b"x-request-id", request_id.encode())]
@@ -56,12 +65,22 @@ class Guard:
         if ours and (refusal := await _refusal()) is not None:
             await respond(refusal, request_id, "any route")(scope, receive, answered)
             return
-        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # reads no stored data
         last = _watched(scope, receive, answered, request_id) if ours and not is_ingest else answered
         try:
             await (self._ingest if is_ingest else self._inner)(scope, receive, last)
         except Exception as error:  # noqa: BLE001 - a response was sent; the server's log would quote the message
             log.info("request_failed", request_id=request_id, error=type(error).__name__)
+
+
+def _route_seconds(scope: Scope) -> Histogram:
+    """Return the series of the request's route, named by its template, so that no id becomes a label.
+
+    All pages of the dashboard count as one route.
+    """
+    route = _DASHBOARD if scope["path"].startswith(_DASHBOARD) else getattr(scope.get("route"), "path", None)
+    if route is None or scope["method"] not in _METHODS:
+        return metrics.ROUTE_SECONDS.labels("other", "other")
+    return metrics.ROUTE_SECONDS.labels(scope["method"], route)
 
 
 def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Send:

@@ -9,9 +9,8 @@ process and Redis are killed together, requests accepted in the last second aren
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
-from threading import Lock
 from typing import Final, cast
 from uuid import UUID
 
@@ -73,21 +72,18 @@ class Witness:
 
     def __init__(self) -> None:
         """Start without any requests."""
-        self._lock = Lock()
-        self._pending: list[Accepted] = []
+        self._pending: deque[Accepted] = deque()
 
     def remember(self, tenant_id: UUID, base: bytes, memories: int, entry_id: str) -> None:
-        """Remember an accepted request."""
-        with self._lock:
-            self._pending.append(Accepted(tenant_id, UUID(bytes=base), memories, entry_id))
+        """Remember an accepted request; part of every ingest request, so it does as little as possible."""
+        self._pending.append(Accepted(tenant_id, base, memories, entry_id))
 
     def write(self) -> None:
         """Write the remembered requests to PostgreSQL, and advance the mark's beat in both stores.
 
         Failures are logged. Up to `PENDING_MAX` unwritten requests remain remembered for the next call.
         """
-        with self._lock:
-            requests, self._pending = self._pending, []
+        requests = [self._pending.popleft() for _ in range(len(self._pending))]
         if not requests:
             return
         beat = None
@@ -103,8 +99,9 @@ class Witness:
                     witness.advance_beat(tx, beat)
         except database.DatabaseError as error:
             log.warning("acceptance_not_witnessed", requests=len(requests), error=type(error).__name__)
-            with self._lock:
-                self._pending = (requests + self._pending)[-PENDING_MAX:]
+            self._pending.extendleft(reversed(requests))
+            for _ in range(len(self._pending) - PENDING_MAX):
+                self._pending.popleft()
 
 
 def find_gaps() -> int:
@@ -137,7 +134,7 @@ def _look(due: Sequence[Witnessed]) -> int:
         return _settle(tx, [row for row in due if row.witness_id in taken], waiting, settled)
 
 
-def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[UUID], settled: set[UUID]) -> int:
+def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[bytes], settled: set[bytes]) -> int:
     lost: dict[UUID, list[Accepted]] = defaultdict(list)
     still_waiting: list[Accepted] = []
     missed_once: list[Accepted] = []

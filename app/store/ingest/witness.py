@@ -22,7 +22,7 @@ class Accepted(NamedTuple):
     """An accepted request; its stream id, `<milliseconds>-<sequence>`, begins with the time of acceptance."""
 
     tenant_id: UUID
-    base: UUID
+    base: bytes
     memories: int
     entry_id: str
 
@@ -106,16 +106,17 @@ def add(tx: Connection, requests: Sequence[Accepted], *, looked: bool = False, m
         "looked": looked,
         "missed": missed,
         "tenant_ids": Uuids([request.tenant_id for request in requests]),
-        "bases": Uuids([request.base for request in requests]),
+        "bases": Uuids(b"".join(request.base for request in requests)),
         "memories": Integers([request.memories for request in requests]),
-        "entry_ids": [request.entry_id for request in requests],
+        "entry_ids": ",".join(request.entry_id for request in requests),  # packing 4,000 strings takes 3 ms
     }
     driver_connection(tx).execute(_ADD, values)
 
 
 _ADD: Final = """
 INSERT INTO accepted_requests (missed, looked_at, tenant_ids, bases, memories, entry_ids)
-VALUES (%(missed)s, CASE WHEN %(looked)s THEN now() END, %(tenant_ids)s, %(bases)s, %(memories)s, %(entry_ids)s)
+VALUES (%(missed)s, CASE WHEN %(looked)s THEN now() END, %(tenant_ids)s, %(bases)s, %(memories)s,
+  string_to_array(%(entry_ids)s, ','))
 """
 
 
@@ -131,7 +132,7 @@ def due(tx: Connection, after_seconds: float, again_seconds: float) -> list[Witn
         Witnessed(
             row.witness_id,
             row.missed,
-            list(map(Accepted, row.tenant_ids, row.bases, row.memories, row.entry_ids)),
+            list(map(Accepted, row.tenant_ids, [base.bytes for base in row.bases], row.memories, row.entry_ids)),
         )
         for row in tx.execute(_DUE, values)
     ]
@@ -153,23 +154,23 @@ def take(tx: Connection, witness_ids: Sequence[int]) -> set[int]:
     return set(rows.scalars())
 
 
-def settled(tx: Connection, requests: Sequence[Accepted]) -> set[UUID]:
+def settled(tx: Connection, requests: Sequence[Accepted]) -> set[bytes]:
     """Return the bases of requests that are stored, are dead letters, or belong to a tenant that no longer exists."""
     values = {
-        "tenant_ids": [request.tenant_id for request in requests],
-        "bases": [request.base for request in requests],
+        "tenant_ids": Uuids([request.tenant_id for request in requests]),
+        "bases": Uuids(b"".join(request.base for request in requests)),
     }
-    return set(tx.execute(_SETTLED, values).scalars())
+    return {base.bytes for (base,) in driver_connection(tx).execute(_SETTLED, values)}
 
 
-_SETTLED = text("""
+_SETTLED: Final = """
 SELECT given.base
-FROM unnest(CAST(:tenant_ids AS uuid[]), CAST(:bases AS uuid[])) AS given (tenant_id, base)
+FROM unnest(%(tenant_ids)s::uuid[], %(bases)s::uuid[]) AS given (tenant_id, base)
 WHERE EXISTS (SELECT FROM envelopes AS known WHERE known.tenant_id = given.tenant_id AND known.base = given.base)
   OR EXISTS (SELECT FROM dead_letters AS letter WHERE letter.tenant_id = given.tenant_id AND letter.stage = 'drain'
     AND substring(letter.header FROM 3 FOR 16) = uuid_send(given.base))
   OR NOT EXISTS (SELECT FROM tenants WHERE tenants.tenant_id = given.tenant_id)
-""")
+"""
 
 
 def record_gaps(tx: Connection, lost: Mapping[UUID, Sequence[Accepted]]) -> None:

@@ -42,7 +42,8 @@ def tenant(service: Service) -> Tenant:
 
 
 def basis_ids(service: Service, owner: UUID) -> list[int]:
-    return [basis_id for (basis_id,) in service.rows("SELECT basis_id FROM pca_bases WHERE tenant_id = %s", owner)]
+    query = "SELECT basis_id FROM pca_bases WHERE tenant_id = %s ORDER BY basis_id"
+    return [basis_id for (basis_id,) in service.rows(query, owner)]
 
 
 def run_once(tenant_id: UUID, erasure_id: UUID, after_bases: Callable[[], None]) -> None:
