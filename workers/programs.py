@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from celery.utils.nodenames import default_nodename, host_format
 
+from app import logs
 from workers.celery_app import celery, read_settings
 
 LOG_LEVEL: Final = "WARNING"
@@ -15,6 +16,7 @@ LOG_LEVEL: Final = "WARNING"
 
 def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
     """Process these queues until a signal stops the worker, then exit."""
+    logs.configure("worker")  # before Celery's own warnings
     celery.conf.update(read_settings())  # a preloaded parent may have configured Celery by its own settings
     worker = celery.Worker(
         hostname=host_format(default_nodename(f"{lane}@%h")),
@@ -32,6 +34,7 @@ def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
 
 def run_beat() -> NoReturn:
     """Send the periodic tasks until a signal stops beat, then exit."""
+    logs.configure("beat")
     celery.conf.update(read_settings())
     celery.conf.include = ()  # beat only needs the task names; importing the tasks takes a second and some 30 MB
     # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
