@@ -17,7 +17,7 @@ import pytest
 import redis
 from psycopg import sql
 
-from tests import costs
+from tests import costs, groups
 from tests.servers import Servers, logical_database, new_database, on_database
 from tests.waiting import until
 
@@ -64,7 +64,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too.
 
     Mark what was measured as slow, and property tests `drawn`, and let these draw the number of examples of
@@ -84,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") is not None:
             item.add_marker("slow")
     items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.get_closest_marker("slow") is None))
+    if config.getoption("loadgroup", default=False):  # set by pytest-xdist in its workers
+        groups.name_groups(items)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -41,8 +41,8 @@ def mark_slow(items: Iterable[pytest.Item]) -> None:
 
 
 def function_of(nodeid: str) -> str:
-    """Return a test's id without its parameters."""
-    return nodeid.partition("[")[0]
+    """Return a test's id without its parameters and its group of pytest-xdist."""
+    return nodeid.partition("[")[0].partition("@")[0]
 
 
 def costly(seconds: Iterable[tuple[str, float]]) -> list[str]:

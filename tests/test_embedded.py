@@ -181,6 +181,7 @@ def test_an_ordinary_user_has_everything_in_the_home(folder: Path) -> None:
     assert not (folder / "no").exists()
 
 
+@pytest.mark.slow
 @root_only
 def test_data_is_linked_from_a_home_that_its_user_cannot_enter(
     folder: Path, home: Path, options: ServerOptions
@@ -203,6 +204,7 @@ def test_data_is_linked_from_a_home_that_its_user_cannot_enter(
         Postgres(home, server.port, options)
 
 
+@pytest.mark.slow
 @root_only
 def test_data_stays_inside_a_home_that_its_user_can_enter(home: Path, options: ServerOptions) -> None:
     home.chmod(0o711)
@@ -242,6 +244,7 @@ def test_programs_out_of_reach_are_copied_once(
         Redis(home, 1, options).command()
 
 
+@pytest.mark.slow
 def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(home: Path, hasty: ServerOptions) -> None:
     server = Postgres(home, 1, hasty)
     server.prepare()
@@ -286,6 +289,7 @@ def test_children_are_started_from_the_main_thread_only(home: Path) -> None:
     assert "main thread" in str(errors[0])
 
 
+@pytest.mark.slow
 def test_a_large_log_is_put_aside_at_the_next_start(home: Path) -> None:
     log = home / "logs" / "x.log"
     log.parent.mkdir()

@@ -8,6 +8,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from ops.upgrade import findings
 from ops.upgrade.installation import ROOT, differing_pins
 from ops.upgrade.load import Book
@@ -77,6 +79,7 @@ def test_errors_in_logs_are_listed_by_process_except_provoked_dead_letters(tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_help_has_an_example() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "ops.upgrade", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

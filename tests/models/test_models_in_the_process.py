@@ -170,6 +170,7 @@ def test_turns_before_a_memory_never_crowd_it_out(kind: str, folder: Path) -> No
     assert same(alone, with_turns)
 
 
+@pytest.mark.slow
 def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
     model = local_models.load(kind, str(e5))
     code = (

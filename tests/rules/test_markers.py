@@ -76,6 +76,14 @@ def test_values_that_are_not_usual_are_long() -> None:
     assert [each.values for each in variants({"one": 1}, {"one"})] == [(1,)]
 
 
+@pytest.mark.xdist_group("together")
+def test_a_group_is_part_of_the_id_by_which_pytest_xdist_distributes(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config
+) -> None:
+    is_distributed = pytestconfig.getoption("loadgroup", default=False)
+    assert request.node.nodeid.endswith("@together") == is_distributed
+
+
 @pytest.mark.parametrize("usual", [(), ("three",)])
 def test_a_value_must_be_usual_and_known(usual: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="usual"):
