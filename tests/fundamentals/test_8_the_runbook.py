@@ -108,6 +108,11 @@ def a_letter(desk: Desk) -> Callable[[], bool]:
     return lambda: True
 
 
+def a_letter_by_reason(desk: Desk) -> Callable[[], bool]:
+    desk.dead_letter("drain", "its worker died each time")
+    return a_letter(desk)
+
+
 def letters(desk: Desk) -> Callable[[], bool]:
     a_letter(desk)
     desk.dead_letter("drain", "DataError")
@@ -179,7 +184,8 @@ SCENES: dict[str, Callable[[Desk], Callable[[], bool]]] = {
     "Redis refused": a_refused_redis,
     "Night missed": a_job,
     "Promise at risk": a_due_request,
-    "Dead letters": a_letter,
+    "Dead letters": a_letter_by_reason,
+    "The name of an error": a_letter,
     "Replay dead letters": letters,
     "Approve a merge": a_merge,
     "Hold a person's data": a_person,
