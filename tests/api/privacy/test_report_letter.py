@@ -209,7 +209,10 @@ def test_the_english_file_is_a_complete_translation() -> None:
 
 def test_the_report_of_a_filter_names_no_person(api: Api) -> None:
     api.remember({"text": "one", "subject": "ann", "thread": "t", "tags": ["x"]})
-    scopes = ({"subject": "ann", "filter": {"tags": ["x"]}}, {"subject": None, "thread": "t"})
+    scopes: tuple[dict[str, Any], ...] = (
+        {"subject": "ann", "filter": {"tags": ["x"]}},
+        {"subject": None, "thread": "t"},
+    )
     for scope, said in zip(scopes, ("data selected by conditions", "all data of one conversation"), strict=True):
         asked = {name: value for name, value in {"subject": "ann", "grace_days": 0, **scope}.items() if value}
         erasure_id = api.post(ERASURES, json=asked).json()["erasure_id"]

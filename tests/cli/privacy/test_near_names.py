@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.cli.stub import Reply, Stub
 ERASURES = "/v1/privacy/erasures"
 HOLDS = "/v1/privacy/holds"
 SUBJECTS = "/v1/privacy/subjects"
-NEAR = {
+NEAR: dict[str, Any] = {
     "warning": "no stored memory has this subject",
     "near": [
         {"subject": "chen", "likeness": "case", "memories": 212},
@@ -38,7 +39,7 @@ COMMANDS = (
 )
 
 
-def answer(api: Stub, more: dict[str, object]) -> None:
+def answer(api: Stub, more: dict[str, Any]) -> None:
     api.replies[f"POST {ERASURES}"] = Reply(200, DONE | more)
     api.replies[f"POST {HOLDS}"] = Reply(200, {"id": "h1"} | COUNTS | more)
     api.replies[f"GET {HOLDS}/h1"] = Reply(200, {"id": "h1"} | COUNTS)
