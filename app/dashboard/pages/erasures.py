@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.http.cursors import ID, TIMED
+from app.api.http.page_headers import HEADERS
 from app.api.http.path_ids import ErasureId, ExportId
 from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
@@ -39,7 +40,7 @@ router = APIRouter(prefix="/privacy")
 Asking = Annotated[Action, Depends(require_action("privacy", asks_why=False))]
 
 _DIGEST: Final = base64.b64encode(hashlib.sha256(report_page.STYLE.encode()).digest()).decode()
-REPORT_HEADERS: Final = rendering.HEADERS | {
+REPORT_HEADERS: Final = HEADERS | {
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_DIGEST}'; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'none'"
 }

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app import shutdown
 from app.api.http.auth import cache
+from app.api.http.page_headers import HEADERS
 from app.dashboard import rendering
 from app.dashboard.access import AnyViewer, Maintaining, Viewer
 from app.dashboard.rendering import redirect_back
@@ -81,7 +82,7 @@ async def stream_events(viewer: AnyViewer, request: Request) -> Response:
     return StreamingResponse(
         _events(viewer, streams),
         media_type="text/event-stream",
-        headers={**rendering.HEADERS, "x-accel-buffering": "no"},
+        headers={**HEADERS, "x-accel-buffering": "no"},
     )
 
 
