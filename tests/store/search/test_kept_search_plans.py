@@ -9,7 +9,8 @@ from sqlalchemy import Connection, text
 
 from app.domain.search.request import SearchRequest
 from app.store.core import database, kept_plans
-from app.store.search.candidate_selection import find_candidates
+from app.store.search import candidate_selection
+from app.store.search.candidate_selection import expected_settings, find_candidates
 from app.store.search.query_parts import SearchProbe
 from tests.store.bulk_tenants import RANKING, Crowd, LargeTenant
 
@@ -97,3 +98,46 @@ def test_only_ids_and_numbers_become_literals() -> None:
     assert inlined == f"CAST('{tenant}' AS uuid) 5 %(text)s"
     with pytest.raises(TypeError):
         kept_plans.inline_values("%(text)s", {"text": "'"}, ["text"])
+
+
+@pytest.mark.parametrize("has_graph", [False, True])
+@pytest.mark.parametrize(
+    ("request_", "words", "among", "settings"),
+    [
+        (SearchRequest("x"), ["w7"], None, ("on", "force_generic_plan")),
+        (SearchRequest("x"), ["w7"], 3000, ("off", "force_generic_plan")),
+        (SearchRequest("x", superseded=True, thread="none"), ["w7"], 3000, ("on", "force_custom_plan")),
+    ],
+)
+def test_a_search_applies_its_settings_in_a_transaction_opened_with_others(
+    crowd: Crowd,
+    has_graph: bool,
+    request_: SearchRequest,
+    words: list[str],
+    among: int | None,
+    settings: tuple[str, str],
+) -> None:
+    tenant = crowd.large()
+    with database.tenant(tenant, expected_settings(SearchRequest("x"), has_graph=has_graph)) as tx:
+        find_candidates(tx, tenant, crowd.probe(*words, among=among), request_, RANKING)
+        applied = tx.execute(text("SELECT current_setting('enable_sort'), current_setting('plan_cache_mode')")).one()
+    assert tuple(applied) == settings
+
+
+def test_a_transaction_opened_with_the_expected_settings_needs_no_statement_for_them(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, request = crowd.large(), SearchRequest("x")
+
+    def refuse(_: Connection) -> None:
+        raise AssertionError("another statement")
+
+    monkeypatch.setattr(candidate_selection, "driver_connection", refuse)
+    for has_graph, among in ((True, 3000), (False, None)):
+        with database.tenant(tenant, expected_settings(request, has_graph=has_graph)) as tx:
+            assert find_candidates(tx, tenant, crowd.probe("w7", among=among), request, RANKING).candidates
+    with (
+        pytest.raises(AssertionError, match="another statement"),
+        database.tenant(tenant, expected_settings(request, has_graph=True)) as tx,
+    ):
+        find_candidates(tx, tenant, crowd.probe(among=3000), request, RANKING)
