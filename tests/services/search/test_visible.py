@@ -84,7 +84,10 @@ def patch(**fields: Any) -> Change:
 
 
 def delete(key: str) -> Change:
-    return lambda _, tenant, ids: memories.delete(tenant.tenant_id, ids[key])
+    def remove(_: Service, tenant: Tenant, ids: dict[str, UUID]) -> None:
+        memories.delete(tenant.tenant_id, ids[key])
+
+    return remove
 
 
 def again(**fields: Any) -> Change:
