@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup, escape
 
 from app import __name__ as package
-from app.api.http.page_headers import HEADERS
+from app.api.http import page_headers
 from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
 from app.dashboard.text_display import make_visible, shorten
@@ -26,6 +26,7 @@ from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
 
 PREFIX: Final = "/ops"
+HEADERS: Final = page_headers.HEADERS
 
 PAGES: Final = (
     ("", "Overview", LOOKS),

@@ -34,7 +34,7 @@ def test_a_refused_link_names_the_field(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(404, problem(404, "not-found", error))
     done = cli("links", "add", "m1", "m2")
     assert done.code == 1
-    assert "to: doesn't match any memory" in done.err
+    assert "to doesn't match any memory" in done.err
 
 
 def test_links_are_listed_over_pages_and_cannot_steer_the_terminal(cli: Cli, api: Stub) -> None:
