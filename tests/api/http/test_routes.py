@@ -368,7 +368,8 @@ def test_another_tenants_job_letter_or_hold_is_404_on_every_route(api: Api) -> N
         mine = path_of(api, path)
         other = api.service.tenant()
         given = GUARDED[method, path][1]
-        for name in (mine, path.format(**dict.fromkeys(IDS, uuid4())), path.format(**dict.fromkeys(IDS, "x"))):
+        others = ({**dict.fromkeys(IDS, unknown), "letter": "acknowledgement"} for unknown in (uuid4(), "x"))
+        for name in (mine, *(path.format(**names) for names in others)):
             answer = api.request(method, name, key=other.key, **given)
             assert answer.status_code == 404
             fields(answer)
