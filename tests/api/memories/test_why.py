@@ -45,7 +45,7 @@ def test_each_rule_is_told_over_http_and_on_the_command_line(api: Api, name: str
     finally:
         stub.close()
     assert shown.exit_code == 0
-    assert f"{rule}: {words}" in shown.stdout
+    assert f"{rule.replace('_', ' ')}: {words}" in shown.stdout
     assert ("case 17" in shown.stdout) == (rule == "hold")
 
 
