@@ -45,7 +45,7 @@ class MemoryClient:
     def recall(self, user: str, messages: list[Message]) -> Recall:
         """Return the user's memories that are relevant to the messages and that the messages don't contain."""
         found = self.call("POST", "/v1/recall", json={"subject": user, "messages": messages})
-        return Recall(found["context"], found["ids"])
+        return Recall(found["text"], found["ids"])
 
     def report_uses(self, ids: list[str], conversation: str) -> None:
         """Report memories that an answer used. A use restores a memory's strength, so it fades later."""

@@ -127,7 +127,7 @@ def look_at_pages(url: str, key: str) -> None:
         assert page.is_success, page.text
         linked = re.findall(r'(?:href|src)="(/[^"#]+\.(?:css|js|svg))', page.text)
         assert linked
-        answers = {path: client.get(path).status_code for path in [*linked, "/docs", "/openapi.json"]}
+        answers = {path: client.get(path).status_code for path in [*linked, "/docs", "/openapi.json", "/ops/runbook"]}
         assert set(answers.values()) == {200}, answers
         assert client.get("/v1/stats", headers={"Authorization": f"Bearer {key}"}).json()["memories"]["active"] == 1
 
