@@ -43,7 +43,7 @@ def test_use_of_a_linked_memory_changes_nothing_where_nothing_spreads(name: str)
     assert is_same != made.spreads
 
 
-@pytest.mark.parametrize("target", variants(ALL, USUAL))
+@pytest.mark.parametrize("target", variants([*ALL], USUAL))
 @pytest.mark.parametrize("source", ["spec", "spec subtractive", "mnemex", "cmm", "memory_decay soft floor"])
 def test_a_change_of_profile_keeps_the_strength_of_that_moment(source: str, target: str) -> None:
     state = replace(many(ALL[source], 300), multiplier=np.ones(300))
@@ -54,7 +54,7 @@ def test_a_change_of_profile_keeps_the_strength_of_that_moment(source: str, targ
     np.testing.assert_allclose(ALL[target].strength(moved, kept), before, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("source", variants(ALL, USUAL))
+@pytest.mark.parametrize("source", variants([*ALL], USUAL))
 def test_a_rebase_without_a_change_changes_no_future(source: str) -> None:
     state, dynamics = many(ALL[source], 300), ALL[source]
     moved = rebase(state, START, dynamics, dynamics)
