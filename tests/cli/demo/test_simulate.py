@@ -44,7 +44,7 @@ def canned_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_profile_has_a_row_with_its_baselines_below(cli: Cli) -> None:
-    done = cli("simulate", "--profile", "all", "--memories", "50", "--days", "28")
+    done = cli("simulate", "--profile", "all", "--memories", "50", "--days", "28", COLUMNS="120")
     assert done.code == 0, done.err
     rows = [line.split() for line in done.out.splitlines()[2:]]
     own = [name for profile in ("spec", "mnemex", "cmm", "memory_decay") for name in (profile, "lru")]
