@@ -64,6 +64,7 @@ _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
 _GAPS: Final = {range(48, 129, 16): 1500, range(144, 513, 16): 300}
 _BYTES_OBJECT: Final = sys.getsizeof(b"")
 
+_REQUESTS: Final = msgspec.json.Decoder(ForkRequest)
 _held: list[object] = []
 
 
@@ -128,7 +129,7 @@ def _serve(control: socket.socket) -> ForkRequest | None:
     """Fork a process per request. Return its request in the forked process, and None here once the socket is closed."""
     descriptors: list[int] = []
     while head := receive(control, NUMBER_BYTES, descriptors):
-        request = msgspec.json.decode(receive(control, int.from_bytes(head)), type=ForkRequest)
+        request = _REQUESTS.decode(receive(control, int.from_bytes(head)))
         log, gate = descriptors
         descriptors.clear()
         became = _fork(control)

@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in os.environ:
         if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")  # pytest-xdist sets 80 in its workers
     monkeypatch.chdir(tmp_path)
     settings.cache_clear()
     yield tmp_path

@@ -87,6 +87,9 @@ class Examples(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     operations: dict[str, OperationShape]
 
 
+_EXAMPLES: Final = msgspec.json.Decoder(Examples)
+
+
 @cache
 def load_examples() -> Examples:
     """Read the files with examples."""
@@ -94,7 +97,7 @@ def load_examples() -> Examples:
     operations: dict[str, OperationShape] = {}
     folder = resources.files(__package__) / _FOLDER
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        found = msgspec.json.decode(file.read_bytes(), type=Examples)
+        found = _EXAMPLES.decode(file.read_bytes())
         schemas |= found.schemas
         operations |= found.operations
     return Examples(schemas, operations)

@@ -58,7 +58,7 @@ def test_a_replay_tells_what_another_policy_changes(api: Api, recorded: list[str
         assert reported["difference"]["mean"] == pytest.approx(reported["after"] - reported["before"])
     assert 1 <= len(found["examples"]) <= 2
     for example in found["examples"]:
-        assert example.keys() == {"search_id", "before", "after", "used"}
+        assert example.keys() == {"id", "search_id", "before", "after", "used"}
         assert example["before"] != example["after"]
     assert not any(said["text"] in api.post(REPLAY, json={}).text for said in TALK)
 

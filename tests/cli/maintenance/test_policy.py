@@ -198,4 +198,4 @@ def test_a_refusal_names_the_field_its_limit_and_value(cli: Cli, api: Stub) -> N
     api.replies[PUT] = Reply(422, problem(422, "invalid", error))
     done = cli("policy", "set", "--set", "forgetting.parameters.alpha=99", "--yes")
     assert done.code == 1
-    assert "policy.forgetting.parameters.alpha: should be less (value 99, limit 20)" in done.err
+    assert "policy.forgetting.parameters.alpha should be less (value 99, limit 20)" in done.err

@@ -47,6 +47,7 @@ def test_a_statement_has_its_time(service: Service) -> None:
     assert database.is_passing(raised.value)
 
 
+@pytest.mark.slow
 def test_a_forked_child_shares_no_connection(service: Service) -> None:
     database.close()  # of several connections, the pool gives another one each time
     with database.shared() as tx:
