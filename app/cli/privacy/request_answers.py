@@ -9,7 +9,7 @@ import typer
 
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
+from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_json, print_result
 from app.cli.core.time_option import time_option
 from app.cli.privacy.erasure_requests import router
 from app.cli.privacy.request_log import PATH
@@ -93,6 +93,7 @@ def letter(
         typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
     ] = None,
     url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it."""
     from app.cli.core.client import Api
@@ -101,7 +102,10 @@ def letter(
     with Api(find_connection(url)) as api:
         page = api.page(path)
     if html is None:
-        typer.echo(page.rstrip("\n"))
+        print_result({"letter": name, "text": page}, page.rstrip("\n"), as_json=as_json)
         return
     html.write_text(page, encoding="utf-8")
-    typer.echo(f"written: {html}", err=True)
+    if as_json:
+        print_json({"letter": name, "html": str(html)})
+    else:
+        typer.echo(f"written: {html}", err=True)

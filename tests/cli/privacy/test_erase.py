@@ -78,7 +78,7 @@ def test_what_is_to_be_erased_must_be_said(cli: Cli, api: Stub) -> None:
 def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}"] = Reply(200, {"erasures": [ERASURE], "next_cursor": None})
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
-    listed, shown = cli("privacy", "requests").out, cli("privacy", "show", "e1").out
+    listed, shown = cli("privacy", "requests", COLUMNS="200").out, cli("privacy", "show", "e1").out
     for out in (listed, shown):
         assert "tags a" in out
         assert "2026-04-07" in out

@@ -131,13 +131,13 @@ def test_the_command_fits_the_installation_of_the_service(
 ) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD} | installation)
-    assert f"no heartbeat from the embed worker for 1 min: {command}" in cli("doctor").out
+    assert f"no heartbeat from the embed worker for 1 min: {command}" in cli("doctor", COLUMNS="300").out
 
 
 def test_the_provider_of_the_service_counts_and_not_that_of_the_shell(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"providers": [CHECKED, CALLED]})
-    done = cli("doctor")
+    done = cli("doctor", COLUMNS="300")
     assert "none required" not in done.out
     assert "! provider" in done.out
     assert "the model provider at 127.0.0.1:9 can't be reached (no connection)" in done.out

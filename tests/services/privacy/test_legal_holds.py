@@ -140,7 +140,7 @@ def test_ids_that_are_nobodys_are_named(service: Service) -> None:
     service.work()
     with pytest.raises(Invalid) as refused:
         place(tenant.tenant_id, memory_ids=[mine, theirs])
-    assert [(error.field, error.value) for error in refused.value.errors] == [("memory_ids[1]", str(theirs))]
+    assert [(error.field, error.value) for error in refused.value.errors] == [("ids[1]", str(theirs))]
     assert legal_holds.list_holds(tenant.tenant_id, None, 10, released=True) == []
     with pytest.raises(NotFound):
         legal_holds.get(other.tenant_id, place(tenant.tenant_id, memory_ids=[mine]))
@@ -163,8 +163,8 @@ def test_one_that_was_deleted_can_be_held_while_it_is_there(service: Service) ->
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ({}, "memory_ids"),
-        ({"memory_ids": (UUID("0198a7c2-5e4b-7d31-9c06-3f2b8e1a4d57"),), "subject": "ann"}, "memory_ids"),
+        ({}, "ids"),
+        ({"memory_ids": (UUID("0198a7c2-5e4b-7d31-9c06-3f2b8e1a4d57"),), "subject": "ann"}, "ids"),
         ({"filter": {"after": days(1), "before": days(0)}}, "filter.before"),
     ],
     ids=str,
