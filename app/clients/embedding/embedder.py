@@ -17,6 +17,9 @@ from app.settings import settings
 GONE_SECONDS: Final = 60.0
 """Time before an unavailable embedder is tried again."""
 
+USUAL_COSINES: Final = {StaticEmbedder.model: 0.03}
+"""Median cosine of a question with unrelated memories, by model; measured on four chats with 513 messages."""
+
 
 class EmbedderUnavailable(Exception):
     """The embedder of a space is unavailable in this process; the message gives the reason and only contains names."""

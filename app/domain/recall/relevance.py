@@ -15,6 +15,8 @@ from app.domain.search.terms import QueryTerm, inverse_document_frequency
 
 UNKNOWN: Final = 0.1
 """Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
+BACKGROUND_MIN: Final = 10
+"""Number of background cosines below which the usual cosine of the embedder is added, if it is known."""
 SAID_BEFORE: Final = 0.3
 """Weight of a word that occurs only in neighbouring turns, relative to a word in the memory itself."""
 
@@ -147,6 +149,14 @@ def rarity(documents: int, total: int) -> float:
     The normalisation makes rarities comparable between ten memories and a million.
     """
     return inverse_document_frequency(max(documents, 1), total) / inverse_document_frequency(1, total)
+
+
+def fill_background(background: Floats, usual: float) -> Floats:
+    """Return the background sample, filled to `BACKGROUND_MIN` values with the embedder's usual cosine.
+
+    Among few memories, the sample consists mainly of the relevant ones.
+    """
+    return np.append(background, np.full(max(BACKGROUND_MIN - len(background), 0), usual))
 
 
 def closeness(cosine: Floats, background: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from msgspec import structs
 
+from app.clients.embedding.embedder import USUAL_COSINES
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.roles import speaker_name
 from app.domain.policy.policy import Policy
@@ -18,11 +19,13 @@ from app.domain.recall import bridges, gate, worth
 from app.domain.recall.context import build_context, find_distinct, find_unsaid
 from app.domain.recall.conversation_features import ConversationFeatures, find_names, read_form
 from app.domain.recall.relevance import (
+    BACKGROUND_MIN,
     StoredEvidence,
     WeighedWord,
     closeness,
     cue_values,
     decay_by_age,
+    fill_background,
     rarity,
     shared_words,
     weigh_words,
@@ -38,6 +41,7 @@ from app.services.recall import kinship
 from app.services.search import candidate_strength, search
 from app.services.search.rerank import rerank_results
 from app.store.core import database
+from app.store.embedding import embedding_spaces
 from app.store.enrichment import cues, reminders
 from app.store.enrichment.reminders import FlagHolders
 from app.store.search import neighbours, recall_evidence
@@ -126,6 +130,11 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
         candidates = _drop_said(_join_holders(tx, tenant_id, _drop_said(ranked, request), all_holders), request)
         ids = [result.id for result in candidates]
         evidence = recall_evidence.read_evidence(tx, tenant_id, ids, lexemes, list(cue_holders), gathered.probe)
+        if len(evidence.background) < BACKGROUND_MIN and gathered.probe.space_id is not None:
+            model = embedding_spaces.list_models(tx, [gathered.probe.space_id])[gathered.probe.space_id]
+            if model in USUAL_COSINES:
+                background = fill_background(evidence.background, USUAL_COSINES[model])
+                evidence = replace(evidence, background=background)
         reviewed = reviews.read(tx, tenant_id, ids)
         now = database.now(tx)
     if not candidates:

@@ -288,3 +288,16 @@ def test_any_model_of_forgetting_may_be_behind_it(service: Service, profile: str
     mind.hear(*DIARY)
     service.work()
     assert mind.keys("Is Orla allergic to walnuts?") == ["nuts"]
+
+
+# --- Few memories ---
+
+
+@pytest.mark.parametrize("others", [[], ["keys"], ["car", "boat", "piano"]], ids=len)
+def test_a_new_tenant_recalls_from_its_first_memory_on(service: Service, others: list[str]) -> None:
+    mind = Mind(service, service.tenant())
+    mind.hear("tea", *others)
+    service.work()
+    assert mind.keys("Which tea does Orla drink?") == ["tea"]
+    assert mind.keys("hi, how are you today?") == []
+    assert mind.keys("Please write a haiku about winter.") == []
