@@ -285,5 +285,6 @@ def test_every_cause_is_tried_above() -> None:
         *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
         ("EbbingRecallEmpty", "empty"),
+        ("EbbingProviderFails", "provider"),
         *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk")),
     }

@@ -125,6 +125,7 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
 @pytest.mark.long
 def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
     tenants = callers(2)
+    earlier = {name: len(plant.processes.log(name).read_text()) for name in WORKERS}  # of other tests' workers
     with load(tenants):
         for name in WORKERS:
             count = len(tenants[0].accepted)
@@ -136,5 +137,6 @@ def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[in
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
     for name in WORKERS:
-        lines = plant.processes.log(name).read_text().splitlines()
+        lines = plant.processes.log(name).read_text()[earlier[name] :].splitlines()
+        assert [line for line in lines if not line.startswith("{")] == [], name
         assert all(json.loads(line)["process"] == "worker" for line in lines), name
