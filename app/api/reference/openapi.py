@@ -229,7 +229,8 @@ def _complete_operation(name: str, operation: dict[str, Any]) -> None:
         elif answer is not None:
             known = response.get("content", {}).get(shape.media_type, {}).get("schema")
             content = {"schema": known or shapes.describe(answer, shape), "example": shapes.expand_example(answer)}
-            response["content"] = {shape.media_type: content}
+            others = {kind: {"schema": {"type": "string"}, "example": text} for kind, text in shape.also.items()}
+            response["content"] = {shape.media_type: content, **others}
     problem = _EXAMPLE_INVALID if "requestBody" in operation else _EXAMPLE_MISSING if "{" in name else _EXAMPLE_KEYLESS
     responses["default"] = {"description": "A problem (RFC 9457)", "content": _problem(problem)}
     if "409" in responses:

@@ -72,12 +72,14 @@ class OperationShape(Shape, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         requests: Several examples of the body, by name.
         answers: Example of each successful response, by status; null for a response without a body, or with a file.
         media_type: Media type of a response that isn't JSON.
+        also: Example of the response in other media types, which a query parameter selects.
     """
 
     answers: dict[str, Any]
     request: Any = None
     requests: dict[str, NamedExample] = {}
     media_type: str = "application/json"
+    also: dict[str, str] = {}
 
 
 class Examples(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -37,6 +37,8 @@ SHOWN = {"ok": ("ok", "✓", "green"), "attention": ("warn", "!", "yellow"), "tr
 """The level in JSON, the mark and its colour, by severity."""
 SUPPORTED = {(3, 11), (3, 12)}
 NAME_COLUMNS = 20
+UNBROKEN = "\u2060"
+"""Stands for a space at which a line isn't wrapped."""
 OTHERS_MAY_READ = 0o006
 OTHERS_MAY_ANYTHING = 0o077
 
@@ -57,12 +59,15 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _print(found: Finding) -> None:
-    """Print a finding as soon as it is known; long ones are wrapped."""
+    """Print a finding as soon as it is known. Long ones are wrapped, but not within a command, which is to be copied."""
     _, mark, colour = SHOWN[found.severity]
-    first, *more = tables.fields([(f"{found.name}", plain(found.detail))], NAME_COLUMNS, tables.page_columns() - 2)
-    typer.echo(f"{typer.style(mark, fg=colour)} {first}")
+    text = "`".join(
+        part.replace(" ", UNBROKEN) if place % 2 else part for place, part in enumerate(plain(found.detail).split("`"))
+    )
+    first, *more = tables.fields([(f"{found.name}", text)], NAME_COLUMNS, tables.page_columns() - 2)
+    typer.echo(f"{typer.style(mark, fg=colour)} {first}".replace(UNBROKEN, " "))
     for line in more:
-        typer.echo(f"  {line}")
+        typer.echo(f"  {line}".replace(UNBROKEN, " "))
 
 
 def _findings(url: str | None) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ class Recall(BaseModel):
 
     relevance_above: _Share = 0.12
     """Minimum relevance of a recalled memory (exclusive), 0 to 1."""
-    relevance_above_for_questions: _Share = 0.03
+    relevance_above_for_questions: _Share = 0.005
     """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if the request
     has a single message and it asks about its speaker."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
