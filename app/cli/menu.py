@@ -69,13 +69,13 @@ MENU: Final = {
     "consolidation": MenuEntry(OPERATE, "List, approve and undo merges.", ("maintenance.consolidation",)),
     "jobs": MenuEntry(OPERATE, "List, watch and cancel background jobs.", ("maintenance.jobs",)),
     "dead-letters": MenuEntry(OPERATE, "List, replay and discard failed work.", ("maintenance.dead_letters",)),
-    "queue": MenuEntry(OPERATE, "Check the queue's Redis; list lost requests.", ("service.queue",)),
+    "queue": MenuEntry(OPERATE, "Check the Redis that holds the queue; list lost requests.", ("service.queue",)),
     "reembed": MenuEntry(OPERATE, "Move to the configured embedding model.", ("maintenance.reembed",)),
     "tenants": MenuEntry(OPERATE, "Create and list tenants.", ("service.tenants_and_keys",)),
     "keys": MenuEntry(OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys",)),
     "migrate": MenuEntry(OPERATE, "Migrate the database to this version's schema.", ("service.processes",)),
     "api": MenuEntry(OPERATE, "Start the HTTP API alone.", ("service.processes",)),
-    "worker": MenuEntry(OPERATE, "Start the worker of one lane.", ("service.processes",)),
+    "worker": MenuEntry(OPERATE, "Start a worker for one queue (lane).", ("service.processes",)),
     "beat": MenuEntry(OPERATE, "Start the scheduler (more than one is safe).", ("service.processes",)),
 }
 """Commands in the order of the menu."""

@@ -17,7 +17,10 @@ FAILING_CALLS: Final = 3
 SILENT_SECONDS: Final = 300.0
 """Age of the last outcome above which the state of the connection is unknown; it is checked about once a minute."""
 OLD_SECONDS: Final = 3600.0
-"""Age of a use's last failure above which the use no longer counts as failing; without work, no call shows more."""
+"""Age of a use's last failure above which the use no longer counts as failing.
+
+Without new calls, the state of the use can't be known.
+"""
 CONNECTION: Final = "connection"
 
 USES: Final[Mapping[str, str]] = {
@@ -29,7 +32,7 @@ USES: Final[Mapping[str, str]] = {
     "contradict": "contradiction checks",
     "self_test": "self-test questions",
 }
-"""Words for each use of models."""
+"""Display name of each use of models."""
 KINDS: Final[Mapping[str, str]] = {
     "rate_limited": "too many requests",
     "out_of_quota": "quota used up",
@@ -46,7 +49,7 @@ KINDS: Final[Mapping[str, str]] = {
     "too_large": "text too long",
     "bad_request": "request rejected",
 }
-"""Words for each kind of failure."""
+"""Display name of each kind of failure."""
 _REMEDIES: Final[Mapping[str, str]] = {
     "rate_limited": "raise the limit at the provider, or lower EBBING_LLM_CONCURRENCY",
     "out_of_quota": "raise the quota at the provider",
@@ -57,7 +60,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 _REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
 _REMEDY_ANSWERS: Final = "set a model that follows the JSON format, and read the log of the worker"
-_OF_ANSWERS: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
+_ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,12 @@ class ProviderHealth:
 
     @property
     def name(self) -> str:
-        """Words for the use."""
+        """Display name of the use."""
         return USES.get(self.use, self.use)
 
     @property
     def failure_name(self) -> str:
-        """Words for the kind of the last failure."""
+        """Display name of the kind of the last failure."""
         return KINDS.get(self.failure, self.failure.replace("_", " "))
 
 
@@ -138,8 +141,12 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
     unreachable = set()
     for one in found:
         if one.use == CONNECTION and one.state == "unknown":
-            what = f"the model provider at {one.address} hasn't been checked yet"
-            todo = "wait for a minute; if this stays, check beat and the maintain worker"
+            minutes = f"{SILENT_SECONDS / 60:.0f} minutes"
+            what = f"the model provider at {one.address} hasn't been checked in the last {minutes}"
+            todo = (
+                "wait a minute; if the state doesn't change, check that the scheduler (`beat`) and the maintain worker "
+                "are running"
+            )
             findings.append(Finding("attention", "provider", what, todo, "providers"))
         if one.use == CONNECTION and one.state == "failing":
             unreachable.add(one.address)
@@ -150,19 +157,19 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
     for one in found:
         if one.use == CONNECTION or one.state != "failing":
             continue
-        if one.address in unreachable and one.failure not in _OF_ANSWERS:
+        if one.address in unreachable and one.failure not in _ANSWER_FAILURES:
             continue
         calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
         what = f"{calls} for {one.name} failed ({one.failure_name}, {format_duration(one.failure_seconds or 0)} ago)"
         what += _waiting(one.waiting or 0)
-        is_grave = severity if one.use == "embed" else "attention"
-        findings.append(Finding(is_grave, f"provider_{one.use}", what, remedy(one.failure), "providers"))
+        severity_of_use = severity if one.use == "embed" else "attention"
+        findings.append(Finding(severity_of_use, f"provider_{one.use}", what, remedy(one.failure), "providers"))
     return findings
 
 
 def remedy(kind: str) -> str:
     """Return the next step after failures of a kind."""
-    return _REMEDY_ANSWERS if kind in _OF_ANSWERS else _REMEDIES.get(kind, _REMEDY)
+    return _REMEDY_ANSWERS if kind in _ANSWER_FAILURES else _REMEDIES.get(kind, _REMEDY)
 
 
 def _waiting(memories: int) -> str:

@@ -1,4 +1,4 @@
-"""Start processes as forks of a preloaded parent, which imported the service once, or directly if there is none."""
+"""Start processes as forks of a preloaded parent that has imported the service, or directly if none is ready."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ class PreloadedParent:
         return self._is_ready
 
     def is_decided(self) -> bool:
-        """Return False while the parent is loading, unless it failed to before: a fork of it is worth the wait."""
+        """Return True if programs can be started now: the parent is ready, isn't running, or failed to load before.
+
+        While the parent loads, waiting for it is faster than a start without it.
+        """
         return self._is_ready or self._has_failed or self._process is None or has_ended(self._process)
 
     def fork(self, program: ProgramSpec, *, log: Path, death_signal: signal.Signals) -> ChildProcess:
@@ -161,7 +164,10 @@ class PreloadedParent:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Within the block, become the parent of each descendant whose own parent ends, which adopts a fork."""
+    """Make this process a child subreaper within the block.
+
+    The preloaded parent forks through a process that exits at once, so the kernel makes this process the fork's parent.
+    """
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield

@@ -99,8 +99,8 @@ def test_letters_that_come_back_after_a_replay_say_so(api: Api, visit: Visit) ->
     for replays in (1, 2):
         to = visitor.act("/letters/replay", {"stage": "drain", "which": "Unreadable"})
         words = said(visitor.page(to))
-        assert "2 queued again" in words
-        assert ("2 of them had been replayed before and came back" in words) == (replays > 1)
+        assert "2 dead letters were queued for a retry." in words
+        assert ("2 of them had been replayed before and failed again: fix the cause" in words) == (replays > 1)
         api.service.work()
         words = said(visitor.page("/letters"))
         assert "came back 2 were replayed before and failed again" in words

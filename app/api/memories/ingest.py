@@ -141,7 +141,7 @@ class Ingest:
         return given
 
     async def _vector_size(self, tenant_id: UUID) -> int | None:
-        """Return the size of the tenant's vectors, cached for a few seconds like a key; None accepts any size."""
+        """Return the size of the tenant's vectors, or None to accept any size; cached as long as API keys are."""
         now = time.monotonic()
         since, size = self._sizes.get(tenant_id, (now - settings().key_cache_seconds, None))
         if now - since >= settings().key_cache_seconds:
@@ -193,7 +193,7 @@ def _wait_seconds(scope: Scope) -> float | None:
         return None
     seconds = (found["seconds"] or "").strip()
     if not (seconds.isascii() and seconds.isdigit()):
-        message = "must have whole seconds, such as `Prefer: wait=5`"
+        message = "must give `wait` in whole seconds, such as `Prefer: wait=5`"
         raise InvalidHeader(errors=[FieldError("Prefer", message)])
     return min(float(seconds[:_WAIT_DIGITS]), settings().wait_max_seconds)
 

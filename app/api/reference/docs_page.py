@@ -1,7 +1,7 @@
-"""The page `/docs`: Swagger UI, served from the installation, so that it needs no other site.
+"""The page `/docs`: Swagger UI, served by this process without loading files from other sites.
 
-The package `fastapi-swagger` brings the files of Swagger UI. Its style sheet contains images as `data:` URLs, which the
-pages' Content-Security-Policy forbids; they are served as files instead.
+The package `fastapi-swagger` contains the files of Swagger UI. Its style sheet contains images as `data:` URLs, which
+the pages' Content-Security-Policy forbids; they are served as files instead.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Session = Annotated[
     str | None,
     typer.Option(
         "--session",
-        help="Session id. A session reinforces the same memory at most once a minute (policy "
-        "`reinforcement.refractory_seconds`).",
+        help="Session id. A session reinforces the same memory at most once per interval, which the policy sets "
+        "(default: a minute).",
     ),
 ]
 Thread = Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 PIPE_COLUMNS: Final = 120
-"""Width of tables in files and pipes, if no terminal is near and COLUMNS isn't set."""
+"""Width of tables in files and pipes, if neither COLUMNS nor a terminal on a standard stream gives the width."""
 LEAST_COLUMNS: Final = 40
 GAPS: Final = ("  ", " ")
 """Spaces between columns; the second one if the first doesn't fit."""
@@ -17,7 +17,7 @@ RULE: Final = "─"
 
 
 def page_columns() -> int:
-    """Return the width for tables: COLUMNS, the terminal's, or `PIPE_COLUMNS`.
+    """Return the width for tables: the value of COLUMNS, or the terminal's width, or `PIPE_COLUMNS`.
 
     In a pipe such as `ebbing jobs | less`, standard error and standard input usually still belong to the terminal.
     """
@@ -54,7 +54,7 @@ def lay_out(
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wrap a text between words to at most `width` columns; a longer word is cut."""
+    """Wrap a text between words to at most `width` columns; a longer word is split over several lines."""
     if cell_width(text) <= width:
         return [text]
     lines, line = [], ""

@@ -51,7 +51,8 @@ def ingest(
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait", help="Wait until the tenant's backlog is empty, including memories sent by other clients."
+            "--wait",
+            help="Wait until all pending memories of the tenant are searchable, also those sent by other clients.",
         ),
     ] = False,
     url: Url = None,
@@ -59,9 +60,9 @@ def ingest(
 ) -> None:
     """Send memories from files.
 
-    A chat is an object with "messages" in the usual chat format, either a whole file or one line of a JSON Lines
-    file. Each message with text becomes a memory; other fields of the object, such as "thread", apply to each of these
-    memories.
+    A chat is an object with "messages", a list of objects with "role" and "content"; it is either a whole file or one
+    line of a JSON Lines file. Each message with text becomes a memory; other fields of the chat, such as "thread",
+    apply to each of these memories.
 
     Each request has an idempotency key derived from file, position and content, so repeating the command within
     24 hours stores nothing twice. Requests are retried while the service is unreachable or overloaded.

@@ -90,7 +90,7 @@ def search(
             "--review-blend",
             min=0,
             max=1,
-            help="Share of results reserved for memories due for review. Default: 0 (profile mnemex: 0.3).",
+            help="Share of results reserved for memories due for review. Default: 0 (policy profile mnemex: 0.3).",
         ),
     ] = None,
     vector: Annotated[
@@ -99,7 +99,7 @@ def search(
     ] = None,
     session: Session = None,
     turn: Annotated[
-        int | None, typer.Option("--turn", min=0, help="Turn number within the session (profile cmm).")
+        int | None, typer.Option("--turn", min=0, help="Turn number within the session (policy profile cmm).")
     ] = None,
     reinforce: Annotated[
         bool | None,

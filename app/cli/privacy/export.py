@@ -50,7 +50,7 @@ def export(
         str,
         typer.Option(
             "--right",
-            help="`access`: all stored data; `portable`: the data that the subject provided, in a reusable format.",
+            help="`access`: all stored data; `portable`: the data as it was submitted, in a reusable format.",
         ),
     ] = "access",
     law: Annotated[

@@ -55,7 +55,7 @@ def read_runbook() -> str:
 
 
 def _without_file_links(tokens: list[Token]) -> list[Token]:
-    """Return the tokens without links that lead to neither a section of this page nor another site."""
+    """Return the tokens; keep only links to sections of this page and to `https://` addresses."""
     found, dropped = [], 0
     for token in tokens:
         if token.type == "link_open" and not str(token.attrGet("href")).startswith(("#", "https://")):

@@ -40,7 +40,7 @@ KINDS: Final[dict[Move, str]] = {
 WHY: Final[dict[tuple[str, str], str]] = {
     ("archived", "decay"): "strength below the archive threshold",
     ("cold", "decay"): "strength below the cold-storage threshold",
-    ("deleted", "decay"): "strength below the deletion threshold; old, hardly used and unimportant",
+    ("deleted", "decay"): "decayed below the deletion threshold, and old, rarely used and unimportant",
     ("archived", "erasure"): "erasure pending",
     ("deleted", "erasure"): "erased on request",
     ("hidden", "erasure"): "erasure requested",

@@ -41,7 +41,7 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         ids: Ids of up to 1,000 memories, without other conditions.
         thread: Only data of this conversation.
         filter: Only memories that match these conditions.
-        kind: `user` for a person's own deletion, `gdpr` or `ccpa` for a request under that law.
+        kind: `gdpr` or `ccpa` for a request under that law, `user` for any other deletion.
         grace_days: Days in which the erasure can be cancelled: 0 to 30 (default 30), under a law 0 to 14 (default 7).
         reason: The reason, up to 2,000 characters; stored until the erasure is finished.
         controller: Name and address of the company that answers the request, for the report; retained with it.

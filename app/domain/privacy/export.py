@@ -28,7 +28,7 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         subject: The person.
         kind: `access` for all stored and derived data, `portable` for the submitted data, in a reusable format.
-        law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
+        law: Legal basis of the request; `user` if it refers to no law, which sets no legal deadlines.
         reason: The reason, up to 2,000 characters; stored until the export expires.
         controller: Name of the company that answers, for the letters; stored in the request log for 24 months.
         case_reference: Reference of the case or letter, stored with `controller`. It must not contain personal data.

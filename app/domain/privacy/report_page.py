@@ -16,8 +16,8 @@ RETAINED, COPIES = 4, 5
 """Numbers of the sections that other sections refer to."""
 SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
 """Letters of the appendices."""
-_ELSEWHERE_APART: Final = ("recipients", "mentions")
-"""Copies that the section on recipients describes."""
+_NO_COPIES: Final = ("recipients", "mentions", "jobs")
+"""Entries of `elsewhere` that aren't copies: the section on recipients covers the first two, and jobs copy no data."""
 
 
 def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
@@ -129,7 +129,7 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
         held = passes[-1]["held"] or held  # a memory under two holds counts once
     values = {"systems": SYSTEMS, "made_at": texts.moment(report["made_at"]), "retained": RETAINED}
     if left:
-        line = texts.text("report.check.left", **values, rows=texts.count("count.rows", left))
+        line = texts.count("report.check.left", left, **values)
     elif held:
         line = texts.text("report.check.held", **values, held=texts.count("count.memories", held))
     else:
@@ -167,7 +167,7 @@ def _copies(report: Mapping[str, Any], texts: Texts) -> str:
     elif clocks.get("rewrite_by"):
         lines.append(texts.text("report.copies.segments_pending", rewrite_by=texts.moment(clocks["rewrite_by"])))
     lines.append(texts.text("report.copies.technical"))
-    rows = [row for row in report["elsewhere"] if row.get("code") not in _ELSEWHERE_APART]
+    rows = [row for row in report["elsewhere"] if row.get("code") not in _NO_COPIES]
     return "".join(map(html.paragraph, lines)) + html.items(_describe_copy(row, texts) for row in rows)
 
 

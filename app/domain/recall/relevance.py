@@ -112,15 +112,12 @@ def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) 
     The value is the cue's rarity among the memories times the decay of its least recent word.
 
     Args:
-        cues: Document counts by stem; a stem is a space-separated list of lexemes.
+        cues: Document counts by cue; a cue is a space-separated list of lexemes.
         faded: Decay by lexeme of the conversation, from `decay_by_age`.
         total: Number of memories.
     """
     return np.array(
-        [
-            min(faded[lexeme] for lexeme in stem.split(" ")) * rarity(documents, total)
-            for stem, documents in cues.items()
-        ]
+        [min(faded[lexeme] for lexeme in cue.split(" ")) * rarity(documents, total) for cue, documents in cues.items()]
     )
 
 

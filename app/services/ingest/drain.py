@@ -127,7 +127,10 @@ def _log(event: str, tenant_id: UUID, error: Exception, **details: object) -> No
 
 
 def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bool = True) -> int:
-    """Store entries, all or none, then delete them from the stream; return the number of memories stored.
+    """Store entries, then delete them from the stream; return the number of memories stored.
+
+    New memories, upserts and uses are committed one after another; the ledger makes a retry after a partial failure
+    safe.
 
     Args:
         free: Whether to end the tenant's turn afterwards.
@@ -165,7 +168,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
         stored += upsert_by_external_id.upsert_memories(tenant_id, to_upsert)
     if touched:  # last, since the uses may refer to memories of the same turn
         reinforcement.reinforce_used(tenant_id, touched)
-    # Unreadable entries are set aside after every step that may be retried, so that each is set aside only once.
+    # Unreadable entries are set aside last, after all steps that may be retried, so that each is set aside only once.
     # Retrying them can't help: the API would have refused these entries, so another program appended them.
     for entry, reason in unreadable:
         _set_aside(tenant_id, entry, reason, 1)

@@ -148,8 +148,9 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
     """
     with database.tenant(tenant_id) as tx:
         request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
+        has_report = requests.get(tx, tenant_id, request_id) is not None  # an answered request: its erasure has ended
     render = render_letter_page if as_page else render_letter_text
-    return render(letter, request, now, document_texts.read())
+    return render(letter, request, now, document_texts.read(), has_report=has_report)
 
 
 def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:

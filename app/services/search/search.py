@@ -62,7 +62,7 @@ class SearchOutcome:
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """Return the results of `find_memories` and drop its uses, so that none is counted."""
+    """Return the results of `find_memories` without recording the uses."""
     return find_memories(tenant_id, request, policy).results
 
 

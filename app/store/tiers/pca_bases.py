@@ -198,10 +198,10 @@ ORDER BY basis_id
 
 
 def check_complete(tx: Connection, tenant_id: UUID, now: datetime) -> None:
-    """Record that the tenant's complete bases are complete now, so that later edits don't make them outdated.
+    """Set `checked_at` of the tenant's bases whose vectors all exist, so that later edits don't make them outdated.
 
     Args:
-        now: A time before this call, so that vectors deleted after it may still count as existing.
+        now: The time to record, read after the deletions and before this call.
     """
     driver_connection(tx).execute(_CHECK, {"tenant": tenant_id, "now": now})
 

@@ -1,8 +1,8 @@
 """Store each tenant's share in the shared PCA bases: the vectors of its sample that the latest draw has used.
 
 The rows of a tenant's sample that were used store the id of the draw, as does the basis fitted on them. A share is
-complete while all these rows exist. Only the latest share of a tenant is stored, so all earlier shared bases may have
-been fitted on any of its vectors; later ones haven't used its vectors.
+complete while all these rows exist. Only a tenant's latest share is stored. A shared basis older than this share may
+have been fitted on any of the tenant's vectors; a newer basis was fitted on none.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ FROM pca_shares AS share WHERE tenant_id = %(tenant)s AND space_id = %(space)s
 
 
 def check_complete(tx: Connection, tenant_id: UUID, now: datetime) -> None:
-    """Record that the tenant's complete shares are complete now, so that later edits don't make a basis outdated.
+    """Set `checked_at` of the tenant's shares whose vectors all exist, so that later edits don't make a basis outdated.
 
     Args:
-        now: A time before this call, so that vectors deleted after it may still count as existing.
+        now: The time to record, read after the deletions and before this call.
     """
     driver_connection(tx).execute(_CHECK, {"tenant": tenant_id, "now": now})
 
@@ -107,7 +107,7 @@ def list_outdated(
 ) -> list[BasisInfo]:
     """Return shared bases of a space that may have been fitted on a tenant's vectors deleted before the given time.
 
-    Bases of the previous version store no draw, and their `made_at` is later than the draw: they are always included.
+    Bases made by Ebbing versions that didn't store the draw are included regardless of `before` and `share`.
 
     Args:
         tx: A transaction of the nil tenant.

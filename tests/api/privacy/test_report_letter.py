@@ -7,6 +7,7 @@ import tomllib
 from html import unescape
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -105,15 +106,30 @@ def test_the_letter_under_a_hold_states_it_and_takes_nothing_back(api: Api) -> N
     assert f"1 memory is retained under legal hold {hold}, placed on" in text
     assert "a lawsuit" not in text
     assert "No memory in scope is retained" not in text
-    assert "A new report is written when that data has been erased." in text
+    assert "A new report will be written when that data has been erased." in text
     assert api.post(f"{HOLDS}/{hold}/release").is_success
     worked(api.service, UNFINISHED)
     text = read_page(api, erasure_id)
-    assert "It ran in 2 passes: Pass 1" in text
+    assert "the erasure ran in 2 passes: Pass 1" in text
     assert "1 memory erased; 1 memory remained under legal hold. Pass 2" in text
     assert "found no remaining data in scope. Data" in text
     assert f"Legal hold {hold}, placed on" in text
     assert "delayed the erasure of 1 memory until its release. It retains nothing any more." in text
+
+
+def test_remaining_rows_are_counted_in_words(api: Api) -> None:
+    api.remember({"text": "one heron", "subject": "ann"})
+    report = read_report(api.tenant.tenant_id, UUID(erase(api)))
+    for left, said in ((1, "found 1 row that still has to be erased."), (2, "found 2 rows that still have to be")):
+        assert said in visible(render_report({**report, "left": {"memories": left}}))
+
+
+def test_jobs_are_no_technical_copies(api: Api) -> None:
+    erasure_id = erase(api)
+    assert "jobs" in {row["code"] for row in api.get(f"{ERASURES}/{erasure_id}/report").json()["elsewhere"]}
+    text = read_page(api, erasure_id)
+    assert "Redis's append-only file: rewritten automatically" in text
+    assert "Arguments and results of background jobs" not in text
 
 
 def test_a_memory_under_two_holds_is_counted_once(api: Api) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from app.domain.privacy.documents.texts import ENGLISH
 from app.domain.privacy.requests import IdentityMethod
 from app.services.privacy import export_requests
 from app.store.core import database
@@ -189,6 +190,29 @@ def test_each_kind_of_request_has_its_completion(api: Api, nature: str, law: str
     text = api.get(f"{path(made)}/letters/completion").text
     assert ("supervisory authority" in text) == (law == "gdpr")
     assert "{" not in text
+
+
+@pytest.mark.parametrize("nature", ["erasure", "access", "portable", "correction", "restriction", "objection"])
+def test_only_the_receipt_of_a_request_for_data_announces_a_search(api: Api, nature: str) -> None:
+    made = record(api, "gdpr", nature)
+    text = api.get(f"{path(made)}/letters/acknowledgement").text
+    assert ("We will search all systems" in text) == (nature in {"erasure", "access", "portable"})
+    assert "inform you in writing of the result." in text
+
+
+def test_only_an_erasure_in_the_service_encloses_its_report(api: Api) -> None:
+    made = record(api, "gdpr", "erasure")
+    api.post(f"{path(made)}/complete")
+    text = api.get(f"{path(made)}/letters/completion").text
+    assert "We erased the data by " in text
+    assert "report" not in text
+    api.remember({"text": "one heron", "subject": "ann"})
+    erasure = {"subject": "ann", "kind": "gdpr", "grace_days": 0}
+    erasure_id = api.post("/v1/privacy/erasures", json=erasure).json()["erasure_id"]
+    worked(api.service, UNFINISHED)
+    text = api.get(f"{REQUESTS}/{erasure_id}/letters/completion").text
+    made_at = api.get(f"/v1/privacy/erasures/{erasure_id}/report").json()["made_at"]
+    assert f"We erased the data. The enclosed report, dated {ENGLISH.day(made_at)}, lists what was found" in text
 
 
 @pytest.mark.parametrize("method", IdentityMethod.__args__)  # type: ignore[attr-defined]

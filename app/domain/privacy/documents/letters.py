@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.texts import ENGLISH, Texts
-from app.domain.privacy.requests import PrivacyRequest
+from app.domain.privacy.requests import Nature, PrivacyRequest
 from app.errors import Conflict
 
 LetterKind = Literal["acknowledgement", "extension", "refusal", "completion"]
@@ -18,6 +18,8 @@ _MISSING: Final[dict[LetterKind, str]] = {
     "refusal": "this request isn't denied: record the denial first",
     "completion": "this request isn't completed: record the completion first",
 }
+_SEARCHED: Final[tuple[Nature, ...]] = ("erasure", "access", "portable")
+"""Natures of requests that are answered by searching all systems for the requester's data."""
 
 
 def possible_letters(request: PrivacyRequest) -> list[LetterKind]:
@@ -37,8 +39,13 @@ def _is_possible(letter: LetterKind, request: PrivacyRequest) -> bool:
             return request.answer == "done"
 
 
-def letter_lines(letter: LetterKind, request: PrivacyRequest, texts: Texts = ENGLISH) -> list[str]:
+def letter_lines(
+    letter: LetterKind, request: PrivacyRequest, texts: Texts = ENGLISH, *, has_report: bool = False
+) -> list[str]:
     """Return the paragraphs of a letter, from the greeting to the closing.
+
+    Args:
+        has_report: Whether an erasure answered the request, whose report is enclosed with the completion.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
@@ -59,7 +66,8 @@ def letter_lines(letter: LetterKind, request: PrivacyRequest, texts: Texts = ENG
             lines.append(texts.text(due, due_at=texts.day(request.due_at)))
             checked = texts.day(request.identity_checked_at)
             identity = "identity_done" if request.identity_checked_at else "identity_open"
-            lines += [texts.text(f"{key}.{identity}", checked_at=checked), texts.text(f"{key}.process")]
+            process = "process_search" if request.nature in _SEARCHED else "process_other"
+            lines += [texts.text(f"{key}.{identity}", checked_at=checked), texts.text(f"{key}.{process}")]
         case "extension":
             days = {name: texts.day(getattr(request, name)) for name in ("first_due_at", "due_at")}
             reason = texts.text(f"{key}.reason", reason=request.extension_reason)
@@ -67,7 +75,7 @@ def letter_lines(letter: LetterKind, request: PrivacyRequest, texts: Texts = ENG
         case "refusal":
             lines += [texts.text(f"{key}.refused"), texts.text(f"{key}.basis", basis=request.basis)]
         case "completion":
-            done = f"{key}.done_{request.nature}"
+            done = f"{key}.done_{request.nature}{'_report' if has_report else ''}"
             lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
     lines += [texts.text(f"{key}.{part}_{law}") for part in ("law", "complaint") if f"{key}.{part}_{law}" in texts]
     return [*lines, texts.text("answer.closing")]
@@ -84,29 +92,34 @@ def _head(request: PrivacyRequest, at: datetime, texts: Texts) -> dict[str, str]
     }
 
 
-def render_letter_text(letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH) -> str:
+def render_letter_text(
+    letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH, *, has_report: bool = False
+) -> str:
     """Return a letter as plain text, with blanks for the requester's name and address.
 
     Args:
         at: Date of the letter.
+        has_report: Whether an erasure answered the request.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
-    lines = letter_lines(letter, request, texts)
+    lines = letter_lines(letter, request, texts, has_report=has_report)
     head = "\n".join(f"{name}: {value}" for name, value in _head(request, at, texts).items())
     sign = f"{texts.text('answer.blank')}\n{texts.text('answer.signature')}"
     return "\n\n".join([head, texts.text(f"answer.{letter}.title"), *lines, sign]) + "\n"
 
 
-def render_letter_page(letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH) -> str:
+def render_letter_page(
+    letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH, *, has_report: bool = False
+) -> str:
     """Return a letter as a printable page, with blanks for the requester's name and address.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
     title = texts.text(f"answer.{letter}.title")
-    body = "".join(map(html.paragraph, letter_lines(letter, request, texts)))
+    body = "".join(map(html.paragraph, letter_lines(letter, request, texts, has_report=has_report)))
     sign = html.pairs(texts, {texts.text("answer.signature"): ""})
     return html.page(
         texts,
