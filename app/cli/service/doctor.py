@@ -59,7 +59,7 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _print(found: Finding) -> None:
-    """Print a finding as soon as it is known. Long ones are wrapped, but not within a command, which is to be copied."""
+    """Print a finding as soon as it is known. Long ones are wrapped, but not within a command to copy."""
     _, mark, colour = SHOWN[found.severity]
     text = "`".join(
         part.replace(" ", UNBROKEN) if place % 2 else part for place, part in enumerate(plain(found.detail).split("`"))

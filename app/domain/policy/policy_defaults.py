@@ -25,7 +25,6 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
         "reinforcement.by_search_share": 0.8,
         "recall.relevance_above": 0.6,
     },
-    {"recall.relevance_above_for_questions": 0.03},
 )
 """For each change of defaults, the former default of every field that it changed."""
 CURRENT: Final = len(FORMER)

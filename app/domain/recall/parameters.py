@@ -19,9 +19,12 @@ class Recall(BaseModel):
 
     relevance_above: _Share = 0.12
     """Minimum relevance of a recalled memory (exclusive), 0 to 1."""
-    relevance_above_for_questions: _Share = 0.005
+    relevance_above_for_questions: _Share = 0.03
     """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if the request
     has a single message and it asks about its speaker."""
+    best_above_for_questions: _Share = 0.005
+    """Minimum relevance (exclusive) of the best memory, which a single message that asks about its speaker also recalls
+    if no memory exceeds the other threshold."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
     """Maximum number of memories per recall, unless the request sets `limit`."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2

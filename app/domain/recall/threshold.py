@@ -19,6 +19,23 @@ def relevance_threshold(
     """
     if least is not None:
         return least
-    if form.asks_about_person or (has_single_message and form.asks_about_self and not form.worldly):
+    if form.asks_about_person or _asks_about_user(form, has_single_message=has_single_message):
         return min(rules.relevance_above, rules.relevance_above_for_questions)
     return rules.relevance_above
+
+
+def best_threshold(
+    least: float | None, rules: Recall, form: ConversationFeatures, *, has_single_message: bool
+) -> float | None:
+    """Return the relevance that the best memory must exceed if no memory exceeds the other threshold.
+
+    None means that the best memory isn't returned then. A question about the user usually has an answer among the
+    memories, which is usually the best one.
+    """
+    if least is None and not form.asks_about_person and _asks_about_user(form, has_single_message=has_single_message):
+        return rules.best_above_for_questions
+    return None
+
+
+def _asks_about_user(form: ConversationFeatures, *, has_single_message: bool) -> bool:
+    return has_single_message and form.asks_about_self and not form.worldly

@@ -31,7 +31,7 @@ from app.domain.recall.relevance import (
     weigh_words,
 )
 from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
-from app.domain.recall.threshold import relevance_threshold
+from app.domain.recall.threshold import best_threshold, relevance_threshold
 from app.domain.search.correction_order import CorrectionPair
 from app.domain.search.request import RESULTS_MAX, SearchResult
 from app.domain.text import tokens
@@ -161,6 +161,9 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
         for place, is_distinct in zip(order, distinct, strict=True)
         if is_distinct and relevance[place] > threshold
     ]
+    best = best_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
+    if not above and best is not None and relevance[order[0]] > best:
+        above = order[:1]
     chosen = _rerank_positions(tenant_id, search_request.query, candidates, above, policy)[
         : request.limit or policy.recall.most
     ]

@@ -31,7 +31,7 @@ TEXTS = (
     "I am allergic to peanuts and carry a syringe in my bag",
     "The church choir sings on Thursday evenings and needs a tenor",
 )
-MUTE = Recall(relevance_above=1.0, relevance_above_for_questions=1.0)
+MUTE = Recall(relevance_above=1.0, relevance_above_for_questions=1.0, best_above_for_questions=1.0)
 EVERY = SelfTests(sample=2 * len(TEXTS), found_within=1)
 
 

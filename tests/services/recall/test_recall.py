@@ -114,7 +114,9 @@ def test_a_question_about_somebody_known_has_a_bar_of_its_own(mind: Mind) -> Non
     usual = Policy(recall=Recall(relevance_above=1.0))
     assert mind.keys(question, policy=usual) == ["nuts"]
     assert mind.keys(NEWS, policy=usual) == []
-    higher = Recall(relevance_above=1.0, relevance_above_for_questions=found.relevance + 1e-6)
+    higher = Recall(
+        relevance_above=1.0, relevance_above_for_questions=found.relevance + 1e-6, best_above_for_questions=1.0
+    )
     assert mind.keys(question, policy=Policy(recall=higher)) == []
     lower = Policy(recall=Recall(relevance_above=0.0, relevance_above_for_questions=1.0))
     assert (
@@ -301,3 +303,17 @@ def test_a_new_tenant_recalls_from_its_first_memory_on(service: Service, others:
     assert mind.keys("Which tea does Orla drink?") == ["tea"]
     assert mind.keys("hi, how are you today?") == []
     assert mind.keys("Please write a haiku about winter.") == []
+
+
+def test_a_question_about_oneself_recalls_at_least_the_best_memory(service: Service) -> None:
+    mind = Mind(service, service.tenant())
+    facts = ["I work as a nurse.", "My car is a blue Fiat.", "The piano is tuned every spring."]
+    mind.ids = dict(zip(("job", "car", "piano"), service.send(mind.tenant.tenant_id, *facts), strict=True))
+    service.work()
+    high = Recall(relevance_above=0.9, relevance_above_for_questions=0.9)
+    assert mind.keys("What is my job?", policy=Policy(recall=high)) == ["job"]
+    none = high.model_copy(update={"best_above_for_questions": 0.9})
+    assert mind.keys("What is my job?", policy=Policy(recall=none)) == []
+    assert mind.keys("What is my job?", policy=Policy(recall=high), least=0.9) == []
+    assert mind.keys("Hello again.", "What is my job?", policy=Policy(recall=high)) == [], "not a single message"
+    assert mind.keys("What is the capital of Mongolia?", policy=Policy(recall=high)) == []
