@@ -206,7 +206,7 @@ def test_the_runbook_is_readable_without_a_session_and_without_stores(api: Api, 
     [
         ("compose", "docker compose exec -e EBBING_API_KEY api ebbing doctor"),
         ("kubernetes", "kubectl --namespace ebbing exec deploy/api"),
-        ("run", "set EBBING_HOME to its home"),
+        ("run", "before you run the commands below"),
         ("processes", ""),
     ],
 )
