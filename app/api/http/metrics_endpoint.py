@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from math import inf
 from platform import python_version
 from typing import Final, TypeAlias, get_args
@@ -28,6 +27,7 @@ from app.services.monitoring import fleet_gauges, pool_usage, probes, provider_s
 from app.services.night import night_run
 from app.services.night.steps import STEPS
 from app.settings import settings
+from app.software_version import software_version
 
 Series: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
@@ -168,7 +168,7 @@ class _Shared(Collector):
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
         for families in found:
             yield from families
-        yield _gauge("build_info", [((version("ebbing"), python_version()), 1.0)])
+        yield _gauge("build_info", [((software_version(), python_version()), 1.0)])
         yield _gauge("public_url_info", [(((settings().public_url or "").rstrip("/"),), 1.0)])
         yield _gauge("disk_free_ratio", [((name,), share) for name, share in probes.disks_free().items()])
         age = probes.backup_age_seconds()

@@ -12,6 +12,7 @@ from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
+from app.domain.formatting import format_minute
 
 router = typer.Typer()
 
@@ -129,8 +130,3 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
         lines.append(f"{held:,} {stays} under legal hold{f' {holds}' if holds else ''} until its release")
     due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""
     return "; ".join(lines) + f".{due}"
-
-
-def format_minute(moment: str) -> str:
-    """Return a timestamp as date and time in UTC."""
-    return f"{moment[:10]} {moment[11:16]} UTC"

@@ -22,7 +22,8 @@ from app.cli.core.output import (
     print_rows,
     print_table,
 )
-from app.cli.privacy.erase import PATH, format_minute
+from app.cli.privacy.erase import PATH
+from app.domain.formatting import format_minute
 
 router = typer.Typer(
     name="privacy",
@@ -44,6 +45,10 @@ _DATES: Final = {
 _CASE: Final = {"controller": "controller", "case_reference": "case reference", "legal_basis": "legal basis"}
 
 Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
+]
 
 
 @router.command(epilog=examples("ebbing privacy requests", "ebbing privacy requests --status held --json"))
@@ -123,10 +128,7 @@ def cancel(
 def report(
     request_id: Id,
     *,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
-    ] = None,
+    html: HtmlFile = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:

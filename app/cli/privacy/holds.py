@@ -23,8 +23,8 @@ from app.cli.core.output import (
     print_result,
     print_rows,
 )
-from app.cli.privacy.erase import format_minute
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
+from app.domain.formatting import format_minute
 
 router = typer.Typer(
     name="hold",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -11,7 +10,7 @@ from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_json, print_result
 from app.cli.core.time_option import time_option
-from app.cli.privacy.erasure_requests import router
+from app.cli.privacy.erasure_requests import HtmlFile, router
 from app.cli.privacy.request_log import PATH
 
 Id = Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")]
@@ -88,10 +87,7 @@ def letter(
     request_id: Id,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(LETTERS)}.", metavar="LETTER")],
     *,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
-    ] = None,
+    html: HtmlFile = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -19,6 +17,7 @@ from app.services.erasure.steps import STEPS
 from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
 from app.settings import settings
+from app.software_version import software_version
 from app.store.core import database
 from app.store.erasure import recipients, tombstones
 from app.store.erasure.requests import Erasure
@@ -70,7 +69,11 @@ def build_report(
         "recipients": sent_to.list_recipients(tx, tenant_id),
         "backups": _backups(now),
         "elsewhere": _elsewhere(now),
-        "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
+        "versions": {
+            "code": software_version(),
+            "schema": recipients.schema(tx),
+            "policy": recipients.policy(tx, tenant_id),
+        },
     }
     reports = {}
     for erasure in erasures:
@@ -254,14 +257,6 @@ _ELSEWHERE: Final = {
     ),
     "jobs": ("job arguments and results", "never stored: tasks carry only ids and store no results"),
 }
-
-
-@lru_cache(maxsize=1)
-def _code() -> str:
-    try:
-        return version("ebbing")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
