@@ -43,12 +43,19 @@ def witnessed(plant: Plant) -> int:
     return one(plant, "SELECT coalesce(sum(cardinality(bases)), 0) FROM accepted_requests")
 
 
+def witnessed_of(plant: Plant, caller: Caller) -> int:
+    return one(plant, f"SELECT count(*) FROM accepted_requests, unnest(tenant_ids) WHERE unnest = '{caller.tenant_id}'")
+
+
 def accept(plant: Plant, caller: Caller, count: int) -> None:
-    """Accept requests, and wait until all are witnessed."""
-    before = witnessed(plant)
+    """Accept requests while the ingest worker is paused, and wait until all are witnessed.
+
+    Only the caller's own are counted: requests of earlier tests are settled meanwhile.
+    """
+    before = witnessed_of(plant, caller)
     for _ in range(count):
         caller.send(caller.batch(MEMORIES))
-    until(lambda: witnessed(plant) == before + count, "the requests are witnessed")
+    until(lambda: witnessed_of(plant, caller) == before + count, "the requests are witnessed")
 
 
 def appended(plant: Plant) -> Path:
@@ -104,7 +111,8 @@ def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
     [gap] = admin.get("/v1/admin/queue").json()["gaps"]
     assert (gap["tenant_id"], gap["memories"]) == (caller.tenant_id, REQUESTS * MEMORIES)
     caller.accepted.clear()
-    accept(plant, caller, 1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, 1)
     plant.books.wait_until_settled([caller])
 
 
@@ -156,11 +164,13 @@ def test_an_older_copy_is_refused(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, tmp_path: Path
 ) -> None:
     [caller] = callers(1)
-    accept(plant, caller, 1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, 1)
     plant.books.wait_until_settled([caller])
     copy = tmp_path / "copy"
     shutil.copy(appended(plant), copy)
-    accept(plant, caller, 1)
+    with plant.paused("worker-ingest"):
+        accept(plant, caller, 1)
     plant.books.wait_until_settled([caller])
 
     def put_back() -> None:

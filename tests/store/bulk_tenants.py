@@ -145,8 +145,9 @@ def large_tenant_template(servers: Servers, template: str) -> Iterator[tuple[str
     Building the tenant's indexes takes ten times as long as copying them. Automatic vacuuming would gather statistics
     in the meantime, which some tests must not have.
     """
-    with pytest.MonkeyPatch.context() as monkeypatch, new_database(servers.database_url, template) as url:
-        with _crowd_in(url, monkeypatch) as made:
+    with new_database(servers.database_url, template) as url:
+        # The environment is restored before the tests run: other tests of this session need it as it was.
+        with pytest.MonkeyPatch.context() as monkeypatch, _crowd_in(url, monkeypatch) as made:
             for name in TABLES:
                 made.owner.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)".encode())
             tenant = made.large()
