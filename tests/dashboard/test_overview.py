@@ -29,7 +29,6 @@ from app.store.core import database
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
-from workers.schedule import DEFAULT_SCHEDULE
 
 Visit = Callable[..., Visitor]
 
@@ -39,7 +38,7 @@ def well(api: Api) -> None:
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)
     api.tenant  # noqa: B018 - creates the tenant before the tick
-    schedule.insert_due_runs(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(schedule.DEFAULT_SCHEDULE)
 
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
