@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
@@ -114,6 +115,7 @@ def build() -> ASGIApp:
     openapi.install(app)
     if shown:
         app.include_router(docs_page.router)
+    app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
     return serve_ingest(app, StreamWriter(redis), nudger, accepted)
 
 

@@ -33,9 +33,9 @@ def admin(plant: Plant) -> Iterator[httpx.Client]:
     plant.processes.kill("worker-maintain")
 
 
-def one(plant: Plant, statement: str) -> int:
+def one(plant: Plant, statement: str, *values: object) -> int:
     with psycopg.connect(plant.owner_url) as owner:
-        row = owner.execute(statement.encode()).fetchone()
+        row = owner.execute(statement.encode(), values).fetchone()
         return int(row[0]) if row else 0
 
 
@@ -44,7 +44,7 @@ def witnessed(plant: Plant) -> int:
 
 
 def witnessed_of(plant: Plant, caller: Caller) -> int:
-    return one(plant, f"SELECT count(*) FROM accepted_requests, unnest(tenant_ids) WHERE unnest = '{caller.tenant_id}'")
+    return one(plant, "SELECT count(*) FROM accepted_requests, unnest(tenant_ids) WHERE unnest = %s", caller.tenant_id)
 
 
 def accept(plant: Plant, caller: Caller, count: int) -> None:
