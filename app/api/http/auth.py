@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from app.api.http.query_parameters import refuse_unknown
 from app.api.http.request_body import header
 from app.domain.policy import api_keys
 from app.errors import NotAllowed, NotAuthenticated, Unavailable
@@ -138,10 +139,12 @@ cache = KeyCache()
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """Return a dependency that requires a key with this scope."""
+    """Return a dependency that requires a key with this scope, and refuses unknown query parameters."""
 
     async def caller(request: Request) -> Caller:
-        return await cache.caller(request.scope, scope)
+        found = await cache.caller(request.scope, scope)
+        refuse_unknown(request)
+        return found
 
     caller.__name__ = f"needs_{scope}"
     return caller

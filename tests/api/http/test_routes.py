@@ -64,9 +64,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/recall"): ("read", {"json": {"messages": ["x"]}}, 200),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
-    ("GET", "/v1/links"): ("read", {}, 200),
+    ("GET", "/v1/links"): ("read", {"params": {"memory": LINKED[0]}}, 200),
     ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
-    ("DELETE", "/v1/links"): ("ingest", {}, 200),
+    ("DELETE", "/v1/links"): ("ingest", {"params": {"memory": LINKED[0]}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
     ("GET", "/v1/jobs"): ("maintain", {}, 200),
@@ -173,7 +173,6 @@ def path_of(api: Api, path: str) -> str:
         return path.format(**values)
     if path == "/v1/links":
         name_two(api)
-        return f"{path}?memory={LINKED[0]}"
     return path
 
 
