@@ -15,6 +15,15 @@ document.addEventListener("securitypolicyviolation", function (event) {
   console.error("policy: " + event.violatedDirective + " " + event.blockedURI);
 });
 """
+_TOO_WIDE: Final = """
+(function () {
+  const root = document.documentElement;
+  if (root.scrollWidth <= root.clientWidth) return [];
+  const wide = [...document.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > root.clientWidth);
+  const named = one => one.tagName.toLowerCase() + (one.className ? "." + one.className : "");
+  return [`page ${root.scrollWidth}`, ...wide.slice(0, 20).map(one => `${named(one)} ${one.getBoundingClientRect().right}`)];
+})()
+"""
 
 
 class Look:
@@ -72,10 +81,10 @@ class Look:
         self.page.screenshot(path=place, full_page=True)
         return place
 
-    def too_wide(self) -> int:
-        """Return by how many pixels the page is wider than the screen."""
-        width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return width
+    def too_wide(self) -> list[str]:
+        """Return the elements that make the page wider than the screen, with their right edges in pixels."""
+        found: list[str] = self.page.evaluate(_TOO_WIDE)
+        return found
 
     def barriers(self) -> list[str]:
         """Return the violations that axe-core finds on the page."""
