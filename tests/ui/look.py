@@ -18,10 +18,10 @@ document.addEventListener("securitypolicyviolation", function (event) {
 _TOO_WIDE: Final = """
 (function () {
   const root = document.documentElement;
+  const edge = one => one.getBoundingClientRect().right;
   if (root.scrollWidth <= root.clientWidth) return [];
-  const wide = [...document.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > root.clientWidth);
-  const named = one => one.tagName.toLowerCase() + (one.className ? "." + one.className : "");
-  return [`page ${root.scrollWidth}`, ...wide.slice(0, 20).map(one => `${named(one)} ${one.getBoundingClientRect().right}`)];
+  const wide = [...document.querySelectorAll("body *")].filter(one => edge(one) > root.clientWidth);
+  return wide.slice(0, 20).map(one => `${one.tagName.toLowerCase()}.${one.className} ${edge(one)}`);
 })()
 """
 
