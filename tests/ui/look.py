@@ -21,7 +21,8 @@ _TOO_WIDE: Final = """
   const edge = one => one.getBoundingClientRect().right;
   if (root.scrollWidth <= root.clientWidth) return [];
   const wide = [...document.querySelectorAll("body *")].filter(one => edge(one) > root.clientWidth);
-  return wide.slice(0, 20).map(one => `${one.tagName.toLowerCase()}.${one.className} ${edge(one)}`);
+  const shown = wide.slice(0, 20).map(one => `${one.tagName.toLowerCase()}.${one.className} ${edge(one)}`);
+  return [`page ${root.scrollWidth}`, ...shown];
 })()
 """
 
