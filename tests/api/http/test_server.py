@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import resource
 import socket
 import time
 from collections import Counter
@@ -348,3 +349,22 @@ def test_a_length_that_is_no_number_is_refused(server: Server) -> None:
             connection.sendall(server.head(f"Content-Length: {length}") + b"{}")
             with suppress(IndexError):
                 assert answer(connection)[0] in {400, 413}
+
+
+SILENT = 1_500
+"""More than the 1,024 connections that once filled the server."""
+
+
+def test_silent_connections_shut_nobody_out(server: Server) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with ExitStack() as silent:
+            for _ in range(SILENT):
+                silent.enter_context(server.talk())
+            for _ in range(5):
+                with server.talk() as connection:
+                    connection.sendall(server.head(method="GET", path="/v1/stats"))
+                    assert answer(connection)[0] == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
