@@ -21,7 +21,7 @@ SENT: Final = {
     "half a header": b"POST /v1/memories HTTP/1.1\r\nhost: localhost\r\nx-slow: ",
     "half a body": b'POST /v1/memories HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{"text":',
 }
-"""What a held connection sends before it falls silent."""
+"""Bytes that a held connection sends, by kind."""
 PATIENT: Final = {
     "EBBING_REQUEST_HEADERS_TIMEOUT_SECONDS": "600",
     "EBBING_REQUEST_BODY_TIMEOUT_SECONDS": "600",
