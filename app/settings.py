@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     one closes."""
     public_url: str | None = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
+    """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
+    `X-Forwarded-For` names the caller, for the limit on failed log-ins."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -283,6 +286,11 @@ class Settings(BaseSettings):
     """Minimum log level."""
     failpoints: Annotated[frozenset[str], NoDecode] = frozenset()
     """Tests only: names of places where the process kills itself."""
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _networks(cls, given: object) -> object:
+        return tuple(filter(None, map(str.strip, given.split(",")))) if isinstance(given, str) else given
 
     @field_validator("failpoints", "llm_hosts", mode="before")
     @classmethod
