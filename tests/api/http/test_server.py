@@ -198,6 +198,14 @@ def test_a_chunked_body_over_the_limit_is_told_so(server: Server) -> None:
     assert b'"field":"body"' in text
 
 
+def test_a_malformed_chunk_is_a_bad_request(server: Server) -> None:
+    with server.talk() as connection:
+        connection.sendall(server.head("Transfer-Encoding: chunked") + b"not a length\r\n{}\r\n")
+        status, text = answer(connection)
+    assert status == 400
+    assert not text or b"incomplete" in text
+
+
 def test_a_compressed_body_is_refused_and_never_inflated(server: Server) -> None:
     bomb = gzip.compress(bytes(128 * LIMIT))
     assert len(bomb) < LIMIT
