@@ -151,6 +151,8 @@ def report(
     rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
     print_table(["store", *counts], rows, right=counts)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
+    if found.get("texts_redacted"):
+        typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
     passes = found.get("passes", ())
     if len(passes) > 1:
         rows = [

@@ -53,8 +53,9 @@ def place_hold(acting: Guarding) -> Response:
     given = read_as(
         NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
     )
+    meant = parse_scope(given)
     acting.record("place_hold", acting.form["by"])
-    placed = legal_holds.place_hold(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
+    placed = legal_holds.place_hold(acting.tenant_id, meant, given.reason, acting.key_id)
     return redirect_back(f"/privacy/holds/{placed.hold_id}", "held")
 
 

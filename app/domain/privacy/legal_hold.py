@@ -11,6 +11,7 @@ import msgspec
 
 from app.domain.ingest.json_input import precompile
 from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, Moment, check_moment
+from app.domain.privacy.case_details import check_nameless
 from app.errors import FieldError, Invalid
 
 IDS_MAX: Final = 1_000
@@ -87,7 +88,8 @@ def parse_scope(given: NewHold) -> Scope:
     """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, a moment can't be stored, or the reason
+            names the subject.
     """
     filters = msgspec.structs.asdict(given.filter or HoldFilter())
     filter_conditions: dict[str, Any] = {
@@ -97,6 +99,7 @@ def parse_scope(given: NewHold) -> Scope:
         raise Invalid(errors=[FieldError("memory_ids", "is the old name of `ids`: give only `ids`")])
     chosen = given.memory_ids if given.ids is None else given.ids
     ids = None if chosen is None else list(dict.fromkeys(chosen))
+    check_nameless(given.subject, reason=given.reason)
     scope = Scope(ids, given.subject, **filter_conditions)
     conditions = scope.conditions()
     if not conditions:

@@ -98,6 +98,8 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
         parts.append(html.paragraph(texts.text("report.done.passes", count=len(passes))))
         parts.append(html.items(_describe_pass(number, each, texts) for number, each in enumerate(passes, start=1)))
     also = list(_describe_stores(report["stores"], texts))
+    if report.get("texts_redacted"):
+        also.append(texts.count("report.done.texts", report["texts_redacted"]))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))

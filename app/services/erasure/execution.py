@@ -39,6 +39,7 @@ from app.services.erasure.steps import (
     next_step,
     step_transaction,
 )
+from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.tiers import pca_fitting
 from app.store.consolidation import hidden_supersessions, merges
@@ -184,6 +185,9 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         digests = _digests(tx, tenant_id, erasure)
         entries = batch.ledger_entries(tx, tenant_id, erasure, ids)
         tombstones.enter_in_ledger(tx, tenant_id, entries, digests, erasure.cut or "")
+        aliases = retained_texts.find_aliases(tx, tenant_id, erasure)  # while the memories are stored
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, aliases=aliases)
+        erasure = replace(erasure, aliases=aliases)
         failpoints.trigger("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
     work_found = {name: step.find(tenant_id, erasure, ids) for name, step in STEPS.items()}

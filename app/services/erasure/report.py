@@ -79,6 +79,7 @@ def build_report(
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
+        report["texts_redacted"] = erasure.texts_redacted
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]

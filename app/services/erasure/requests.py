@@ -23,6 +23,7 @@ from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
 from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
+from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
@@ -88,8 +89,9 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     """Return the erasure that a request would create and the number of matching memories, without writing anything.
 
     Raises:
-        Invalid: The law doesn't allow this grace period.
+        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
     """
+    _check_nameless(tenant_id, asked)
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
         return _new(database.now(tx), asked, "nobody"), requests.count(tx, tenant_id, scope)
@@ -110,9 +112,10 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
         requested_by: Id of the caller's API key.
 
     Raises:
-        Invalid: The law doesn't allow this grace period.
+        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
         Unavailable: A memory listed in the scope is still in the ingest queue.
     """
+    _check_nameless(tenant_id, asked)
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -150,6 +153,11 @@ def create(
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
+
+
+def _check_nameless(tenant_id: UUID, asked: ErasureOptions) -> None:
+    texts = {name: getattr(asked, name) for name in ("controller", "case_reference", "legal_basis")}
+    retained_texts.check_texts(tenant_id, asked.scope.subject, **texts)
 
 
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:

@@ -19,7 +19,7 @@ from app.domain.privacy.requests import (
     RequestStatistics,
 )
 from app.errors import Conflict, FieldError, Invalid, require_found
-from app.services.privacy import document_texts
+from app.services.privacy import document_texts, retained_texts
 from app.services.security import audit
 from app.store.core import database
 from app.store.erasure import requests
@@ -113,8 +113,8 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
     Raises:
         NotFound: This tenant has no such request.
         Conflict: The request is answered, extended already, or has no legal deadline.
-        Invalid: The requester was notified in the future, before the receipt or after the first deadline; or the law
-            doesn't allow this extension.
+        Invalid: The reason names the subject; the requester was notified in the future, before the receipt or after the
+            first deadline; or the law doesn't allow this extension.
     """
     with database.tenant(tenant_id) as tx:
         # The erasure's row is locked first, as in its verification, which also answers the request.
@@ -122,6 +122,7 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
         request = _lock_open(tx, tenant_id, request_id)
         if request.extended_at is not None:
             raise Conflict("this request is already extended, and the law allows one extension")
+        retained_texts.check_about_within(tx, tenant_id, request_id, reason=extension.reason)
         due_at = extended_deadline(request.law, request.received_at, extension.months)
         if due_at is None or request.due_at is None:
             raise Conflict("this request has no legal deadline to extend")
@@ -194,9 +195,11 @@ def answer_request(
     Raises:
         NotFound: This tenant has no such request.
         Conflict: The request is already answered, or its erasure is still in progress.
+        Invalid: The basis names the subject.
     """
     with database.tenant(tenant_id) as tx:
         _lock_open(tx, tenant_id, request_id)
+        retained_texts.check_about_within(tx, tenant_id, request_id, basis=basis)
         if requests.get(tx, tenant_id, request_id) is not None:
             raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)

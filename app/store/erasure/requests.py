@@ -28,7 +28,7 @@ from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
-  controller, case_reference, legal_basis"""
+  controller, case_reference, legal_basis, aliases, texts_redacted"""
 
 
 @precompile
@@ -53,6 +53,8 @@ class Erasure:
         controller: Name and address of the company that answers the request; retained for the report, as are
             `case_reference` and `legal_basis`.
         legal_basis: A letter of GDPR Art. 17(1), or the operator's words.
+        aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
+        texts_redacted: Number of texts of operators that contained a name of the person.
     """
 
     erasure_id: UUID
@@ -79,6 +81,8 @@ class Erasure:
     controller: str | None = None
     case_reference: str | None = None
     legal_basis: str | None = None
+    aliases: list[str] | None = None
+    texts_redacted: int = 0
 
     @property
     def is_batch(self) -> bool:
@@ -267,7 +271,7 @@ def finish(
 
 _FINISH: Final = """
 UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(now)s, scope = '{}', reason = NULL,
-  report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
+  aliases = NULL, report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
   rewrite_by = CASE WHEN jsonb_path_exists(plan, '$[*].segments[*]') THEN %(rewrite_by)s::timestamptz END
 FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
 WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
