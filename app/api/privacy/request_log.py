@@ -91,7 +91,8 @@ def extend(
 def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form: LetterForm = "text") -> Response:
     """Return a letter with blanks for the requester's name: confirmation of receipt, extension, refusal or completion.
 
-    Ebbing doesn't send it. 409 for an extension, refusal or completion that isn't recorded.
+    `partial` is the answer while an erasure waits for a legal hold: what is erased, what is retained and on which
+    ground. Ebbing sends no letter. 409 for an extension, refusal or completion that isn't recorded.
     """
     text = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
     if as_form == "html":

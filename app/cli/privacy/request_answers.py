@@ -14,7 +14,7 @@ from app.cli.privacy.erasure_requests import HtmlFile, router
 from app.cli.privacy.request_log import PATH
 
 Id = Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")]
-LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion")
+LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion", "partial")
 
 
 @router.command(

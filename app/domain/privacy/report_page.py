@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
+from app.domain.privacy.documents.letters import describe_ground
 from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
 from app.domain.privacy.erasure_passes import HELD
 
@@ -143,10 +144,10 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
 def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     rows = report["kept"]
     lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, texts) for row in rows)]))
+    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, report["kind"], texts) for row in rows)]))
 
 
-def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
+def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
     code = row.get("code")
     if code is None:
         values = {name: row[name] for name in ("what", "ground", "until")}
@@ -156,7 +157,9 @@ def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
     }
     count = values.pop("memories", row["count"])
     key = f"kept.{code}.said"
-    return texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    ground = describe_ground(law, values.pop("ground", None), texts) if code == "held" else None
+    said = texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    return said if ground is None else f"{said} {texts.text('kept.held.ground', ground=ground)}"
 
 
 def _copies(report: Mapping[str, Any], texts: Texts) -> str:

@@ -156,7 +156,7 @@ def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[Hold
             "ground": f"legal hold {hold.hold_id} of {hold.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
             "code": "held",
-            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat()},
+            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat(), "ground": hold.ground},
         }
         for hold in holding
     ]

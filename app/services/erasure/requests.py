@@ -17,6 +17,7 @@ from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
+from app.domain.privacy.documents.letters import WAITS
 from app.domain.privacy.erasure import NewErasure, check_case_details, requested_scope
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import IDS_MAX, Scope
@@ -348,6 +349,8 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
+        if erasure.status == "held":
+            raise Conflict(f"this erasure can't be cancelled any more, because a part of its data is erased: {WAITS}")
         if erasure.status != "grace":
             raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {erasure.status}")
         now = database.now(tx)

@@ -8,7 +8,15 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
-from app.domain.privacy.documents.letters import LetterKind, render_letter_page, render_letter_text
+from app.domain.privacy.documents.letters import (
+    WAITS,
+    HeldMemories,
+    LetterKind,
+    PartialErasure,
+    describe_ground,
+    render_letter_page,
+    render_letter_text,
+)
 from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
 from app.domain.privacy.requests import (
     Answer,
@@ -149,9 +157,18 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
     """
     with database.tenant(tenant_id) as tx:
         request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
-        has_report = requests.get(tx, tenant_id, request_id) is not None  # an answered request: its erasure has ended
+        erasure = requests.get(tx, tenant_id, request_id)
+        found = requests.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
+    texts = document_texts.read()
+    partial = None
+    if erasure is not None and erasure.status == "held":
+        held = [
+            HeldMemories(each.hold_id, each.placed_at, each.memories, describe_ground(erasure.kind, each.ground, texts))
+            for each in found
+        ]
+        partial = PartialErasure((erasure.report or {}).get("memories", 0), erasure.finished_at, held)
     render = render_letter_page if as_page else render_letter_text
-    return render(letter, request, now, document_texts.read(), has_report=has_report)
+    return render(letter, request, now, texts, has_report=erasure is not None, partial=partial)
 
 
 def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
@@ -200,7 +217,10 @@ def answer_request(
     with database.tenant(tenant_id) as tx:
         _lock_open(tx, tenant_id, request_id)
         retained_texts.check_about_within(tx, tenant_id, request_id, basis=basis)
-        if requests.get(tx, tenant_id, request_id) is not None:
+        erasure = requests.get(tx, tenant_id, request_id)
+        if erasure is not None and erasure.status == "held":
+            raise Conflict(WAITS)
+        if erasure is not None:
             raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
         answered_request = _get_or_404(tx, tenant_id, request_id)

@@ -21,7 +21,7 @@ from app.domain.ingest.json_input import precompile
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.legal_hold import HoldGround, Scope
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
@@ -96,6 +96,7 @@ class HoldInScope(NamedTuple):
     hold_id: UUID
     placed_at: datetime
     memories: int
+    ground: HoldGround | None = None
 
 
 class Matching(NamedTuple):
@@ -295,10 +296,10 @@ FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(scope)}
 def holds_in(tx: Connection, tenant_id: UUID, scope: Scope) -> list[HoldInScope]:
     """Return the legal holds on memories in a scope, in order of placement."""
     statement = text(f"""
-SELECT hold.hold_id, hold.placed_at, count(*)
+SELECT hold.hold_id, hold.placed_at, count(*), hold.ground
 FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND {HOLDS}
 WHERE memory.tenant_id = :tenant AND {scope_sql(scope)}
-GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
+GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold.hold_id
 """)  # noqa: S608 - constants only
     rows = tx.execute(statement, {"tenant": tenant_id} | scope.conditions())
     return [HoldInScope(*row) for row in rows]

@@ -46,7 +46,7 @@ class Office:
         )
         service.work()
 
-    def erase(self, grace_days: int = 0, **fields: Any) -> UUID:
+    def erase(self, grace_days: int = 0, /, **fields: Any) -> UUID:
         asked = ErasureOptions(Scope(subject=MAIL), "gdpr", grace_days, **fields)
         return requests.request(self.tenant_id, asked, "key").erasure_id
 
@@ -66,9 +66,9 @@ def office(service: Service) -> Office:
 def test_every_text_of_a_request_that_names_its_person_is_refused(office: Office, text: str) -> None:
     for field in ("controller", "case_reference", "legal_basis"):
         with pytest.raises(Invalid) as refused:
-            office.erase(**{field: text})
+            office.erase(7, **{field: text})
         assert [(each.field, each.message) for each in refused.value.errors] == [(field, NAMED)]
-    erasure_id = office.erase(grace_days=7)
+    erasure_id = office.erase(7)
     with pytest.raises(Invalid) as refused:
         request_log.extend(office.tenant_id, erasure_id, Extension(text), "key")
     assert [each.field for each in refused.value.errors] == ["reason"]
@@ -127,7 +127,7 @@ WRITTEN = 15
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_an_erasure_redacts_its_person_in_the_records_of_others(office: Office, text: str) -> None:
     write_everywhere(office, f"about {text}")
-    erasure_id = office.erase(grace_days=0)
+    erasure_id = office.erase()
     worked(office.service)
     done = requests.get(office.tenant_id, erasure_id)
     assert (done.status, done.texts_redacted, done.aliases) == ("verified", WRITTEN, None)
@@ -180,7 +180,7 @@ def test_a_hold_in_force_keeps_its_reason_until_its_release(office: Office) -> N
 
 
 def test_the_residue_sweep_finds_a_name_without_the_code_that_redacts(office: Office) -> None:
-    erasure_id = office.erase(grace_days=7)
+    erasure_id = office.erase(7)
     erasure = requests.get(office.tenant_id, erasure_id)
     counts = []
     for reason in ("about nobody", f"letter of {MAIL.upper()} of May"):
