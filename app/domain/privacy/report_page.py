@@ -77,7 +77,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
     if extension:
         days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
-        lines.append(texts.text("report.request.extended", **days))
+        key = "extended" if extension["notified_at"] else "extended_unnoticed"
+        lines.append(texts.text(f"report.request.{key}", **days))
     if report["status"] == "held":
         lines.append(texts.text("report.request.name_stored"))
     elif report["pseudonyms"]:

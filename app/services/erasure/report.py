@@ -317,6 +317,6 @@ def _describe_extension(logged: PrivacyRequest | None) -> dict[str, Any] | None:
         return None
     return {
         "first_due_at": logged.first_due_at,
-        "notified_at": logged.extended_at,
+        "notified_at": logged.notice_sent_at,
         "reason": logged.extension_reason,
     }
