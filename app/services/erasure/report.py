@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
-from app.domain.privacy.legal_deadlines import confirmation_deadline
+from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
@@ -28,6 +28,14 @@ SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
+_CASE_GROUND: Final = "proof that the request was answered"
+_RECIPIENTS_GO: Final = "by the recipients' own rules: notify the recipients"
+_CITED: Final[dict[Law, tuple[str, str]]] = {
+    "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{_RECIPIENTS_GO} (GDPR Art. 19)"),
+    "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{_RECIPIENTS_GO} (11 CCR 7022)"),
+    "user": (_CASE_GROUND, _RECIPIENTS_GO),
+}
+"""By law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
     "embeddings": "deleted; vectors of following turns that include the text are deleted too and computed again",
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
@@ -195,7 +203,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
         {
             "what": "the request's dates, controller, case reference and legal basis, and this report",
             "count": None,
-            "ground": "proof that the request was answered (11 CCR 7101)",
+            "ground": _CASE_GROUND,
             "until": f"the tenant is removed; the entry in the request log, {KEPT_MONTHS} months after the answer",
             "code": "case",
         },
@@ -250,7 +258,7 @@ _ELSEWHERE: Final = {
     "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
     "recipients": (
         "data sent to the recipients",
-        "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
+        _RECIPIENTS_GO,
     ),
     "mentions": (
         "mentions of the subject in other subjects' memories",
@@ -300,8 +308,16 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         },
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **erasure.report,
+        **_cite_law(erasure.report, erasure.kind),
     }
+
+
+def _cite_law(report: Mapping[str, Any], law: Law) -> dict[str, Any]:
+    """Return a report that cites only the law of its request; earlier versions stored references to all laws."""
+    ground, goes = _CITED[law]
+    kept = [row | {"ground": ground} if row.get("code") == "case" else row for row in report["kept"]]
+    elsewhere = [row | {"goes": goes} if row.get("code") == "recipients" else row for row in report["elsewhere"]]
+    return {**report, "kept": kept, "elsewhere": elsewhere}
 
 
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
 from app.services.privacy import retained_texts
 from app.services.security import audit
+from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
@@ -326,12 +327,19 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, l
     return require_found(requests.get(tx, tenant_id, erasure_id, locked=locked), "erasure")
 
 
-get = database.in_tenant(get_or_404)
-"""Return an erasure.
+def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """Return an erasure by its id, or by the id of a memory that was deleted alone.
 
-Raises:
-    NotFound: This tenant has no such erasure.
-"""
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The id is that of a memory that an erasure hides together with others.
+    """
+    with database.tenant(tenant_id) as tx:
+        return get_or_404(tx, tenant_id, lookup.resolve_erasure(tx, tenant_id, erasure_id))
+
+
+find_held = database.in_tenant(requests.find_held)
+"""Return the legal holds on the hidden memories of erasures, by erasure; see `store.erasure.requests.find_held`."""
 
 
 page = database.in_tenant(requests.page)
@@ -341,13 +349,17 @@ page = database.in_tenant(requests.page)
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     """Cancel an erasure: each hidden memory returns to its tier unless it matches another open erasure.
 
+    Args:
+        erasure_id: The erasure, or a memory that was deleted alone.
+
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: The grace period is over.
+        Conflict: The grace period is over, or the id is that of a memory that an erasure hides together with others.
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
+        erasure_id = lookup.resolve_erasure(tx, tenant_id, erasure_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status == "held":
             raise Conflict(f"this erasure can't be cancelled any more, because a part of its data is erased: {WAITS}")

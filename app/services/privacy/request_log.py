@@ -35,7 +35,7 @@ from app.store.erasure import requests
 from app.store.privacy import request_log
 
 CATEGORIES_MAX: Final = 500
-_TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give the time of this request's check"
+_TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give a later time"
 
 
 @dataclass(frozen=True, slots=True)

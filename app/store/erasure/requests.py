@@ -305,6 +305,50 @@ GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold
     return [HoldInScope(*row) for row in rows]
 
 
+class HeldErasure(NamedTuple):
+    """Number of an erasure's hidden memories under legal hold, and the holds in order of placement."""
+
+    memories: int
+    holds: list[HoldInScope]
+
+
+def find_held(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> dict[UUID, HeldErasure]:
+    """Return the legal holds on the hidden memories of these erasures, by erasure; erasures without any are omitted."""
+    held: dict[UUID, HeldErasure] = {}
+    values = {"tenant": tenant_id, "ids": Uuids(erasure_ids)}
+    for erasure_id, memories, *columns in driver_connection(tx).execute(_HELD, values).fetchall():
+        held.setdefault(erasure_id, HeldErasure(memories, [])).holds.append(HoldInScope(*columns))
+    return held
+
+
+_HELD: Final = f"""
+WITH pairs AS MATERIALIZED (
+  SELECT hidden.erasure_id, memory.memory_id, hold.hold_id, hold.placed_at, hold.ground
+  FROM hidden_memories AS hidden
+  JOIN memories AS memory ON memory.tenant_id = %(tenant)s AND memory.memory_id = hidden.memory_id
+  JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
+  WHERE hidden.tenant_id = %(tenant)s AND hidden.erasure_id = ANY (%(ids)s) AND EXISTS (
+    SELECT FROM holds AS any_hold WHERE any_hold.tenant_id = %(tenant)s AND any_hold.released_at IS NULL)
+)
+SELECT erasure_id, (SELECT count(DISTINCT memory_id) FROM pairs AS own WHERE own.erasure_id = pairs.erasure_id),
+  hold_id, placed_at, count(*), ground
+FROM pairs GROUP BY erasure_id, hold_id, placed_at, ground ORDER BY erasure_id, placed_at, hold_id
+"""  # noqa: S608 - constants only
+
+
+def find_hiding(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Erasure | None:
+    """Return the open erasure that hides a memory, or None."""
+    row = tx.execute(_HIDING, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
+    return None if row is None else as_erasure(row)
+
+
+_HIDING: Final = text(f"""
+SELECT {COLUMNS} FROM erasures
+WHERE tenant_id = :tenant AND erasure_id = (
+  SELECT erasure_id FROM hidden_memories WHERE tenant_id = :tenant AND memory_id = :memory_id)
+""")  # noqa: S608 - constants only
+
+
 def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:
     """Return the memories in an erasure's scope up to its watermark, including hidden and deleted ones, in id order.
 

@@ -119,3 +119,66 @@ def test_a_reason_of_a_release_does_not_name_the_subject(api: Api) -> None:
     refused = api.post(f"{HOLDS}/{hold}/release", json={"reason": "ANN agreed"})
     assert (refused.status_code, fields(refused)) == (422, ["reason"])
     assert fields(api.post(HOLDS, json={"reason": "claim of Ann", "subject": "ann"})) == ["reason"]
+
+
+def test_an_erasure_shows_the_number_held_the_holds_and_the_case(api: Api) -> None:
+    case = Case(api, ground="legal_claims")
+    second = api.post(HOLDS, json={"reason": "case 18", "subject": "ann"}).json()
+    [listed] = api.get(ERASURES).json()["erasures"]
+    for found in (listed, case.erasure()):
+        assert (found["held"], found["case_reference"]) == (1, "DSR-17")
+        assert [(hold["hold_id"], hold["memories"], hold["ground"]) for hold in found["holds"]] == [
+            (case.hold["id"], 1, "legal_claims"),
+            (second["id"], 1, None),
+        ]
+    for hold in (case.hold, second):
+        api.post(f"{HOLDS}/{hold['id']}/release")
+    worked(api.service, UNFINISHED)
+    assert (case.erasure()["held"], case.erasure()["holds"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("law", "cited", "foreign"), [("gdpr", "GDPR Art. 5(2)", "CCR"), ("ccpa", "11 CCR 7101", "GDPR"), ("user", "", "(")]
+)
+def test_a_report_cites_only_the_law_of_its_request(api: Api, law: str, cited: str, foreign: str) -> None:
+    asked = api.post(ERASURES, json={"subject": "ann", "kind": law, "grace_days": 0}).json()
+    worked(api.service, UNFINISHED)
+    report = api.get(f"{ERASURES}/{asked['id']}/report").json()
+    [case] = [row["ground"] for row in report["kept"] if row["code"] == "case"]
+    [recipients] = [row["goes"] for row in report["elsewhere"] if row["code"] == "recipients"]
+    assert cited in case
+    assert foreign not in case + recipients
+
+
+# --- Ids of memories ---
+
+
+def test_a_repeated_deletion_has_the_same_answer(api: Api) -> None:
+    [memory_id] = api.remember({"text": "one"})
+    first = api.delete(f"/v1/memories/{memory_id}")
+    again = api.delete(f"/v1/memories/{memory_id}")
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json() == first.json()
+    assert first.json()["status"] == "grace"
+    assert len(api.get(ERASURES).json()["erasures"]) == 1
+
+
+def test_a_deletion_is_cancelled_by_the_id_of_its_memory(api: Api) -> None:
+    [memory_id] = api.remember({"text": "one"})
+    deletion = api.delete(f"/v1/memories/{memory_id}").json()
+    refused = api.post(f"/v1/memories/{memory_id}/restore")
+    assert (refused.status_code, deletion["erasure_id"] in refused.json()["detail"]) == (404, True)
+    assert api.get(f"{ERASURES}/{memory_id}").json()["id"] == deletion["erasure_id"]
+    cancelled = api.post(f"{ERASURES}/{memory_id}/cancel").json()
+    assert (cancelled["id"], cancelled["status"]) == (deletion["erasure_id"], "cancelled")
+    assert api.get(f"/v1/memories/{memory_id}").status_code == 200
+    assert api.post(f"{ERASURES}/{memory_id}/cancel").status_code == 404
+
+
+def test_a_memorys_id_does_not_cancel_the_erasure_of_a_person(api: Api) -> None:
+    [memory_id, _] = api.remember({"text": "one", "subject": "ann"}, {"text": "two", "subject": "ann"})
+    erasure_id = api.post(ERASURES, json={"subject": "ann"}).json()["id"]
+    refused = api.post(f"{ERASURES}/{memory_id}/cancel")
+    assert (refused.status_code, erasure_id in refused.json()["detail"]) == (409, True)
+    for answer in (api.delete(f"/v1/memories/{memory_id}"), api.post(f"/v1/memories/{memory_id}/restore")):
+        assert (answer.status_code, erasure_id in answer.text) == (404, False), "writers don't learn of the erasure"
