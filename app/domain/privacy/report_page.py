@@ -99,9 +99,10 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
     if len(passes) > 1:
         parts.append(html.paragraph(texts.text("report.done.passes", count=len(passes))))
         parts.append(html.items(_describe_pass(number, each, texts) for number, each in enumerate(passes, start=1)))
-    also = list(_describe_stores(report["stores"], texts))
-    if report.get("texts_redacted"):
-        also.append(texts.count("report.done.texts", report["texts_redacted"]))
+    redacted = report.get("texts_redacted") or 0
+    also = list(_describe_stores(report["stores"], redacted, texts))
+    if redacted:
+        also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
@@ -117,12 +118,13 @@ def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
     return texts.text("report.done.pass", **values)
 
 
-def _describe_stores(stores: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
-    """Yield a line for each system with erased data; the memories and their tables are described before."""
+def _describe_stores(stores: Sequence[Mapping[str, Any]], redacted: int, texts: Texts) -> Iterator[str]:
+    """Yield a line for each system with erased data; memories, their tables and redacted texts have their own lines."""
     for row in stores:
         code = row.get("code")
-        if row["removed"] and code not in (None, "memories", "table"):
-            yield texts.count(f"stores.{code}.done", row["removed"])
+        removed = max(row["removed"] - redacted, 0) if code == "records" else row["removed"]
+        if removed and code not in (None, "memories", "table"):
+            yield texts.count(f"stores.{code}.done", removed)
 
 
 def _check(report: Mapping[str, Any], texts: Texts) -> str:

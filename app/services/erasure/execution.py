@@ -89,7 +89,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories deleted by versions without erasures.
+    The first slice also adopts memories deleted by versions without erasures, and deletes aliases left behind.
 
     Args:
         as_of: The time of the nightly run.
@@ -97,6 +97,9 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
         until: Deadline on the monotonic clock; at least one piece of work is always done.
     """
     adopted = 0
+    if not state:
+        with database.tenant(tenant_id) as tx:
+            requests.clear_aliases(tx, tenant_id)
     while not state:
         adopted_now = adopt(tenant_id)
         adopted += adopted_now

@@ -277,6 +277,17 @@ UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(
 FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
 WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
 """
+
+
+def clear_aliases(tx: Connection, tenant_id: UUID) -> None:
+    """Delete the aliases of finished erasures, which workers of the version before leave when they finish one."""
+    tx.execute(_CLEAR_ALIASES, {"tenant": tenant_id})
+
+
+_CLEAR_ALIASES: Final = text("""
+UPDATE erasures SET aliases = NULL
+WHERE tenant_id = :tenant AND aliases IS NOT NULL AND status IN ('verified', 'cancelled')
+""")
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
