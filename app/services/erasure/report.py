@@ -315,9 +315,13 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
 def _cite_law(report: Mapping[str, Any], law: Law) -> dict[str, Any]:
     """Return a report that cites only the law of its request; earlier versions stored references to all laws."""
     ground, goes = _CITED[law]
-    kept = [row | {"ground": ground} if row.get("code") == "case" else row for row in report["kept"]]
-    elsewhere = [row | {"goes": goes} if row.get("code") == "recipients" else row for row in report["elsewhere"]]
-    return {**report, "kept": kept, "elsewhere": elsewhere}
+    cited = {"kept": ("case", {"ground": ground}), "elsewhere": ("recipients", {"goes": goes})}
+    sections = {
+        name: [row | words if row.get("code") == code else row for row in report[name]]
+        for name, (code, words) in cited.items()
+        if name in report
+    }
+    return {**report, **sections}
 
 
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:
