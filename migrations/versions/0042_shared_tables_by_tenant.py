@@ -11,7 +11,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0042"
-down_revision = "0040"
+down_revision = "0041"
 
 TABLES = (
     *("tenants", "api_keys", "tenant_work", "schedules", "runs", "rating_turns", "tenant_spaces", "jobs"),

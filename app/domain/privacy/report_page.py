@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
+from app.domain.privacy.documents.letters import describe_ground
 from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
 from app.domain.privacy.erasure_passes import HELD
 
@@ -76,7 +77,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
     if extension:
         days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
-        lines.append(texts.text("report.request.extended", **days))
+        key = "extended" if extension["notified_at"] else "extended_unnoticed"
+        lines.append(texts.text(f"report.request.{key}", **days))
     if report["status"] == "held":
         lines.append(texts.text("report.request.name_stored"))
     elif report["pseudonyms"]:
@@ -97,7 +99,10 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
     if len(passes) > 1:
         parts.append(html.paragraph(texts.text("report.done.passes", count=len(passes))))
         parts.append(html.items(_describe_pass(number, each, texts) for number, each in enumerate(passes, start=1)))
-    also = list(_describe_stores(report["stores"], texts))
+    redacted = report.get("texts_redacted") or 0
+    also = list(_describe_stores(report["stores"], redacted, texts))
+    if redacted:
+        also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
@@ -113,12 +118,13 @@ def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
     return texts.text("report.done.pass", **values)
 
 
-def _describe_stores(stores: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
-    """Yield a line for each system with erased data; the memories and their tables are described before."""
+def _describe_stores(stores: Sequence[Mapping[str, Any]], redacted: int, texts: Texts) -> Iterator[str]:
+    """Yield a line for each system with erased data; memories, their tables and redacted texts have their own lines."""
     for row in stores:
         code = row.get("code")
-        if row["removed"] and code not in (None, "memories", "table"):
-            yield texts.count(f"stores.{code}.done", row["removed"])
+        removed = max(row["removed"] - redacted, 0) if code == "records" else row["removed"]
+        if removed and code not in (None, "memories", "table"):
+            yield texts.count(f"stores.{code}.done", removed)
 
 
 def _check(report: Mapping[str, Any], texts: Texts) -> str:
@@ -141,10 +147,10 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
 def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     rows = report["kept"]
     lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, texts) for row in rows)]))
+    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, report["kind"], texts) for row in rows)]))
 
 
-def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
+def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
     code = row.get("code")
     if code is None:
         values = {name: row[name] for name in ("what", "ground", "until")}
@@ -154,7 +160,9 @@ def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
     }
     count = values.pop("memories", row["count"])
     key = f"kept.{code}.said"
-    return texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    ground = describe_ground(law, values.pop("ground", None), texts) if code == "held" else None
+    said = texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    return said if ground is None else f"{said} {texts.text('kept.held.ground', ground=ground)}"
 
 
 def _copies(report: Mapping[str, Any], texts: Texts) -> str:

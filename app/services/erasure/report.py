@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
-from app.domain.privacy.legal_deadlines import confirmation_deadline
+from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
@@ -28,6 +28,14 @@ SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
+_CASE_GROUND: Final = "proof that the request was answered"
+_RECIPIENTS_GO: Final = "by the recipients' own rules: notify the recipients"
+_CITED: Final[dict[Law, tuple[str, str]]] = {
+    "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{_RECIPIENTS_GO} (GDPR Art. 19)"),
+    "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{_RECIPIENTS_GO} (11 CCR 7022)"),
+    "user": (_CASE_GROUND, _RECIPIENTS_GO),
+}
+"""By law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
     "embeddings": "deleted; vectors of following turns that include the text are deleted too and computed again",
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
@@ -79,6 +87,7 @@ def build_report(
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
+        report["texts_redacted"] = erasure.texts_redacted
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]
@@ -155,7 +164,7 @@ def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[Hold
             "ground": f"legal hold {hold.hold_id} of {hold.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
             "code": "held",
-            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat()},
+            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat(), "ground": hold.ground},
         }
         for hold in holding
     ]
@@ -194,7 +203,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
         {
             "what": "the request's dates, controller, case reference and legal basis, and this report",
             "count": None,
-            "ground": "proof that the request was answered (11 CCR 7101)",
+            "ground": _CASE_GROUND,
             "until": f"the tenant is removed; the entry in the request log, {KEPT_MONTHS} months after the answer",
             "code": "case",
         },
@@ -249,7 +258,7 @@ _ELSEWHERE: Final = {
     "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
     "recipients": (
         "data sent to the recipients",
-        "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
+        _RECIPIENTS_GO,
     ),
     "mentions": (
         "mentions of the subject in other subjects' memories",
@@ -299,8 +308,20 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         },
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **erasure.report,
+        **_cite_law(erasure.report, erasure.kind),
     }
+
+
+def _cite_law(report: Mapping[str, Any], law: Law) -> dict[str, Any]:
+    """Return a report that cites only the law of its request; earlier versions stored references to all laws."""
+    ground, goes = _CITED[law]
+    cited = {"kept": ("case", {"ground": ground}), "elsewhere": ("recipients", {"goes": goes})}
+    sections = {
+        name: [row | words if row.get("code") == code else row for row in report[name]]
+        for name, (code, words) in cited.items()
+        if name in report
+    }
+    return {**report, **sections}
 
 
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:
@@ -316,6 +337,6 @@ def _describe_extension(logged: PrivacyRequest | None) -> dict[str, Any] | None:
         return None
     return {
         "first_due_at": logged.first_due_at,
-        "notified_at": logged.extended_at,
+        "notified_at": logged.notice_sent_at,
         "reason": logged.extension_reason,
     }
