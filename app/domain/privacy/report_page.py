@@ -10,9 +10,17 @@ from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
 from app.domain.privacy.erasure_passes import HELD
+from app.domain.privacy.report_counts import (
+    count_deleted_before,
+    count_outcomes,
+    count_retained,
+    count_unplanned,
+    find_row,
+    sum_holds,
+)
 
 STYLE: Final = html.STYLE
-RETAINED, COPIES = 4, 5
+DONE, RETAINED, COPIES = 2, 4, 5
 """Numbers of the sections that other sections refer to."""
 SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
 """Letters of the appendices."""
@@ -29,7 +37,7 @@ def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
     )
     title = texts.text("report.title")
     body = (
-        f"{html.heading(title, 1)}{_head(report, texts)}{letter}{_signatures(report, texts)}"
+        f"{html.heading(title, 1)}{_head(report, texts)}{_summary(report, texts)}{letter}{_signatures(report, texts)}"
         f"{_appendices(report, texts)}"
     )
     case = report.get("case_reference") or report["erasure_id"]
@@ -47,13 +55,27 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
     rows: dict[str, object] = {
         texts.text("report.controller"): texts.value(report.get("controller")),
         texts.text("report.case_reference"): texts.value(report.get("case_reference")),
-        texts.text("report.erasure_id"): report["erasure_id"],
+        texts.text("report.request_id"): report["erasure_id"],
         texts.text("report.result"): texts.text(f"status.{report['status']}"),
     }
     if report["clocks"].get("verified_at"):
         rows[texts.text("report.verified_at")] = texts.moment(report["clocks"]["verified_at"])
     rows[texts.text("report.made_at")] = texts.moment(report["made_at"])
     return html.pairs(texts, rows, "box")
+
+
+def _summary(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the sentence with the numbers that matter, and what it doesn't count."""
+    counts = count_outcomes(report)
+    values = {"erased": counts.erased, "held": counts.held, "left": counts.left}
+    lines = [texts.text("report.summary.nothing")]
+    if counts.in_scope or counts.left:
+        lines = [texts.count("report.summary.memories", counts.in_scope, **values)]
+    if counts.systems:
+        lines.append(texts.count("report.summary.systems", counts.systems, done=DONE))
+    if counts.anonymised:
+        lines.append(texts.count("report.summary.anonymous", counts.anonymised, retained=RETAINED))
+    return html.paragraph(" ".join(lines), "lead")
 
 
 # --- Sections of the letter ---
@@ -72,6 +94,7 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         method = texts.text(f"identity.{identity['method']}")
         checked_at = texts.moment(identity["checked_at"])
         lines.append(texts.text("report.request.identity", checked_at=checked_at, method=method))
+    lines.append(_describe_grace(report, texts))
     if clocks.get("due_at"):
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
     if extension:
@@ -84,9 +107,25 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
     return "".join(map(html.paragraph, lines))
 
 
+def _describe_grace(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks, ended = report["clocks"], report.get("grace_ended")
+    if ended:
+        return texts.text("report.request.grace_ended", ended_at=texts.moment(ended["at"]), api_key=ended["by"])
+    if texts.moment(clocks["grace_until"]) == texts.moment(clocks["requested_at"]):
+        return texts.text("report.request.no_grace")
+    return texts.text("report.request.grace", grace_until=texts.moment(clocks["grace_until"]))
+
+
 def _done(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, memories = report["clocks"], report["memories"]
-    parts = [html.paragraph(texts.count("report.done.hidden", report["hidden"]))] if report["hidden"] else []
+    parts = []
+    if report["hidden"]:
+        parts.append(html.paragraph(texts.count("report.done.hidden", report["hidden"])))
+        total = count_outcomes(report).in_scope
+        if total != report["hidden"]:
+            change = "rose" if total > report["hidden"] else "fell"
+            values = {"count": abs(total - report["hidden"]), "total": total}
+            parts.append(html.paragraph(texts.text(f"report.done.{change}", **values)))
     if memories:
         times = {name: texts.moment(clocks[name]) for name in ("started_at", "finished_at")}
         key = "erased" if times["started_at"] != times["finished_at"] else "erased_at_once"
@@ -114,19 +153,18 @@ def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_stores(stores: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
-    """Yield a line for each system with erased data; the memories and their tables are described before."""
+    """Yield a line for each system with data in scope; the memories and their tables are described before."""
     for row in stores:
         code = row.get("code")
         if row["removed"] and code not in (None, "memories", "table"):
             yield texts.count(f"stores.{code}.done", row["removed"])
+        if code == "keys" and count_retained(row):
+            yield texts.count("stores.keys.kept", count_retained(row), retained=RETAINED)
 
 
 def _check(report: Mapping[str, Any], texts: Texts) -> str:
-    left = sum(report["left"].values())
-    held = sum(row["count"] for row in report["kept"] if row["what"] == HELD)
-    passes = report.get("passes")
-    if passes and report["status"] == "held":
-        held = passes[-1]["held"] or held  # a memory under two holds counts once
+    counts = count_outcomes(report)
+    left, held = counts.left, counts.held
     values = {"systems": SYSTEMS, "made_at": texts.moment(report["made_at"]), "retained": RETAINED}
     if left:
         line = texts.count("report.check.left", left, **values)
@@ -134,14 +172,28 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
         line = texts.text("report.check.held", **values, held=texts.count("count.memories", held))
     else:
         line = texts.text("report.check.clean", **values)
+    if _has_retained_key(report):
+        line = f"{line} {texts.text('report.check.key', retained=RETAINED)}"
     exceptions = texts.text("report.check.exceptions", retained=RETAINED, copies=COPIES)
     return html.paragraph(line, "bad" if left else "") + html.paragraph(exceptions)
+
+
+def _has_retained_key(report: Mapping[str, Any]) -> bool:
+    keys = find_row(report, code="keys")
+    return keys is not None and count_retained(keys) > 0
 
 
 def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     rows = report["kept"]
     lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, texts) for row in rows)]))
+    held = [_describe_kept(row, texts) for row in rows if row["what"] == HELD]
+    others = [_describe_kept(row, texts) for row in rows if row["what"] != HELD]
+    counts = count_outcomes(report)
+    if counts.held and sum_holds(report) != counts.held:
+        held.append(texts.count("report.retained.several", counts.held))
+    if _has_retained_key(report):
+        held.append(texts.text("report.retained.key"))
+    return "".join(map(html.paragraph, [*lines, *held, *others]))
 
 
 def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
@@ -219,7 +271,7 @@ def _signatures(report: Mapping[str, Any], texts: Texts) -> str:
 
 def _appendices(report: Mapping[str, Any], texts: Texts) -> str:
     contents = {
-        "systems": _systems(report["stores"], texts),
+        "systems": _systems(report, texts),
         "passes": _passes(report, texts),
         "dates": _dates(report["clocks"], texts),
         "hosts": html.table(
@@ -245,27 +297,47 @@ def _describe_host(row: Mapping[str, Any], texts: Texts) -> list[object]:
     return [row["host"], purposes, row["calls"], row.get("first"), row.get("last")]
 
 
-def _systems(stores: Sequence[Mapping[str, Any]], texts: Texts) -> str:
-    heads = [texts.text(f"report.systems.{name}") for name in ("store", "method", "found", "removed", "left")]
-    figures = ("found", "removed", "left")
-    empty = [row["table"] for row in stores if row.get("code") == "table" and not any(map(row.get, figures))]
-    rows = [
-        [*_name_store(row, texts), *(row[name] for name in figures)] for row in stores if row.get("table") not in empty
-    ]
-    note = html.paragraph(texts.text("report.systems.note"))
-    more = html.paragraph(texts.text("report.systems.empty", tables=empty)) if empty else ""
-    return note + html.table(texts, heads, rows) + more
+def _systems(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the table of systems with data in scope, its notes, and a list of the systems without such data."""
+    stores, counted = report["stores"], ("found", "removed", "left")
+    found = [row for row in stores if row.get("code") is None or any(map(row.get, counted))]
+    has_retained = any(map(count_retained, found))
+    names = ("store", "method", "found", "removed", *(["retained"] if has_retained else []), "left")
+    rows = [[*_name_store(row, report["clocks"], texts), *(_figure(row, name) for name in names[2:])] for row in found]
+    notes = [texts.text("report.systems.note")]
+    if unplanned := count_unplanned(report):
+        notes.append(texts.count("report.systems.held", unplanned))
+    if deleted := count_deleted_before(report):
+        notes.append(texts.count("report.systems.deleted_before", deleted))
+    if has_retained:
+        notes.append(texts.text("report.systems.kept", retained=RETAINED))
+    table = html.table(texts, [texts.text(f"report.systems.{name}") for name in names], rows)
+    empty = [row for row in stores if row not in found]
+    more = [texts.text("report.systems.empty")] if empty else []
+    systems = [texts.text(f"stores.{row['code']}.name") for row in empty if row["code"] != "table"]
+    tables = [row["table"] for row in empty if row["code"] == "table"]
+    listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
+    indexes = texts.text("report.systems.indexes", done=DONE)
+    return "".join(
+        [*map(html.paragraph, notes), table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)]
+    )
 
 
-def _name_store(row: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
+def _figure(row: Mapping[str, Any], name: str) -> int:
+    return count_retained(row) if name == "retained" else int(row[name])
+
+
+def _name_store(row: Mapping[str, Any], clocks: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
     """Return the name and the method of a system; reports of earlier versions contain them in English."""
-    code, by = row.get("code"), row.get("rewritten_by")
+    code, by, rewritten_at = row.get("code"), row.get("rewritten_by"), clocks.get("rewritten_at")
     if code is None:
         return row["store"], row["method"]
     if code == "table":
         method = row["method_code"]
         return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
     name = texts.text(f"stores.{code}.name")
+    if by and rewritten_at:
+        return name, texts.text(f"stores.{code}.method_done", rewritten_at=texts.moment(rewritten_at))
     if by:
         return name, texts.text(f"stores.{code}.method_by", rewrite_by=texts.moment(by))
     return name, texts.text(f"stores.{code}.method")
@@ -290,6 +362,8 @@ def _passes(report: Mapping[str, Any], texts: Texts) -> str:
             for each in report["holds"]
         ]
         content += html.table(texts, heads, delays)
+        if len(delays) > 1:
+            content += html.paragraph(texts.text("report.passes.several"))
     return content
 
 
@@ -302,6 +376,7 @@ def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
 def _proof(report: Mapping[str, Any], texts: Texts) -> str:
     audit = report.get("audit") or {}
     shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
+    shown["grace_ended_by"] = (report.get("grace_ended") or {}).get("by")
     shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
     shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
     shown |= {f"version_{what}": version for what, version in report["versions"].items()}

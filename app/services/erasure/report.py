@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
 from app.domain.privacy.legal_deadlines import confirmation_deadline
+from app.domain.privacy.report_counts import count_outcomes, count_retained
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
@@ -22,7 +23,7 @@ from app.store.core import database
 from app.store.erasure import recipients, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
-from app.store.privacy import anonymisation, deadlines, request_log
+from app.store.privacy import anonymisation, audit_entries, deadlines, request_log
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
@@ -60,6 +61,7 @@ def build_report(
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values())
+    logged = recipients.filter_logged(tx, tenant_id, [erasure.erasure_id for erasure in erasures])
     holding = recipients.holds_on(tx, tenant_id, held)
     shared = {
         "made_at": now.isoformat(),
@@ -81,6 +83,8 @@ def build_report(
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
+        if erasure.erasure_id in logged:
+            report["kept"].append(dict(_REQUEST_LOG))
         report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
         report["passes"] = add_pass(erasure.report, erasure.started_at, now, memories, len(held), current)
@@ -120,14 +124,16 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
         }
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
-        rows.append(row | {"left": left.get(step, 0)})
+        row["left"] = left.get(step, 0)
+        rows.append(row | {"retained": count_retained(row)})
         for table, count in planned.get("tables", {}).items():
             method = _METHODS.get(table, "deleted")
             remaining = left.get(table, 0)
             removed = executed_step.get("tables", {}).get(table, max(count - remaining, 0))
             codes = {"code": "table", "table": table, "method_code": table if table in _METHODS else "deleted"}
             figures = {"found": count, "removed": removed, "left": remaining}
-            rows.append({"store": f"table {table}", "method": method} | codes | figures)
+            retained = {"retained": count_retained(figures)}
+            rows.append({"store": f"table {table}", "method": method} | codes | figures | retained)
     return rows
 
 
@@ -187,18 +193,28 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
         {
             "what": "audit entries",
             "count": None,
-            "ground": "proof of the erasure; they contain digests of ids and numbers, no text and no name",
+            "ground": "proof of the erasure: they contain dates, numbers, the ids of the request, of holds and of "
+            "API keys, and digests of the memories' ids and of the subject's name, but no text and no name",
             "until": "the tenant is removed",
             "code": "audit",
         },
         {
-            "what": "the request's dates, controller, case reference and legal basis, and this report",
+            "what": "the erasure's dates, controller, case reference and legal basis, and this report",
             "count": None,
             "ground": "proof that the request was answered (11 CCR 7101)",
-            "until": f"the tenant is removed; the entry in the request log, {KEPT_MONTHS} months after the answer",
+            "until": "the tenant is removed",
             "code": "case",
         },
     ]
+
+
+_REQUEST_LOG: Final = {
+    "what": "the entry in the request log: deadlines, identity check, extension and answer",
+    "count": None,
+    "ground": "proof that the request was answered (11 CCR 7101)",
+    "until": f"{KEPT_MONTHS} months after the answer",
+    "code": "request_log",
+}
 
 
 def _backups(now: datetime) -> dict[str, Any]:
@@ -273,6 +289,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     with database.tenant(tenant_id) as tx:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)
+        ended = find_grace_end(tx, tenant_id, erasure)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -286,6 +303,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "identity": _describe_identity(logged),
         "extension": _describe_extension(logged),
         "hidden": erasure.hidden,
+        "counts": count_outcomes(erasure.report | {"status": erasure.status})._asdict(),
+        "grace_ended": ended and ended._asdict(),
         "clocks": {
             "requested_at": erasure.requested_at,
             "confirm_by": confirmation_deadline(erasure.kind, erasure.requested_at),
@@ -301,6 +320,25 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "segments_to_rewrite": len(planned_segments & waiting_segments),
         **erasure.report,
     }
+
+
+class GraceEnd(NamedTuple):
+    """The early end of an erasure's grace period, and the id of the API key that ended it."""
+
+    at: datetime
+    by: str
+
+
+def find_grace_end(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> GraceEnd | None:
+    """Return the early end of an erasure's grace period as the audit log records it; None if there is none."""
+    if not (erasure.erase_after - erasure.requested_at) % timedelta(days=1):
+        return None  # the grace period lasted whole days, as requested
+    actor = audit_entries.find_actor(tx, tenant_id, "finish_erasure", str(erasure.erasure_id), erasure.erase_after)
+    return None if actor is None else GraceEnd(erasure.erase_after, actor)
+
+
+read_grace_end = database.in_tenant(find_grace_end)
+"""Return the early end of an erasure's grace period; None if there is none."""
 
 
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:

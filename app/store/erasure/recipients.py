@@ -70,6 +70,17 @@ SELECT hold_id, placed_at, released_at FROM holds WHERE tenant_id = %(tenant)s A
 """
 
 
+def filter_logged(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> set[UUID]:
+    """Return the erasures that have an entry in the request log; deletions of single memories have none."""
+    values = {"tenant": tenant_id, "ids": Uuids(erasure_ids)}
+    return {row[0] for row in driver_connection(tx).execute(_LOGGED, values)}
+
+
+_LOGGED: Final = """
+SELECT request_id FROM privacy_requests WHERE tenant_id = %(tenant)s AND request_id = ANY (%(ids)s)
+"""
+
+
 def schema(tx: Connection) -> str:
     """Return the revision of the database's schema."""
     return str(tx.execute(_SCHEMA).scalar_one())
