@@ -216,6 +216,24 @@ def test_stored_memories_are_queued_to_get_their_reminders(empty_url: str) -> No
     assert len(stored) == 2
 
 
+def test_notices_are_told_from_extensions_and_confirmations_from_answers(empty_url: str) -> None:
+    migrate.upgrade(empty_url, "0040")
+    with psycopg.connect(empty_url) as owner:
+        owner.execute(
+            "INSERT INTO privacy_requests (tenant_id, request_id, nature, law, manner, received_at, confirmed_at, "
+            "answered_at, extended_at) SELECT '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'access', "
+            "'gdpr', 'mail', '2026-01-01', confirmed, answered, extended FROM (VALUES "
+            "(CAST('2026-01-05' AS timestamptz), CAST('2026-01-05' AS timestamptz), CAST(NULL AS timestamptz)), "
+            "('2026-01-02', '2026-01-05', '2026-01-03')) AS given (confirmed, answered, extended)"
+        )
+    migrate.upgrade(empty_url)
+    with psycopg.connect(empty_url) as owner:
+        found = owner.execute(
+            "SELECT confirmed_at::date::text, notice_sent_at = extended_at FROM privacy_requests ORDER BY 1 NULLS FIRST"
+        ).fetchall()
+    assert found == [(None, None), ("2026-01-02", True)]
+
+
 def test_a_login_without_the_rights_is_told_which_it_needs(empty_url: str) -> None:
     name = f"weak_{token_hex(4)}"
     with psycopg.connect(empty_url, autocommit=True) as server:

@@ -23,6 +23,7 @@ from app.dashboard import sessions
 from app.dashboard.sessions import Session
 from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.erasure import ledger
+from app.services.privacy import retained_texts
 from app.services.security import operator_log
 from app.services.transient_errors import is_transient
 
@@ -87,7 +88,11 @@ class Action:
         Args:
             act: Fixed name of the action.
             target: Id or fixed name of the object.
+
+        Raises:
+            Invalid: The reason names the person that the object is about.
         """
+        retained_texts.check_about(self.tenant_id, str(target), reason=self.reason)
         operator_log.record_action(self.tenant_id, self.key_id, act, str(target), self.reason)
 
 

@@ -106,7 +106,8 @@ DONE: Final[Mapping[str, str]] = {
     "completed": "Recorded: the request is completed.",
     "denied": "Recorded: the request is denied, with this legal basis.",
     "identified": "Recorded: the requester's identity was checked.",
-    "extended": "Recorded: the deadline is extended. Send the notice of extension to the requester.",
+    "extended": "Recorded: the deadline is extended. Send the notice before the first deadline, and record it.",
+    "noticed": "Recorded: the notice of the extension was sent.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
 }

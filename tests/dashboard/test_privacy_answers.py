@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +14,7 @@ from app.services.privacy import request_log
 from app.services.security import operator_log
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
+from tests.services.due_deletions import UNFINISHED, worked
 
 Visit = Callable[..., Visitor]
 
@@ -31,7 +33,10 @@ def test_a_request_is_recorded_checked_extended_and_answered_with_letters(api: A
     assert "(identity document, by key" in said(html)
     assert visitor.act(f"{place}/extend", {"extension_reason": "many requests", "months": "1"}).endswith("extended")
     text = said(visitor.page("/privacy"))
-    assert re.search(r"· first deadline [^·]+, extended", text)
+    assert re.search(r"· first deadline [^·]+, extended, no notice recorded", text)
+    assert visitor.act(f"{place}/notice").endswith("noticed")
+    assert ", notice sent " in said(visitor.page("/privacy"))
+    assert f"{place}/notice" not in visitor.page("/privacy")
     assert "case DSR-17" in text
     assert visitor.send(f"{place}/extend", {"extension_reason": "again"}).status_code == 409
     links = re.findall(rf'href="/ops({place}/letters/\w+)"', visitor.page("/privacy"))
@@ -44,7 +49,7 @@ def test_a_request_is_recorded_checked_extended_and_answered_with_letters(api: A
     visitor.act(f"{place}/deny", {"basis": "GDPR Art. 12(5)"})
     assert "refusal" in visitor.page("/privacy/log")
     acts = {act.act for act in operator_log.list_actions(api.tenant.tenant_id)}
-    assert {"check_identity", "extend_request"} <= acts
+    assert {"check_identity", "extend_request", "record_notice"} <= acts
 
 
 def test_a_request_without_a_deadline_cannot_be_extended(api: Api, visit: Visit) -> None:
@@ -99,3 +104,29 @@ def test_the_case_of_an_erasure_is_stored_and_shown(api: Api, visit: Visit) -> N
     assert erasure.case_reference == "DSR-17"
     assert visitor.send("/privacy/erasures", form | {"legal_basis": "z"}).status_code == 422
     assert visitor.send("/privacy/erasures", form | {"case_reference": "about chen"}).status_code == 422
+
+
+def test_an_action_on_an_erasure_does_not_name_its_person(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    form = {"subject": "chen", "kind": "gdpr", "grace_days": "7"}
+    assert visitor.send("/privacy/erasures", form | {"reason": "Chén asked"}).status_code == 422
+    place = visitor.act("/privacy/erasures", form | {"reason": "letter of May"}).partition("?")[0]
+    assert visitor.send(f"{place}/finish", {"reason": "CHEN called again"}).status_code == 422
+    assert requests.get(api.tenant.tenant_id, UUID(place.rpartition("/")[2])).status == "grace"
+    assert [act.reason for act in operator_log.list_actions(api.tenant.tenant_id)] == ["letter of May"]
+
+
+def test_a_held_erasure_links_its_letter_and_a_release_says_what_it_deletes(api: Api, visit: Visit) -> None:
+    [memory_id, _] = api.remember({"text": "one", "subject": "chen"}, {"text": "two", "subject": "chen"})
+    visitor = visit()
+    fields = {"by": "ids", "what": memory_id, "ground": "legal_claims", "reason": "case 17"}
+    hold = visitor.act("/privacy/holds", fields).partition("?")[0]
+    made = api.post("/v1/privacy/erasures", json={"subject": "chen", "kind": "gdpr", "grace_days": 0}).json()
+    assert "Legal ground: legal claims" in said(visitor.page(hold))
+    worked(api.service, UNFINISHED)
+    assert "On release, 1 waiting erasure deletes 1 memory at once" in said(visitor.page(hold))
+    letter = f"/privacy/requests/{made['id']}/letters/partial"
+    assert letter in visitor.page(f"/privacy/erasures/{made['id']}")
+    assert "We retain 1 memory" in visitor.get(letter).text
+    visitor.act(f"{hold}/release", {"reason": "case 17 is settled"})
+    assert "Reason for the release: case 17 is settled" in said(visitor.page(hold))

@@ -137,11 +137,12 @@ def restore(caller: Writer, memory_id: MemoryId) -> Response:
 def delete(caller: Writer, memory_id: MemoryId) -> Response:
     """Delete a memory: it disappears from searches, lists and reads at once, and is erased after `erase_after`.
 
-    Until then, `POST /v1/privacy/erasures/{erasure_id}/cancel` restores it. 409 if the memory is under a legal hold.
+    Until then, `POST /v1/privacy/erasures/{erasure_id}/cancel` restores it. A repeated call has the same response while
+    the erasure is open. 409 if the memory is under a legal hold.
     """
     deletion = memories.delete(caller.tenant_id, memory_id, caller.key_id)
     [stored_id] = deletion.scope.memory_ids or [memory_id]
-    return responses.answer({"id": stored_id, **responses.pick(deletion, "erasure_id", "erase_after")}, 202)
+    return responses.answer({"id": stored_id, **responses.pick(deletion, "erasure_id", "erase_after", "status")}, 202)
 
 
 def _respond(caller: Caller, found: StoredMemory | Pending, as_of: datetime | None = None) -> Response:

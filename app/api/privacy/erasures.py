@@ -19,7 +19,7 @@ from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import document_texts
-from app.store.erasure.requests import Erasure
+from app.store.erasure.requests import Erasure, HeldErasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
@@ -59,14 +59,26 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
 
 @router.get("", summary="List erasures, newest first")
 def page(caller: Guardian, wanted: Paged, *, status: StatusName | None = None) -> Response:
-    """Return a page of erasures, optionally with one status."""
-    return responses.page("erasures", requests.page(caller.tenant_id, status, *wanted), render_erasure)
+    """Return a page of erasures, optionally with one status.
+
+    `held` counts the hidden memories under legal hold and `holds` lists the holds.
+    """
+    found = requests.page(caller.tenant_id, status, *wanted)
+    held = requests.find_held(caller.tenant_id, [each.erasure_id for each in found])
+    return responses.page(
+        "erasures", found, lambda each: render_erasure(each) | _render_held(held.get(each.erasure_id))
+    )
 
 
 @router.get("/{erasure_id}", summary="Get an erasure")
 def get(caller: Guardian, erasure_id: ErasureId) -> Response:
-    """Return the plan, the completed steps and, once verified, the report of an erasure."""
-    return responses.answer(render_erasure(requests.get(caller.tenant_id, erasure_id)))
+    """Return the plan, the completed steps and, once verified, the report of an erasure.
+
+    `held` counts the hidden memories under legal hold and `holds` lists the holds.
+    """
+    found = requests.get(caller.tenant_id, erasure_id)
+    held = requests.find_held(caller.tenant_id, [found.erasure_id]).get(found.erasure_id)
+    return responses.answer(render_erasure(found) | _render_held(held))
 
 
 @router.get("/{erasure_id}/report", summary="Get the report of an erasure")
@@ -84,7 +96,10 @@ def report(caller: Guardian, erasure_id: ErasureId, as_form: Form = "json") -> R
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
-    """Cancel an erasure and restore its hidden memories; 409 after the grace period."""
+    """Cancel an erasure and restore its hidden memories; 409 after the grace period.
+
+    The id of a memory that was deleted alone is accepted too.
+    """
     return responses.answer(render_erasure(requests.cancel(caller.tenant_id, erasure_id, caller.key_id)))
 
 
@@ -92,6 +107,12 @@ def describe_holds(tenant_id: UUID, asked: ErasureOptions) -> dict[str, Any]:
     """Return the number of an erasure's memories under legal hold, and the holds, as JSON."""
     held, found = requests.find_holds(tenant_id, asked)
     return {"held": held, "holds": [hold._asdict() for hold in found]}
+
+
+def _render_held(held: HeldErasure | None) -> dict[str, Any]:
+    if held is None:
+        return {"held": 0, "holds": []}
+    return {"held": held.memories, "holds": [hold._asdict() for hold in held.holds]}
 
 
 def render_erasure(each: Erasure) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from app.api.http.cursors import Paged
 from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import warn_unknown
-from app.domain.privacy.legal_hold import NewHold, parse_scope
+from app.domain.privacy.legal_hold import HoldRelease, NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
 
@@ -32,7 +32,8 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     known = warn_unknown(caller.tenant_id, given.subject)
     if given.dry_run:
         return responses.answer(legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict() | known)
-    placed = legal_holds.place_hold(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
+    meant = parse_scope(given)
+    placed = legal_holds.place_hold(caller.tenant_id, meant, given.reason, caller.key_id, given.ground)
     return responses.answer(_render(placed) | known, 201)
 
 
@@ -44,25 +45,36 @@ def page(caller: Guardian, wanted: Paged, *, released: bool = False) -> Response
 
 @router.get("/{hold_id}", summary="Get a legal hold")
 def get(caller: Guardian, hold_id: HoldId) -> Response:
-    """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed."""
-    found, counts = legal_holds.get(caller.tenant_id, hold_id)
-    return responses.answer(_render(found) | counts._asdict())
+    """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed.
+
+    `waiting` counts the erasures that continue when the hold is released, and the memories that they then erase.
+    """
+    found, counts, waiting = legal_holds.get(caller.tenant_id, hold_id)
+    return responses.answer(_render(found) | counts._asdict() | {"waiting": waiting._asdict()})
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
-def release(caller: Guardian, hold_id: HoldId) -> Response:
-    """Release a hold: memories without another hold can be changed and deleted again. 409 if already released."""
-    return responses.answer(_render(legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id)))
+def release(
+    caller: Guardian,
+    hold_id: HoldId,
+    given: Annotated[HoldRelease, Depends(json_body(HoldRelease, is_optional=True))],
+) -> Response:
+    """Release a hold: memories without another hold can be changed and deleted again. 409 if already released.
+
+    Erasures that waited only for this hold continue at once: `continued` counts them, and the memories that they erase.
+    """
+    found, waiting = legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id, given.reason)
+    return responses.answer(_render(found) | {"continued": waiting._asdict()})
 
 
 def _render(hold: Hold) -> dict[str, Any]:
     by = hold.meant.conditions()
     return {
         "id": hold.hold_id,
-        "reason": hold.reason,
+        **responses.pick(hold, "reason", "ground"),
         "ids": by.get("memory_ids"),
         "memory_ids": by.pop("memory_ids", None),  # deprecated name of `ids`
         "subject": by.pop("subject", None),
         "filter": by or None,
-        **responses.pick(hold, "placed_at", "placed_by", "released_at", "released_by"),
+        **responses.pick(hold, "placed_at", "placed_by", "released_at", "released_by", "release_reason"),
     }

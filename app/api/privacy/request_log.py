@@ -16,7 +16,7 @@ from app.api.http.request_body import json_body
 from app.api.memories.memories import Moment
 from app.api.privacy.erasures import INERT
 from app.domain.privacy.documents.letters import LetterKind
-from app.domain.privacy.requests import Denial, Extension, Ground, IdentityCheck, NewRequest, PrivacyRequest
+from app.domain.privacy.requests import Denial, Extension, Ground, IdentityCheck, NewRequest, Notice, PrivacyRequest
 from app.errors import FieldError, Invalid
 from app.services.privacy import anonymisation, deadlines, request_log
 
@@ -70,6 +70,8 @@ def check_identity(
 ) -> Response:
     """Record the method, time and key of a check; a later one replaces it. 409 if the request is answered.
 
+    422 if the time is before the receipt of the request.
+
     The note is deleted when the request is answered.
     """
     return responses.answer(_render(request_log.check_identity(caller.tenant_id, request_id, given, caller.key_id)))
@@ -82,16 +84,27 @@ def extend(
     """Extend the legal deadline once: by up to two months (GDPR Art. 12(3)) or by 45 days (CCPA), counted from receipt.
 
     The deadline of an erasure moves too; its grace period doesn't. 409 if the request is answered, extended already or
-    has no legal deadline; 422 if the requester was notified after the first deadline.
+    has no legal deadline; 422 if the notice was sent after the first deadline, or wasn't sent and the deadline has
+    passed. With `dry_run`, nothing is stored, and the response has the new deadline. Record a notice that is sent later
+    with `POST …/notice`.
     """
     return responses.answer(_render(request_log.extend(caller.tenant_id, request_id, given, caller.key_id)))
+
+
+@router.post("/{request_id}/notice", summary="Record that the notice of an extension was sent")
+def notice(
+    caller: Guardian, request_id: RequestId, given: Annotated[Notice, Depends(json_body(Notice, is_optional=True))]
+) -> Response:
+    """Record when the notice of an extension was sent to the requester, and the key. 409 without an extension."""
+    return responses.answer(_render(request_log.record_notice(caller.tenant_id, request_id, given, caller.key_id)))
 
 
 @router.get("/{request_id}/letters/{letter}", summary="Write an answer to a request")
 def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form: LetterForm = "text") -> Response:
     """Return a letter with blanks for the requester's name: confirmation of receipt, extension, refusal or completion.
 
-    Ebbing doesn't send it. 409 for an extension, refusal or completion that isn't recorded.
+    `partial` is the answer while an erasure waits for a legal hold: what is erased, what is retained and on which
+    ground. Ebbing sends no letter. 409 for an extension, refusal or completion that isn't recorded.
     """
     text = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
     if as_form == "html":

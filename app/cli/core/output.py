@@ -137,6 +137,17 @@ def confirm(question: str) -> None:
         raise typer.Abort
 
 
+def ask(question: str) -> str | None:
+    """Ask for a text; None if the answer is empty, or there is no terminal and no answer on standard input."""
+    try:
+        answer: str = typer.prompt(question, default="", show_default=False, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        return None
+    return answer.strip() or None
+
+
 def plain(value: object) -> str:
     """Return a value as text without control characters, which could drive the terminal; empty for None."""
     if value is None:

@@ -115,6 +115,11 @@ def erase(
     print_result(done, text, as_json=as_json)
 
 
+def _name_hold(hold: dict[str, Any]) -> str:
+    ground = hold.get("ground")
+    return plain(hold["hold_id"]) + (f" ({plain(ground).replace('_', ' ')})" if ground else "")
+
+
 def _outcome(hidden: int, found: dict[str, Any]) -> str:
     """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
     held, after = found.get("held") or 0, format_minute(found["erase_after"])
@@ -125,7 +130,7 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
         lines.append(f"Data that arrives until {after} will be erased too")
     if held:
         # Servers of the version before name no holds.
-        holds = " and ".join(plain(hold["hold_id"]) for hold in found.get("holds", ()))
+        holds = " and ".join(_name_hold(hold) for hold in found.get("holds", ()))
         stays = "stays" if held == 1 else "stay"
         lines.append(f"{held:,} {stays} under legal hold{f' {holds}' if holds else ''} until its release")
     due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""

@@ -15,6 +15,7 @@ from app.cli.core.output import (
     Url,
     Yes,
     confirm,
+    count_of,
     examples,
     plain,
     print_json,
@@ -74,13 +75,17 @@ def requests(
             each["kind"],
             each["status"],
             each["hidden"],
+            each.get("held") or "",
+            ", ".join(hold["hold_id"] for hold in each.get("holds", ())),
+            each.get("case_reference") or "",
             _describe_scope(each),
             *((each[name] or "")[:10] for name in ("requested_at", "erase_after", "due_at")),
         )
         for each in found
     )
-    heads = ["request id", "law", "status", "hidden at once", "scope", "requested", "erased after", "due"]
-    print_rows({"erasures": found}, heads, rows, right=["hidden at once"], as_json=as_json)
+    heads = ["request id", "law", "status", "hidden at once", "held", "legal holds", "case", "scope"]
+    heads += ["requested", "erased after", "due"]
+    print_rows({"erasures": found}, heads, rows, right=["hidden at once", "held"], as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
@@ -96,6 +101,9 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         "status": found["status"],
     }
     shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
+    if found.get("held"):  # servers of the version before don't say it
+        shown["under legal hold"] = found["held"]
+        shown["legal holds"] = ", ".join(map(_describe_hold, found["holds"]))
     shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}
     shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
@@ -117,7 +125,10 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an erasure during its grace period and restore the memories that it has hidden."""
+    """Cancel an erasure during its grace period and restore the memories that it has hidden.
+
+    The id of a memory that was deleted alone is accepted too.
+    """
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
@@ -170,6 +181,8 @@ def _print_report(found: dict[str, Any]) -> None:
     ]
     print_table(["store", *columns], rows, right=columns)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
+    if found.get("texts_redacted"):
+        typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
     passes = found.get("passes", ())
     if len(passes) > 1:
         rows = [
@@ -199,6 +212,12 @@ def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
 
 def _path(request_id: str) -> str:
     return item_path(PATH, request_id)
+
+
+def _describe_hold(hold: dict[str, Any]) -> str:
+    """Describe a legal hold: its id, the number of memories, and its ground."""
+    ground = f", {hold['ground'].replace('_', ' ')}" if hold.get("ground") else ""
+    return f"{hold['hold_id']} ({count_of(hold['memories'], 'memory', 'memories')}{ground})"
 
 
 def _describe_scope(found: dict[str, Any]) -> str:

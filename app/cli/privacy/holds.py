@@ -14,6 +14,7 @@ from app.cli.core.output import (
     AsJson,
     Url,
     Yes,
+    ask,
     confirm,
     count_of,
     examples,
@@ -25,6 +26,7 @@ from app.cli.core.output import (
 )
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
+from app.domain.privacy.legal_hold import HOLD_GROUNDS
 
 router = typer.Typer(
     name="hold",
@@ -43,7 +45,7 @@ Id = Annotated[str, typer.Argument(help="Id of the hold.", metavar="ID")]
 
 @router.command(
     epilog=examples(
-        "ebbing hold place ID ID --reason 'case 17' --yes",
+        "ebbing hold place ID ID --reason 'case 17' --ground legal_claims --yes",
         "ebbing hold place --subject orla --reason 'case 17' --dry-run",
         "ebbing hold place --category health --after 2026-01-01 --before 2026-04-01 --reason 'audit of spring'",
     )
@@ -53,7 +55,18 @@ def place(
         Labels, typer.Argument(help="Ids of the memories to hold.", metavar="ID", show_default=False)
     ] = None,
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; visible only to keys with the scope `privacy`.")],
+    reason: Annotated[
+        str,
+        typer.Option("--reason", help="Reason, visible to keys with the scope `privacy`; must not name the subject."),
+    ],
+    ground: Annotated[
+        str | None,
+        typer.Option(
+            "--ground",
+            help=f"Legal ground for retaining the data (GDPR Art. 17(3)), stated in letters and reports: "
+            f"{', '.join(f'`{name}`' for name in HOLD_GROUNDS)}. Without --yes, the command asks for it.",
+        ),
+    ] = None,
     subject: Subject = None,
     thread: Thread = None,
     tags: Tags = None,
@@ -78,7 +91,9 @@ def place(
     later = "" if memory_ids else ", and future memories that meet its conditions"
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
-            counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
+            counted = api.call(
+                "POST", PATH, json=body | {"reason": reason, "dry_run": True} | given(ground=ground)
+            ).body
             if dry_run:
                 text = f"Would hold {_many(counted)}{explain_none(subject, counted)}."
                 print_result(counted, text, as_json=as_json)
@@ -87,7 +102,8 @@ def place(
             refuse_near_miss(subject, counted, as_written=as_written)
             if not yes:
                 confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
-        placed = api.call("POST", PATH, json=body | {"reason": reason}).body
+                ground = ground or _ask_ground()
+        placed = api.call("POST", PATH, json=body | {"reason": reason} | given(ground=ground)).body
         found = placed if as_json else api.call("GET", _path(placed["id"])).body
     if as_json:
         print_json(placed)
@@ -117,30 +133,77 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     found = call(url, "GET", _path(hold_id))
     shown = {"id": found["id"], "scope": _describe_scope(found), "covers": _many(found), "reason": found["reason"]}
+    if found.get("ground"):
+        shown["ground"] = found["ground"].replace("_", " ")
+    if _waiting(found):
+        shown["blocks"] = _waiting(found)
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{format_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
+    if found.get("release_reason"):
+        shown["because"] = found["release_reason"]
     print_fields(found, shown, width=10, as_json=as_json)
 
 
-@router.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --yes"))
+@router.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --reason 'case 17 is settled' --yes"))
 def release(
     hold_id: Id,
     *,
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason",
+            help="Reason, stored with the hold; must not name the subject. Without --yes, the command asks for it.",
+        ),
+    ] = None,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a hold. Its memories can then be edited and deleted, unless another hold or rule protects them."""
+    """Release a hold. Its memories can then be edited and deleted, unless another hold or rule protects them.
+
+    Erasures that wait only for this hold erase its memories at once.
+    """
     from app.cli.core.client import Api
 
     with Api(find_connection(url)) as api:
         if not yes:
             found = api.call("GET", _path(hold_id)).body
+            waiting = _waiting(found)
+            if waiting:
+                typer.echo(f"warning: on release, {waiting} at once; this can't be undone", err=True)
             question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
             confirm(question)
-        done = api.call("POST", f"{_path(hold_id)}/release").body
-    print_result(done, f"released hold {plain(done['id'])} at {format_minute(done['released_at'])}", as_json=as_json)
+            reason = reason or ask("Reason for the release (no personal data; empty for none)")
+        done = api.call("POST", f"{_path(hold_id)}/release", json=given(reason=reason)).body
+    text = f"released hold {plain(done['id'])} at {format_minute(done['released_at'])}"
+    waiting = _waiting(done, "continued")
+    print_result(done, text + (f"; {waiting} now" if waiting else ""), as_json=as_json)
+
+
+def _ask_ground() -> str | None:
+    """Ask for the legal ground of a hold; None if the answer is empty.
+
+    Raises:
+        CommandFailure: The answer isn't a ground.
+    """
+    answer = ask(f"Legal ground ({', '.join(HOLD_GROUNDS)}; empty for none)")
+    if answer and answer not in HOLD_GROUNDS:
+        raise CommandFailure(f"no legal ground is named `{plain(answer)}`, nothing was changed", Code.USAGE)
+    return answer
+
+
+def _waiting(found: dict[str, Any], key: str = "waiting") -> str:
+    """Return the erasures that a release continues, as a clause; empty if there are none.
+
+    Servers of the version before don't name them.
+    """
+    waiting = found.get(key) or {}
+    if not waiting.get("erasures"):
+        return ""
+    erasures, memories = waiting["erasures"], count_of(waiting["memories"], "memory", "memories")
+    verb = "deletes" if erasures == 1 else "delete"
+    return f"{count_of(erasures, 'waiting erasure', 'waiting erasures')} {verb} {memories}"
 
 
 def _path(hold_id: str) -> str:

@@ -1,8 +1,8 @@
-"""`ebbing privacy identity`, `extend` and `letter`: identity check, extension and answers of a privacy request."""
+"""`ebbing privacy identity`, `extend`, `notice` and `letter`: identity check, extension and letters of a request."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,7 +14,7 @@ from app.cli.privacy.erasure_requests import HtmlFile, print_written, router
 from app.cli.privacy.request_log import PATH
 
 Id = Annotated[str, typer.Argument(help="Request ID.", metavar="ID")]
-LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion")
+LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion", "partial")
 
 
 @router.command(
@@ -65,19 +65,53 @@ def extend(
         typer.Option("--months", min=1, max=2, help="Further months under the GDPR. Default: 2. The CCPA has 45 days."),
     ] = None,
     notified_at: Annotated[
-        str | None, time_option("--notified", "Time at which the requester was notified. Default: now.")
+        str | None,
+        time_option(
+            "--notified",
+            "Time at which the notice was sent. If it isn't sent yet, record it later: `ebbing privacy notice ID`.",
+        ),
     ] = None,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Extend the legal deadline of a request once. Send the notice: `ebbing privacy letter ID extension`."""
-    if not yes:
-        confirm(f"Extend the deadline of {plain(request_id)}, with the requester notified before the first deadline?")
+    """Extend the legal deadline of a request once.
+
+    Then send the notice, `ebbing privacy letter ID extension`, before the first deadline, and record it with
+    `ebbing privacy notice ID`.
+    """
     body = given(reason=reason, months=months, notified_at=notified_at)
-    done = call(url, "POST", f"{item_path(PATH, request_id)}/extend", json=body)
-    text = f"{plain(done['request_id'])}: deadline moved from {done['first_due_at'][:10]} to {done['due_at'][:10]}"
+    path = f"{item_path(PATH, request_id)}/extend"
+    if not yes:
+        would = call(url, "POST", path, json=body | {"dry_run": True})
+        confirm(f"Extend the deadline of {plain(request_id)} {_move(would)}?")
+    done = call(url, "POST", path, json=body)
+    text = f"{plain(done['request_id'])}: deadline moved {_move(done)}"
+    if not done.get("notice_sent_at"):
+        text += (
+            f"; no notice is recorded yet: send it before {done['first_due_at'][:10]} (`ebbing privacy letter "
+            f"{plain(request_id)} extension`), then record it (`ebbing privacy notice {plain(request_id)}`)"
+        )
     print_result(done, text, as_json=as_json)
+
+
+@router.command(epilog=examples("ebbing privacy notice ID", "ebbing privacy notice ID --at 2026-11-20"))
+def notice(
+    request_id: Id,
+    *,
+    sent_at: Annotated[str | None, time_option("--at", "Time at which the notice was sent. Default: now.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record that the notice of an extension was sent to the requester."""
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/notice", json=given(sent_at=sent_at))
+    late = ", after the first deadline" if done["notice_sent_at"] > done["first_due_at"] else ""
+    text = f"{plain(done['request_id'])}: notice of the extension sent on {done['notice_sent_at'][:10]}{late}"
+    print_result(done, text, as_json=as_json)
+
+
+def _move(found: dict[str, Any]) -> str:
+    return f"from {found['first_due_at'][:10]} to {found['due_at'][:10]}"
 
 
 @router.command(

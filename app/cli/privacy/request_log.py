@@ -40,10 +40,7 @@ def log(
     rows = (
         (
             *(each[name] for name in ("request_id", "nature", "law")),
-            *(
-                (each[name] or "")[:10] + (" (extended)" if name == "due_at" and each.get("extended_at") else "")
-                for name in days
-            ),
+            *((each[name] or "")[:10] + (_extended(each) if name == "due_at" else "") for name in days),
             each.get("identity_method") or "",
             "" if each["days_left"] is None else f"{each['days_left']:.1f}",
             _answer(each),
@@ -97,6 +94,12 @@ def deny(
         confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
     done = call(url, "POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis})
     print_result(done, f"{plain(done['request_id'])} is denied: {plain(done['basis'])}", as_json=as_json)
+
+
+def _extended(each: dict[str, Any]) -> str:
+    if not each.get("extended_at"):
+        return ""
+    return " (extended)" if each.get("notice_sent_at") else " (extended, no notice)"
 
 
 def _answer(each: dict[str, Any]) -> str:

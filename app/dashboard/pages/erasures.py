@@ -31,7 +31,7 @@ from app.services.erasure import requests
 from app.services.erasure.report import read_grace_end, read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import document_texts, export_archive, export_requests, rights_overview
+from app.services.privacy import document_texts, export_archive, export_requests, retained_texts, rights_overview
 
 PAGE: Final = 50
 _CASE: Final = ("controller", "case_reference", "legal_basis")
@@ -105,6 +105,7 @@ def erase(acting: Guarding) -> Response:
     given = read_as(
         NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
     )
+    retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
     acting.record("request_erasure", given.kind)
     new = requests.request(acting.tenant_id, requests.read_options(given), acting.key_id)
     return redirect_back(f"/privacy/erasures/{new.erasure_id}", "erasing")
@@ -162,6 +163,7 @@ def create_export(acting: Guarding) -> Response:
     """Request an export, which a job creates."""
     fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law", "controller", "case_reference")}
     given = read_as(NewExport, {**fields, "reason": acting.reason})
+    retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
     acting.record("request_export", given.kind)
     export_requests.request_export(acting.tenant_id, given, acting.key_id)
     return redirect_back("/privacy/exports", "exporting")

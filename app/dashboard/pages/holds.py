@@ -13,7 +13,7 @@ from app.dashboard import rendering
 from app.dashboard.access import Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
-from app.domain.privacy.legal_hold import IDS_MAX, NewHold, parse_scope
+from app.domain.privacy.legal_hold import HOLD_GROUNDS, IDS_MAX, NewHold, parse_scope
 from app.errors import FieldError, Invalid
 from app.services.privacy import legal_holds
 
@@ -37,24 +37,31 @@ def list_holds(
         following=TIMED.encode(found.following),
         released=released,
         ids_max=IDS_MAX,
+        grounds=HOLD_GROUNDS,
     )
 
 
 @router.get("/{hold_id}")
 def show_hold(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
     """Show a hold and the number of memories it covers now."""
-    found, counts = legal_holds.get(viewer.tenant_id, hold_id)
-    return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts)
+    found, counts, waiting = legal_holds.get(viewer.tenant_id, hold_id)
+    return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts, waiting=waiting)
 
 
 @router.post("")
 def place_hold(acting: Guarding) -> Response:
     """Place a hold: from the response on, its memories can't be edited, merged, deleted or moved to a lower tier."""
     given = read_as(
-        NewHold, {"reason": acting.reason, **_hold_fields(acting.form.get("by", ""), acting.form.get("what", ""))}
+        NewHold,
+        {
+            "reason": acting.reason,
+            **_hold_fields(acting.form.get("by", ""), acting.form.get("what", "")),
+            "ground": acting.form.get("ground") or None,
+        },
     )
+    meant = parse_scope(given)
     acting.record("place_hold", acting.form["by"])
-    placed = legal_holds.place_hold(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
+    placed = legal_holds.place_hold(acting.tenant_id, meant, given.reason, acting.key_id, given.ground)
     return redirect_back(f"/privacy/holds/{placed.hold_id}", "held")
 
 
@@ -62,7 +69,7 @@ def place_hold(acting: Guarding) -> Response:
 def release_hold(acting: Guarding, hold_id: HoldId) -> Response:
     """Release a hold; memories without another hold can be edited, merged, moved and deleted again."""
     acting.record("release_hold", hold_id)
-    legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id)
+    legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id, acting.reason)
     return redirect_back(f"/privacy/holds/{hold_id}", "released")
 
 

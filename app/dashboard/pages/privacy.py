@@ -29,6 +29,7 @@ from app.domain.privacy.requests import (
     Manner,
     Nature,
     NewRequest,
+    Notice,
 )
 from app.services.privacy import categories, request_log, rights_overview
 from app.services.strength import current_policy
@@ -115,6 +116,16 @@ def extend_request(acting: Guarding, request_id: RequestId) -> Response:
     acting.record("extend_request", request_id)
     request_log.extend(acting.tenant_id, request_id, extension, acting.key_id)
     return redirect_back("/privacy", "extended")
+
+
+@router.post("/requests/{request_id}/notice")
+def record_notice(acting: Guarding, request_id: RequestId) -> Response:
+    """Record that the notice of an extension was sent."""
+    day = acting.form.get("sent", "")
+    notice = read_as(Notice, {"sent_at": f"{day}T00:00:00Z" if day else ""})
+    acting.record("record_notice", request_id)
+    request_log.record_notice(acting.tenant_id, request_id, notice, acting.key_id)
+    return redirect_back("/privacy", "noticed")
 
 
 @router.get("/requests/{request_id}/letters/{letter}")

@@ -50,6 +50,7 @@ Action = Literal[
     "operator_acted",
     "identity_checked",
     "request_extended",
+    "extension_notified",
 ]
 
 SYSTEM: Final = "system"

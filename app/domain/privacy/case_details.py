@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
 
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.subject_names import fold_name
+from app.domain.privacy.subject_names import NameFinder
 from app.errors import FieldError, Invalid
 
 CONTROLLER_MAX_CHARACTERS: Final = 300
@@ -17,8 +18,13 @@ LEGAL_BASIS_MAX_CHARACTERS: Final = 300
 NOTE_MAX_CHARACTERS: Final = 500
 _LINE: Final = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 _SENTENCES: Final = r"^[^\x00]*[^\s\x00][^\x00]*$"
-_NAME_MIN_CHARACTERS: Final = 3
 _GROUND: Final = re.compile(r"[a-z]")
+NAMED: Final = (
+    "contains the subject's name, but is retained after an erasure: write a case number or a role instead, such as "
+    "`the customer`"
+)
+REDACTED: Final = "Text removed: it contained the name of a person whose data was erased."
+"""Replacement of a retained text that contains an erased person's name."""
 
 Controller = Annotated[str, msgspec.Meta(min_length=1, max_length=CONTROLLER_MAX_CHARACTERS, pattern=_LINE)]
 CaseReference = Annotated[str, msgspec.Meta(min_length=1, max_length=CASE_REFERENCE_MAX_CHARACTERS, pattern=_LINE)]
@@ -43,22 +49,17 @@ def check_legal_basis(law: Law, legal_basis: str | None) -> None:
         raise Invalid(errors=[FieldError("legal_basis", "isn't a letter of GDPR Art. 17(1): a to f")])
 
 
-def check_nameless(subject: str | None, **texts: str | None) -> None:
-    """Check that texts that outlive an erasure don't contain the erased subject's name.
+def check_nameless(subject: str | Iterable[str] | None, **texts: str | None) -> None:
+    """Check that texts that outlive an erasure don't contain a name of the erased person.
 
-    Subjects of fewer than three characters aren't looked for.
+    Args:
+        subject: The subject, or all names of the person; None if nobody is named.
+        texts: The texts by the names of their fields.
 
     Raises:
-        Invalid: A text contains the subject as a word, in any case or Unicode form.
+        Invalid: A text contains a name, as `NameFinder` finds it.
     """
-    name = fold_name(subject or "")
-    if len(name) < _NAME_MIN_CHARACTERS:
-        return
-    found = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    errors = [
-        FieldError(field, "contains the subject, but is retained after the erasure: use a number instead")
-        for field, text in texts.items()
-        if text is not None and found.search(fold_name(text))
-    ]
+    names = NameFinder([subject] if isinstance(subject, str) else subject or ())
+    errors = [FieldError(field, NAMED) for field, text in texts.items() if text is not None and names.is_in(text)]
     if errors:
         raise Invalid(errors=errors)

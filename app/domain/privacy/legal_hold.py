@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 from uuid import UUID
 
 import msgspec
 
 from app.domain.ingest.json_input import precompile
 from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, Kind, Moment, check_moment
+from app.domain.privacy.case_details import check_nameless
 from app.errors import FieldError, Invalid
 
 IDS_MAX: Final = 1_000
 REASON_MAX_CHARACTERS: Final = 2_000
+HoldGround = Literal["legal_claims", "legal_obligation", "public_interest", "public_health", "archiving", "expression"]
+HOLD_GROUNDS: Final[tuple[HoldGround, ...]] = get_args(HoldGround)
+"""Legal grounds for retaining data, in the sense of GDPR Art. 17(3)."""
 
 TEXT: Final = r"^[^\x00]*$"
 StorableName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=TEXT)]
@@ -54,6 +58,9 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         filter: Other conditions.
         dry_run: Only count the memories that the hold would cover.
         ids: Ids of up to 1,000 stored memories.
+        ground: Legal ground for retaining the data, in the sense of GDPR Art. 17(3): `legal_claims`,
+            `legal_obligation`, `public_interest`, `public_health`, `archiving` or `expression`. Letters and reports of
+            erasures that wait for the hold state it.
     """
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)]
@@ -62,6 +69,17 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     filter: HoldFilter | None = None
     dry_run: bool = False
     ids: _Ids | None = None
+    ground: HoldGround | None = None
+
+
+class HoldRelease(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Release of a legal hold.
+
+    Attributes:
+        reason: The reason, up to 2,000 characters; stored with the hold. It must not contain personal data.
+    """
+
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
 
 
 @precompile
@@ -87,7 +105,8 @@ def parse_scope(given: NewHold) -> Scope:
     """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, a moment can't be stored, or the reason
+            names the subject.
     """
     filters = msgspec.structs.asdict(given.filter or HoldFilter())
     filter_conditions: dict[str, Any] = {
@@ -97,6 +116,7 @@ def parse_scope(given: NewHold) -> Scope:
         raise Invalid(errors=[FieldError("memory_ids", "is the old name of `ids`: give only `ids`")])
     chosen = given.memory_ids if given.ids is None else given.ids
     ids = None if chosen is None else list(dict.fromkeys(chosen))
+    check_nameless(given.subject, reason=given.reason)
     scope = Scope(ids, given.subject, **filter_conditions)
     conditions = scope.conditions()
     if not conditions:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
-from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
-from app.domain.privacy.erasure_passes import HELD
-from app.domain.privacy.report_counts import (
-    count_deleted_before,
-    count_outcomes,
-    count_retained,
-    count_unplanned,
-    find_row,
-    sum_holds,
+from app.domain.privacy.documents.letters import describe_ground
+from app.domain.privacy.documents.report_appendix import (
+    COPIES,
+    DONE,
+    HOSTS,
+    PROOF,
+    RETAINED,
+    SYSTEMS,
+    render_appendices,
 )
+from app.domain.privacy.documents.report_counts import count_outcomes, count_retained, find_row, sum_holds
+from app.domain.privacy.documents.texts import ENGLISH, Texts
+from app.domain.privacy.erasure_passes import HELD
 
 STYLE: Final = html.STYLE
-DONE, RETAINED, COPIES = 2, 4, 5
-"""Numbers of the sections that other sections refer to."""
-SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
-"""Letters of the appendices."""
 _NO_COPIES: Final = ("recipients", "mentions", "jobs")
 """Entries of `elsewhere` that aren't copies: the section on recipients covers the first two, and jobs copy no data."""
 
@@ -38,7 +36,7 @@ def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
     title = texts.text("report.title")
     body = (
         f"{html.heading(title, 1)}{_head(report, texts)}{_summary(report, texts)}{letter}{_signatures(report, texts)}"
-        f"{_appendices(report, texts)}"
+        f"{render_appendices(report, texts)}"
     )
     case = report.get("case_reference") or report["erasure_id"]
     return html.page(texts, f"{title} {case}", body)
@@ -99,7 +97,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
     if extension:
         days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
-        lines.append(texts.text("report.request.extended", **days))
+        key = "extended" if extension["notified_at"] else "extended_unnoticed"
+        lines.append(texts.text(f"report.request.{key}", **days))
     if report["status"] == "held":
         lines.append(texts.text("report.request.name_stored"))
     elif report["pseudonyms"]:
@@ -136,7 +135,10 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
     if len(passes) > 1:
         parts.append(html.paragraph(texts.text("report.done.passes", count=len(passes))))
         parts.append(html.items(_describe_pass(number, each, texts) for number, each in enumerate(passes, start=1)))
-    also = list(_describe_stores(report["stores"], texts))
+    redacted = report.get("texts_redacted") or 0
+    also = list(_describe_stores(report["stores"], redacted, texts))
+    if redacted:
+        also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
@@ -152,12 +154,13 @@ def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
     return texts.text("report.done.pass", **values)
 
 
-def _describe_stores(stores: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
-    """Yield a line for each system with data in scope; the memories and their tables are described before."""
+def _describe_stores(stores: Sequence[Mapping[str, Any]], redacted: int, texts: Texts) -> Iterator[str]:
+    """Yield a line for each system with data in scope; memories, tables and redacted texts have their own lines."""
     for row in stores:
         code = row.get("code")
-        if row["removed"] and code not in (None, "memories", "table"):
-            yield texts.count(f"stores.{code}.done", row["removed"])
+        removed = max(row["removed"] - redacted, 0) if code == "records" else row["removed"]
+        if removed and code not in (None, "memories", "table"):
+            yield texts.count(f"stores.{code}.done", removed)
         if code == "keys" and count_retained(row):
             yield texts.count("stores.keys.kept", count_retained(row), retained=RETAINED)
 
@@ -186,8 +189,8 @@ def _has_retained_key(report: Mapping[str, Any]) -> bool:
 def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     rows = report["kept"]
     lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    held = [_describe_kept(row, texts) for row in rows if row["what"] == HELD]
-    others = [_describe_kept(row, texts) for row in rows if row["what"] != HELD]
+    held = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] == HELD]
+    others = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] != HELD]
     counts = count_outcomes(report)
     if counts.held and sum_holds(report) != counts.held:
         held.append(texts.count("report.retained.several", counts.held))
@@ -196,7 +199,7 @@ def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     return "".join(map(html.paragraph, [*lines, *held, *others]))
 
 
-def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
+def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
     code = row.get("code")
     if code is None:
         values = {name: row[name] for name in ("what", "ground", "until")}
@@ -206,7 +209,9 @@ def _describe_kept(row: Mapping[str, Any], texts: Texts) -> str:
     }
     count = values.pop("memories", row["count"])
     key = f"kept.{code}.said"
-    return texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    ground = describe_ground(law, values.pop("ground", None), texts) if code == "held" else None
+    said = texts.text(key, **values) if count is None else texts.count(key, count, **values)
+    return said if ground is None else f"{said} {texts.text('kept.held.ground', ground=ground)}"
 
 
 def _copies(report: Mapping[str, Any], texts: Texts) -> str:
@@ -237,6 +242,7 @@ def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
     if count:
         hosts = texts.count("count.hosts", count)
         line = texts.text("report.recipients.some", hosts=hosts, recipients=HOSTS)
+        line = f"{line} {texts.text('report.recipients.notify_' + report['kind'])}"
     return html.paragraph(line) + html.paragraph(texts.text("report.recipients.mentions"))
 
 
@@ -264,124 +270,3 @@ def _signatures(report: Mapping[str, Any], texts: Texts) -> str:
     )
     title = html.heading(texts.text("report.signature.title"))
     return f'<section class="sign">{title}{html.paragraph(line)}{blocks}</section>'
-
-
-# --- Appendix ---
-
-
-def _appendices(report: Mapping[str, Any], texts: Texts) -> str:
-    contents = {
-        "systems": _systems(report, texts),
-        "passes": _passes(report, texts),
-        "dates": _dates(report["clocks"], texts),
-        "hosts": html.table(
-            texts,
-            [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
-            [_describe_host(row, texts) for row in report["recipients"]],
-        ),
-        "proof": _proof(report, texts),
-        "glossary": html.pairs(texts, dict(texts.pairs("report.glossary.terms"))),
-    }
-    shown = []
-    for letter, (name, content) in zip((SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS), contents.items(), strict=True):
-        title = texts.text("report.appendix", letter=letter, title=texts.text(f"report.{name}.title"))
-        shown.append(html.heading(title, kind="first" if letter == SYSTEMS else "") + content)
-    return f'<section class="appendix">{"".join(shown)}</section>'
-
-
-def _describe_host(row: Mapping[str, Any], texts: Texts) -> list[object]:
-    purposes = [
-        texts.text(f"purposes.{name}") if f"purposes.{name}" in texts else name.replace("_", " ")
-        for name in (each.replace(" ", "_") for each in row["purposes"])
-    ]
-    return [row["host"], purposes, row["calls"], row.get("first"), row.get("last")]
-
-
-def _systems(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the table of systems with data in scope, its notes, and a list of the systems without such data."""
-    stores, counted = report["stores"], ("found", "removed", "left")
-    found = [row for row in stores if row.get("code") is None or any(map(row.get, counted))]
-    has_retained = any(map(count_retained, found))
-    names = ("store", "method", "found", "removed", *(["retained"] if has_retained else []), "left")
-    rows = [[*_name_store(row, report["clocks"], texts), *(_figure(row, name) for name in names[2:])] for row in found]
-    notes = [texts.text("report.systems.note")]
-    if unplanned := count_unplanned(report):
-        notes.append(texts.count("report.systems.held", unplanned))
-    if deleted := count_deleted_before(report):
-        notes.append(texts.count("report.systems.deleted_before", deleted))
-    if has_retained:
-        notes.append(texts.text("report.systems.kept", retained=RETAINED))
-    table = html.table(texts, [texts.text(f"report.systems.{name}") for name in names], rows)
-    empty = [row for row in stores if row not in found]
-    more = [texts.text("report.systems.empty")] if empty else []
-    systems = [texts.text(f"stores.{row['code']}.name") for row in empty if row["code"] != "table"]
-    tables = [row["table"] for row in empty if row["code"] == "table"]
-    listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
-    indexes = texts.text("report.systems.indexes", done=DONE)
-    return "".join(
-        [*map(html.paragraph, notes), table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)]
-    )
-
-
-def _figure(row: Mapping[str, Any], name: str) -> int:
-    return count_retained(row) if name == "retained" else int(row[name])
-
-
-def _name_store(row: Mapping[str, Any], clocks: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
-    """Return the name and the method of a system; reports of earlier versions contain them in English."""
-    code, by, rewritten_at = row.get("code"), row.get("rewritten_by"), clocks.get("rewritten_at")
-    if code is None:
-        return row["store"], row["method"]
-    if code == "table":
-        method = row["method_code"]
-        return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
-    name = texts.text(f"stores.{code}.name")
-    if by and rewritten_at:
-        return name, texts.text(f"stores.{code}.method_done", rewritten_at=texts.moment(rewritten_at))
-    if by:
-        return name, texts.text(f"stores.{code}.method_by", rewrite_by=texts.moment(by))
-    return name, texts.text(f"stores.{code}.method")
-
-
-def _passes(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the tables of the passes and of the legal holds between them; reports of earlier versions have none."""
-    names = ("number", "started_at", "finished_at", "memories", "held", "holds")
-    rows = [
-        [
-            number,
-            *(_moment(each[name]) for name in ("started_at", "finished_at")),
-            *(each[name] for name in ("memories", "held", "holds")),
-        ]
-        for number, each in enumerate(report.get("passes", ()), start=1)
-    ]
-    content = html.table(texts, [texts.text(f"report.passes.{name}") for name in names], rows)
-    if report.get("holds"):
-        heads = [texts.text(f"report.passes.{name}") for name in ("hold", "placed_at", "released_at", "delayed")]
-        delays = [
-            [each["hold_id"], _moment(each["placed_at"]), _moment(each["released_at"]), each["memories"]]
-            for each in report["holds"]
-        ]
-        content += html.table(texts, heads, delays)
-        if len(delays) > 1:
-            content += html.paragraph(texts.text("report.passes.several"))
-    return content
-
-
-def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
-    names = (name for name in texts.keys("report.dates") if name != "title")
-    shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
-    return html.pairs(texts, shown)
-
-
-def _proof(report: Mapping[str, Any], texts: Texts) -> str:
-    audit = report.get("audit") or {}
-    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
-    shown["grace_ended_by"] = (report.get("grace_ended") or {}).get("by")
-    shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
-    shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
-    shown |= {f"version_{what}": version for what, version in report["versions"].items()}
-    return html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
-
-
-def _moment(moment: str | None) -> datetime | None:
-    return None if moment is None else read_moment(moment)

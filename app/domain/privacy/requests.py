@@ -59,19 +59,31 @@ class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Extension(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Extension of a request's legal deadline, with the requester notified before the first deadline.
+    """Extension of a request's legal deadline, of which the requester is notified before the first deadline.
 
     Attributes:
         reason: The reason, up to 500 characters, which the notice states; stored for 24 months, and must not contain
             personal data.
         months: Number of further months under the GDPR, 1 or 2 (default 2). Not allowed under the CCPA, which allows
             45 further days.
-        notified_at: Time at which the requester was notified; defaults to now.
+        notified_at: Time at which the notice was sent; omit it if the notice is sent later, and record it then.
+        dry_run: Only return the request with the new deadline.
     """
 
     reason: NotedText
     months: Annotated[int, msgspec.Meta(ge=1, le=2)] | None = None
     notified_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    dry_run: bool = False
+
+
+class Notice(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Notice of an extension that was sent to the requester.
+
+    Attributes:
+        sent_at: Time at which the notice was sent; defaults to now.
+    """
+
+    sent_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -110,8 +122,12 @@ class PrivacyRequest:
         controller: Name of the company that answers.
         identity_checked_by: Id of the key with which the identity check was recorded.
         identity_note: Free text on the identity check; None once the request is answered.
-        extended_at: Time at which the requester was notified of the extension; None if there is none.
+        confirmed_at: Time at which a confirmation of receipt was recorded; None if none was.
+        extended_at: Time at which the extension was recorded; None if there is none.
         first_due_at: Deadline before the extension; None if there is none.
+        notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
+        notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
+        notice_recorded_by: Id of the key with which the notice was recorded.
     """
 
     request_id: UUID
@@ -134,6 +150,9 @@ class PrivacyRequest:
     extended_at: datetime | None = None
     extension_reason: str | None = None
     first_due_at: datetime | None = None
+    notice_sent_at: datetime | None = None
+    notice_recorded_at: datetime | None = None
+    notice_recorded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

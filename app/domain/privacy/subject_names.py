@@ -1,7 +1,11 @@
-"""Compare the names of subjects: equal but for case and Unicode form, e-mail addresses, parts, and misspellings."""
+"""Compare the names of subjects: equal but for case and Unicode form, e-mail addresses, parts, and misspellings.
+
+`NameFinder` finds the names of one person in a text, by the same rules.
+"""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -10,6 +14,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
+from app.domain.ingest.roles import ROLES
 
 Likeness = Literal["exact", "case", "spelling", "email", "part", "similar", "speaker"]
 
@@ -19,6 +24,16 @@ _PART_MIN: Final = 3
 """Minimum letters of a name that counts as a part of another name."""
 _SIMILAR_MIN: Final = 4
 """Minimum letters of a name in which one letter may differ; two may differ from twice this number on."""
+_MISSPELT_MIN: Final = 6
+"""Minimum letters of a name that is found misspelt in a text; shorter names are too close to ordinary words."""
+_UNSPACED_MIN: Final = 2
+_WORDS: Final = re.compile(r"[^\W_]+")
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff]")
+"""Letters of languages that are written without spaces or append particles: Thai, Lao, Korean, Japanese, Chinese."""
+_MAILBOXES: Final = frozenset(
+    {"admin", "contact", "hello", "help", "info", "mail", "noreply", "office", "sales", "service", "support", "team"}
+)
+"""Local parts of e-mail addresses that name no person."""
 
 
 class SubjectSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -161,3 +176,77 @@ def rank_names(found: Iterable[NearName]) -> list[NearName]:
         if known is None or _ORDER.index(each.likeness) < _ORDER.index(known.likeness):
             best[each.subject] = each
     return sorted(best.values(), key=lambda each: (_ORDER.index(each.likeness), -each.memories, each.subject))
+
+
+class NameFinder:
+    """Finds a person's names in texts, as whole words.
+
+    A name counts in any case, Unicode form, spelling of accents, spaces and punctuation, and as the part of an e-mail
+    address before the @. Names of fewer than three letters and names of roles aren't looked for.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Prepare the names."""
+        forms = {form for name in names for form in _name_forms(name)}
+        self._unspaced = {form for form in forms if _UNSPACED.search(form) and len(form) >= _UNSPACED_MIN}
+        self._names = {form for form in forms if len(form) >= _PART_MIN} - self._unspaced
+        self._longest = max(map(len, self._names), default=0)
+
+    def __bool__(self) -> bool:
+        """Return True if any name is long enough to be looked for."""
+        return bool(self._names or self._unspaced)
+
+    def is_in(self, text: str) -> bool:
+        """Return True if a text contains one of the names."""
+        words = [_letters(fold_name(word)) for word in _words(text)]
+        if self._unspaced and any(name in "".join(words) for name in self._unspaced):
+            return True
+        return any(joined in self._names for joined in self._join(words))
+
+    def _join(self, words: list[str]) -> Iterator[str]:
+        """Yield the neighbouring words of a text, joined, up to the length of the longest name."""
+        for start in range(len(words)):
+            joined = ""
+            for word in words[start:]:
+                joined += word
+                if len(joined) > self._longest:
+                    break
+                yield joined
+
+    def misspellings(self, text: str) -> set[str]:
+        """Return the capitalised words of a text in which one letter of a name differs, or to which an s is added.
+
+        The first letter has to be the name's. Names of fewer than six letters aren't compared.
+        """
+        names = [name for name in self._names if len(name) >= _MISSPELT_MIN]
+        found = set()
+        for word in _words(text) if names else ():
+            letters = _letters(fold_name(word))
+            if word[0].islower() or letters in self._names:
+                continue
+            if any(name[0] == letters[:1] and is_within_edits(name, letters, 1) for name in names):
+                found.add(word)
+        return found
+
+
+def sought_names(names: Iterable[str]) -> list[str]:
+    """Return the names for which `NameFinder` looks, without differences of case and Unicode form."""
+    return [fold_name(name) for name in names if NameFinder([name])]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text, without accents."""
+    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
+    return _WORDS.findall("".join(sign for sign in plain if not unicodedata.combining(sign)))
+
+
+def _name_forms(name: str) -> Iterator[str]:
+    """Yield the letters of a name, and of the part of an e-mail address before the @."""
+    folded = fold_name(name)
+    if folded in ROLES:
+        return
+    yield _letters(folded)
+    if "@" in folded:
+        local = _letters(folded.partition("@")[0].partition("+")[0])
+        if local not in _MAILBOXES:
+            yield local

@@ -39,6 +39,7 @@ from app.services.erasure.steps import (
     next_step,
     step_transaction,
 )
+from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.tiers import pca_fitting
 from app.store.consolidation import hidden_supersessions, merges
@@ -88,7 +89,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories deleted by versions without erasures.
+    The first slice also adopts memories deleted by versions without erasures, and deletes aliases left behind.
 
     Args:
         as_of: The time of the nightly run.
@@ -96,6 +97,9 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
         until: Deadline on the monotonic clock; at least one piece of work is always done.
     """
     adopted = 0
+    if not state:
+        with database.tenant(tenant_id) as tx:
+            requests.clear_aliases(tx, tenant_id)
     while not state:
         adopted_now = adopt(tenant_id)
         adopted += adopted_now
@@ -184,6 +188,9 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         digests = _digests(tx, tenant_id, erasure)
         entries = batch.ledger_entries(tx, tenant_id, erasure, ids)
         tombstones.enter_in_ledger(tx, tenant_id, entries, digests, erasure.cut or "")
+        aliases = retained_texts.find_aliases(tx, tenant_id, erasure)  # while the memories are stored
+        requests.set_fields(tx, tenant_id, erasure.erasure_id, aliases=aliases)
+        erasure = replace(erasure, aliases=aliases)
         failpoints.trigger("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
     work_found = {name: step.find(tenant_id, erasure, ids) for name, step in STEPS.items()}

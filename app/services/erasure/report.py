@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
+from app.domain.privacy.documents.report_counts import count_outcomes, count_retained
 from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
-from app.domain.privacy.legal_deadlines import confirmation_deadline
-from app.domain.privacy.report_counts import count_outcomes, count_retained
+from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
@@ -29,6 +29,15 @@ SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
+_CASE_GROUND: Final = "proof that the request was answered"
+_CASE_UNTIL: Final = "the tenant is removed"
+_RECIPIENTS_GO: Final = "by the recipients' own rules: notify the recipients"
+_CITED: Final[dict[Law, tuple[str, str]]] = {
+    "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{_RECIPIENTS_GO} (GDPR Art. 19)"),
+    "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{_RECIPIENTS_GO} (11 CCR 7022)"),
+    "user": (_CASE_GROUND, _RECIPIENTS_GO),
+}
+"""By law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
     "embeddings": "deleted; vectors of following turns that include the text are deleted too and computed again",
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
@@ -61,7 +70,6 @@ def build_report(
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values())
-    logged = recipients.filter_logged(tx, tenant_id, [erasure.erasure_id for erasure in erasures])
     holding = recipients.holds_on(tx, tenant_id, held)
     shared = {
         "made_at": now.isoformat(),
@@ -81,10 +89,9 @@ def build_report(
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
+        report["texts_redacted"] = erasure.texts_redacted
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
-        if erasure.erasure_id in logged:
-            report["kept"].append(dict(_REQUEST_LOG))
         report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
         report["passes"] = add_pass(erasure.report, erasure.started_at, now, memories, len(held), current)
@@ -161,7 +168,7 @@ def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[Hold
             "ground": f"legal hold {hold.hold_id} of {hold.placed_at:%Y-%m-%d}",
             "until": "it is released; then they are erased",
             "code": "held",
-            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat()},
+            "values": {"hold": str(hold.hold_id), "placed_at": hold.placed_at.isoformat(), "ground": hold.ground},
         }
         for hold in holding
     ]
@@ -201,8 +208,8 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
         {
             "what": "the erasure's dates, controller, case reference and legal basis, and this report",
             "count": None,
-            "ground": "proof that the request was answered (11 CCR 7101)",
-            "until": "the tenant is removed",
+            "ground": _CASE_GROUND,
+            "until": _CASE_UNTIL,
             "code": "case",
         },
     ]
@@ -211,7 +218,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
 _REQUEST_LOG: Final = {
     "what": "the entry in the request log: deadlines, identity check, extension and answer",
     "count": None,
-    "ground": "proof that the request was answered (11 CCR 7101)",
+    "ground": _CASE_GROUND,
     "until": f"{KEPT_MONTHS} months after the answer",
     "code": "request_log",
 }
@@ -265,7 +272,7 @@ _ELSEWHERE: Final = {
     "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
     "recipients": (
         "data sent to the recipients",
-        "by the recipients' own rules: notify the recipients (GDPR Art. 19, 11 CCR 7022)",
+        _RECIPIENTS_GO,
     ),
     "mentions": (
         "mentions of the subject in other subjects' memories",
@@ -318,7 +325,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         },
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **erasure.report,
+        **_cite_law(erasure.report, erasure.kind, is_logged=logged is not None),
     }
 
 
@@ -341,6 +348,21 @@ read_grace_end = database.in_tenant(find_grace_end)
 """Return the early end of an erasure's grace period; None if there is none."""
 
 
+def _cite_law(report: Mapping[str, Any], law: Law, *, is_logged: bool) -> dict[str, Any]:
+    """Return a report that cites only the law of its request; earlier versions stored references to all laws.
+
+    Args:
+        is_logged: Whether the request log has an entry, which earlier versions described together with the dates.
+    """
+    ground, goes = _CITED[law]
+    case = {"ground": ground, "until": _CASE_UNTIL}
+    kept = [row | case if row.get("code") == "case" else row for row in report["kept"]]
+    if is_logged:
+        kept.append(_REQUEST_LOG | {"ground": ground})
+    elsewhere = [row | {"goes": goes} if row.get("code") == "recipients" else row for row in report["elsewhere"]]
+    return {**report, "kept": kept, "elsewhere": elsewhere}
+
+
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:
     """Return the check of the requester's identity; None if none is recorded, or the log entry was deleted."""
     if logged is None or logged.identity_method is None:
@@ -354,6 +376,6 @@ def _describe_extension(logged: PrivacyRequest | None) -> dict[str, Any] | None:
         return None
     return {
         "first_due_at": logged.first_due_at,
-        "notified_at": logged.extended_at,
+        "notified_at": logged.notice_sent_at,
         "reason": logged.extension_reason,
     }

@@ -17,13 +17,16 @@ from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
+from app.domain.privacy.documents.letters import WAITS
 from app.domain.privacy.erasure import NewErasure, check_case_details, requested_scope
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
 from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
+from app.services.privacy import retained_texts
 from app.services.security import audit
+from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
@@ -88,8 +91,9 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     """Return the erasure that a request would create and the number of matching memories, without writing anything.
 
     Raises:
-        Invalid: The law doesn't allow this grace period.
+        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
     """
+    _check_nameless(tenant_id, asked)
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
         return _new(database.now(tx), asked, "nobody"), requests.count(tx, tenant_id, scope)
@@ -110,9 +114,10 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
         requested_by: Id of the caller's API key.
 
     Raises:
-        Invalid: The law doesn't allow this grace period.
+        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
         Unavailable: A memory listed in the scope is still in the ingest queue.
     """
+    _check_nameless(tenant_id, asked)
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -150,6 +155,11 @@ def create(
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
+
+
+def _check_nameless(tenant_id: UUID, asked: ErasureOptions) -> None:
+    texts = {name: getattr(asked, name) for name in ("controller", "case_reference", "legal_basis")}
+    retained_texts.check_texts(tenant_id, asked.scope.subject, **texts)
 
 
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
@@ -317,12 +327,19 @@ def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, l
     return require_found(requests.get(tx, tenant_id, erasure_id, locked=locked), "erasure")
 
 
-get = database.in_tenant(get_or_404)
-"""Return an erasure.
+def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """Return an erasure by its id, or by the id of a memory that was deleted alone.
 
-Raises:
-    NotFound: This tenant has no such erasure.
-"""
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The id is that of a memory that an erasure hides together with others.
+    """
+    with database.tenant(tenant_id) as tx:
+        return get_or_404(tx, tenant_id, lookup.resolve_erasure(tx, tenant_id, erasure_id))
+
+
+find_held = database.in_tenant(requests.find_held)
+"""Return the legal holds on the hidden memories of erasures, by erasure; see `store.erasure.requests.find_held`."""
 
 
 page = database.in_tenant(requests.page)
@@ -332,14 +349,20 @@ page = database.in_tenant(requests.page)
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     """Cancel an erasure: each hidden memory returns to its tier unless it matches another open erasure.
 
+    Args:
+        erasure_id: The erasure, or a memory that was deleted alone.
+
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: The grace period is over.
+        Conflict: The grace period is over, or the id is that of a memory that an erasure hides together with others.
     """
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
+        erasure_id = lookup.resolve_erasure(tx, tenant_id, erasure_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
+        if erasure.status == "held":
+            raise Conflict(f"this erasure can't be cancelled any more, because a part of its data is erased: {WAITS}")
         if erasure.status != "grace":
             raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {erasure.status}")
         now = database.now(tx)

@@ -23,13 +23,14 @@ from app.services.erasure import execution
 from app.services.erasure.ledger import NO_KEY_STORE, standing
 from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
 from app.services.privacy import legal_holds
+from app.services.privacy.retained_texts import possible_names
 from app.services.security import audit
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
 from app.store.erasure.ledger import LedgerEntry, ReplayStatus
 from app.store.erasure.requests import Erasure
-from app.store.privacy import holds
+from app.store.privacy import holds, retained_texts
 from app.store.privacy.holds import Hold
 from app.store.tenants import tenants
 
@@ -267,6 +268,8 @@ def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[s
     yield from ledger.names(tx, tenant_id, what)
     for payload in ledger.letters(tx, tenant_id):
         yield from _names_in(payload, what)
+    if what == "subject":
+        yield from possible_names(retained_texts.list_all(tx, tenant_id))
 
 
 def _names_in(payload: bytes, what: Named) -> Iterator[str]:

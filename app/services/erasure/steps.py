@@ -21,7 +21,7 @@ from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services.erasure.requests import ROWS, get_or_404
-from app.services.privacy import export_requests
+from app.services.privacy import export_requests, retained_texts
 from app.services.security import audit, encryption_keys
 from app.services.tiers import pca_refit
 from app.store.core import database
@@ -255,17 +255,24 @@ def _gone_at(erasure: Erasure) -> datetime | None:
     return datetime.fromisoformat(erased_at[0]) if erased_at else None
 
 
-# --- Finished jobs, released holds and recorded searches ---
+# --- Finished jobs, released holds, recorded searches, and texts of operators ---
 
 
 def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        return StepCount(sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values()))
+        count = sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values())
+        return StepCount(count + len(retained_texts.find_named(tx, tenant_id, erasure)))
 
 
 def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "records") as tx:
-        return StepProgress(None, references.clear_records(tx, tenant_id, names(erasure), ids))
+        current = get_or_404(tx, tenant_id, erasure.erasure_id)
+        cleared = references.clear_records(tx, tenant_id, names(erasure), ids)
+        texts = retained_texts.redact_named(tx, tenant_id, current)
+        if texts:
+            redacted = current.texts_redacted + texts
+            requests.set_fields(tx, tenant_id, erasure.erasure_id, texts_redacted=redacted)
+        return StepProgress(None, cleared + texts)
 
 
 # --- Keys ---

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from app import queues
+from app.errors import NotFound
 from app.services.jobs import queue
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.services.storage.memory_write import memory_write
 from app.services.tiers import cold_restore, reactivation
+from app.store.erasure.requests import Erasure
 from app.store.memories.memories import StoredMemory
 
 
@@ -27,6 +29,15 @@ class RestoreResult:
     job_id: UUID | None = None
 
 
+def _describe_deletion(deletion: Erasure) -> str:
+    if deletion.status != "grace":
+        return f"Memory not found: it was deleted, and erasure {deletion.erasure_id} can't be cancelled any more"
+    return (
+        f"Memory not found: it was deleted, and will be erased after {deletion.erase_after:%Y-%m-%d %H:%M} UTC. To "
+        f"restore it, cancel erasure {deletion.erasure_id} (`ebbing privacy cancel {deletion.erasure_id}`)"
+    )
+
+
 def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
     """Make a memory active again, which counts as a use. Active memories aren't changed.
 
@@ -37,9 +48,15 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> RestoreResult:
         actor: Id of the requesting key.
 
     Raises:
-        NotFound: This tenant has no such memory.
+        NotFound: This tenant has no such memory, or it was deleted; the message names the erasure to cancel.
     """
-    memory = lookup.get(tenant_id, memory_id)
+    try:
+        memory = lookup.get(tenant_id, memory_id)
+    except NotFound:
+        deletion = lookup.find_deletion(tenant_id, memory_id)
+        if deletion is None:
+            raise
+        raise NotFound(_describe_deletion(deletion)) from None
     if isinstance(memory, Pending) or memory.tier == "active":
         return RestoreResult(memory)
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:

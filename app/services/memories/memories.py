@@ -8,10 +8,10 @@ from uuid import UUID
 from app import queues
 from app.domain.ingest.memory import KINDS, MemoryPatch
 from app.domain.privacy.audit_chain import SYSTEM
-from app.errors import Conflict, require_found
+from app.errors import Conflict, NotFound, require_found
 from app.services.enrichment import corrections, pii_scan, texts
 from app.services.erasure import requests
-from app.services.storage.lookup import lock, stored_only
+from app.services.storage.lookup import find_deletion, lock, stored_only
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import current_policy, memory_strength
 from app.services.tiers import reactivation
@@ -124,15 +124,23 @@ def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool)
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> Erasure:
     """Hide a memory, remove it from its neighbours' context, and return its erasure, due after the grace period.
 
+    A memory that was deleted already stays as it is: its erasure is returned while it is open.
+
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the ingest queue.
         Conflict: The memory is under a legal hold.
     """
-    with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
-        stored_id = lock(write.tx, tenant_id, memory_id)
-        write.check_free([stored_id])
-        deletion = requests.delete(write.tx, tenant_id, stored_id, actor)
+    try:
+        with stored_only(tenant_id, memory_id), memory_write(tenant_id, "content") as write:
+            stored_id = lock(write.tx, tenant_id, memory_id)
+            write.check_free([stored_id])
+            deletion = requests.delete(write.tx, tenant_id, stored_id, actor)
+    except NotFound:
+        earlier = find_deletion(tenant_id, memory_id)
+        if earlier is None:
+            raise
+        return earlier
     queues.nudge(queues.EMBED_MEMORIES)
     return deletion
 

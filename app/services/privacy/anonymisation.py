@@ -13,6 +13,7 @@ from uuid import UUID
 from app.domain.ingest.memory import COLUMNS
 from app.domain.ingest.roles import infer_role, speaker_name
 from app.domain.privacy.anonymisation import AnonymisedMemory, RedactedSpan, anonymise_text
+from app.domain.privacy.case_details import check_nameless
 from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.pii_detection import detect_pii
 from app.errors import Unavailable
@@ -48,10 +49,12 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the queue.
         Conflict: The memory is under a legal hold or in cold storage.
+        Invalid: The ground names the person.
     """
     memory = lookup.get(tenant_id, memory_id)
     if isinstance(memory, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
+    check_nameless([name for name in (memory.subject, speaker_name(memory.speaker)) if name], ground=ground)
     inferred_entities = (memory.inferred or {}).get("entities") or ()
     names = [
         name for name in (memory.subject, speaker_name(memory.speaker), *memory.entities, *inferred_entities) if name

@@ -22,6 +22,7 @@ from app.domain.privacy.legal_deadlines import legal_deadlines
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.domain.tiers import encryption
 from app.errors import Conflict, Unavailable, require_found
+from app.services.privacy import retained_texts
 from app.services.security import audit, encryption_keys
 from app.settings import settings
 from app.store.core import database
@@ -46,7 +47,11 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or no master key is set.
         Unavailable: The subject's key has just been destroyed.
         Misconfigured: The master key has changed.
+        Invalid: A text that is retained names the subject.
     """
+    retained_texts.check_texts(
+        tenant_id, given.subject, controller=given.controller, case_reference=given.case_reference
+    )
     if settings().master_key is None:
         raise Conflict(NO_MASTER_KEY)
     owners = encryption_keys.load_owner_keys(tenant_id, {given.subject})

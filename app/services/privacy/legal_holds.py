@@ -13,28 +13,30 @@ from uuid import UUID, uuid4
 from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
-from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.legal_hold import HoldGround, Scope
 from app.errors import Conflict, FieldError, Invalid, Unavailable, require_found
 from app.services.erasure import requests
+from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.jobs import jobs
 from app.store.memories import links
 from app.store.privacy import holds
-from app.store.privacy.holds import Hold, HoldCounts
+from app.store.privacy.holds import Hold, HoldCounts, WaitingErasures
 
 KIND: Final = "release"
 ROWS: Final = 5000
 STEP_SECONDS: Final = 2.0
 
 
-def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Hold:
+def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, ground: HoldGround | None = None) -> Hold:
     """Place a hold. From its commit on, no memory that it covers can be deleted.
 
     Args:
         meant: Conditions that memories must meet. An alias id covers the memory of which it is an alias.
         placed_by: Id of the caller's key.
+        ground: Legal ground for retaining the memories.
 
     Raises:
         Invalid: Some ids don't match any memory of this tenant.
@@ -49,7 +51,7 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str) -> Ho
             missing = [memory_id for memory_id in ids if memory_id not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
-            placed = holds.insert_hold(tx, tenant_id, uuid4(), meant, reason, placed_by)
+            placed = holds.insert_hold(tx, tenant_id, uuid4(), meant, reason, placed_by, ground=ground)
             audit_hold(tx, tenant_id, "hold_placed", placed, placed_by)
             return placed
     # Query the queue outside the transaction.
@@ -71,30 +73,46 @@ list_holds = database.in_tenant(holds.list_holds)
 """Return a page of holds, latest first, after the given placement time and id; see `store.privacy.holds.list_holds`."""
 
 
-def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts]:
-    """Return a hold and the number of memories that it covers now, which is zero after its release.
+def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts, WaitingErasures]:
+    """Return a hold, the number of memories that it covers now, and the erasures that its release would continue.
+
+    The numbers are zero after its release.
 
     Raises:
         NotFound: This tenant has no such hold.
     """
     with database.tenant(tenant_id) as tx:
         hold = _get_or_404(tx, tenant_id, hold_id)
-        counts = holds.count_covered(tx, tenant_id, hold.meant) if hold.released_at is None else HoldCounts(0, 0)
-    return hold, counts
+        if hold.released_at is not None:
+            return hold, HoldCounts(0, 0), WaitingErasures(0, 0)
+        return hold, holds.count_covered(tx, tenant_id, hold.meant), holds.count_waiting(tx, tenant_id, hold)
 
 
-def release_hold(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
+def release_hold(
+    tenant_id: UUID, hold_id: UUID, released_by: str, reason: str | None = None
+) -> tuple[Hold, WaitingErasures]:
     """Release a hold and make the memories that it covered due for the next sweep, in a job if there are many.
+
+    Erasures that waited only for this hold continue at once.
+
+    Args:
+        reason: The reason, stored with the hold.
+
+    Returns:
+        The hold, and the number of these erasures and of the memories that they erase.
 
     Raises:
         NotFound: This tenant has no such hold.
         Conflict: The hold was already released.
+        Invalid: The reason names the subject of the hold.
     """
     with database.tenant(tenant_id) as tx:
         # Without the lock, an erasure that has just read the hold could wait for its release forever.
         holds.lock_exclusive(tx, tenant_id)
         hold = _get_or_404(tx, tenant_id, hold_id)
-        if not holds.release_hold(tx, tenant_id, hold_id, released_by):
+        retained_texts.check_within(tx, tenant_id, hold.meant.subject, reason=reason)
+        waiting = holds.count_waiting(tx, tenant_id, hold)
+        if not holds.release_hold(tx, tenant_id, hold_id, released_by, reason):
             raise Conflict("this hold is already released")
         _, last = holds.make_due(tx, tenant_id, hold.meant, NIL, ROWS)
         if last is not None:  # the next tick sends the job
@@ -102,7 +120,7 @@ def release_hold(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         requests.queue_waiting(tx, tenant_id)
         audit_hold(tx, tenant_id, "hold_released", hold, released_by)
-        return _get_or_404(tx, tenant_id, hold_id)
+        return _get_or_404(tx, tenant_id, hold_id), waiting
 
 
 def run_job_slice(job: Job) -> Step:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
-from app.domain.privacy.documents.letters import LetterKind, render_letter_page, render_letter_text
+from app.domain.privacy.documents.letters import (
+    WAITS,
+    HeldMemories,
+    LetterKind,
+    PartialErasure,
+    describe_ground,
+    render_letter_page,
+    render_letter_text,
+)
 from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
 from app.domain.privacy.requests import (
     Answer,
     Extension,
     IdentityCheck,
     NewRequest,
+    Notice,
     PrivacyRequest,
     RequestStatistics,
 )
 from app.errors import Conflict, FieldError, Invalid, require_found
-from app.services.privacy import document_texts
+from app.services.privacy import document_texts, retained_texts
 from app.services.security import audit
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.privacy import request_log
 
 CATEGORIES_MAX: Final = 500
+_TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give a later time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +101,13 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
     Raises:
         NotFound: This tenant has no such request.
         Conflict: The request is already answered.
-        Invalid: The time of the check is in the future or can't be stored.
+        Invalid: The time of the check is in the future, before the receipt of the request, or can't be stored.
     """
     with database.tenant(tenant_id) as tx:
-        _lock_open(tx, tenant_id, request_id)
+        request = _lock_open(tx, tenant_id, request_id)
         checked_at = _past_moment(tx, check.checked_at, "checked_at")
+        if checked_at < request.received_at:
+            raise Invalid(errors=[FieldError("checked_at", _TOO_EARLY.format(received_at=request.received_at))])
         fields = {"method": check.method, "checked_at": checked_at, "checked_by": actor, "note": check.note}
         request_log.store_identity_check(tx, tenant_id, request_id, **fields)
         checked_request = _get_or_404(tx, tenant_id, request_id)
@@ -105,7 +117,9 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
 
 
 def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) -> PrivacyRequest:
-    """Extend the legal deadline of a request, and of its erasure.
+    """Extend the legal deadline of a request, and of its erasure. With `dry_run`, only return the new deadline.
+
+    The notice to the requester is a fact of its own: it is recorded here if it was sent already, else later.
 
     Args:
         actor: Id of the caller's key.
@@ -113,8 +127,8 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
     Raises:
         NotFound: This tenant has no such request.
         Conflict: The request is answered, extended already, or has no legal deadline.
-        Invalid: The requester was notified in the future, before the receipt or after the first deadline; or the law
-            doesn't allow this extension.
+        Invalid: The reason names the subject; the notice was sent in the future, before the receipt or after the first
+            deadline; no notice was sent and the first deadline has passed; or the law doesn't allow this extension.
     """
     with database.tenant(tenant_id) as tx:
         # The erasure's row is locked first, as in its verification, which also answers the request.
@@ -122,21 +136,65 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
         request = _lock_open(tx, tenant_id, request_id)
         if request.extended_at is not None:
             raise Conflict("this request is already extended, and the law allows one extension")
+        retained_texts.check_about_within(tx, tenant_id, request_id, reason=extension.reason)
         due_at = extended_deadline(request.law, request.received_at, extension.months)
         if due_at is None or request.due_at is None:
             raise Conflict("this request has no legal deadline to extend")
-        notified_at = _past_moment(tx, extension.notified_at, "notified_at")
-        if notified_at < request.received_at:
-            raise Invalid(errors=[FieldError("notified_at", "is before the receipt of the request")])
-        if notified_at > request.due_at:
-            raise Invalid(errors=[FieldError("notified_at", "is after the first deadline, too late for an extension")])
-        request_log.store_extension(
-            tx, tenant_id, request_id, due_at=due_at, notified_at=notified_at, reason=extension.reason
-        )
+        sent_at = None
+        if extension.notified_at is not None:
+            sent_at = _notice_moment(tx, request, extension.notified_at, "notified_at")
+        if (sent_at or database.now(tx)) > request.due_at:
+            fault = "is after the first deadline" if sent_at else "is missing, and the first deadline has passed"
+            raise Invalid(errors=[FieldError("notified_at", f"{fault}: too late for an extension")])
+        if extension.dry_run:
+            return replace(request, due_at=due_at, first_due_at=request.due_at, extension_reason=extension.reason)
+        request_log.store_extension(tx, tenant_id, request_id, due_at=due_at, reason=extension.reason)
+        if sent_at is not None:
+            request_log.store_notice(tx, tenant_id, request_id, sent_at, actor)
         extended_request = _get_or_404(tx, tenant_id, request_id)
         details = {"request": str(request_id), "law": request.law}
         audit.append(tx, tenant_id, "request_extended", actor, items=1, details=details)
     return extended_request
+
+
+def record_notice(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str) -> PrivacyRequest:
+    """Record that the notice of an extension was sent to the requester.
+
+    A notice after the first deadline is recorded too: it is a fact, although the law doesn't allow it.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request isn't extended, or its notice is already recorded.
+        Invalid: The notice was sent in the future or before the receipt of the request.
+    """
+    with database.tenant(tenant_id) as tx:
+        requests.get(tx, tenant_id, request_id, locked=True)  # locked first, as in the erasure's verification
+        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if request.extended_at is None:
+            raise Conflict("this request has no extension: record the extension first")
+        if request.notice_sent_at is not None:
+            raise Conflict(f"the notice is already recorded: sent on {request.notice_sent_at:%Y-%m-%d}")
+        sent_at = _notice_moment(tx, request, notice.sent_at, "sent_at")
+        request_log.store_notice(tx, tenant_id, request_id, sent_at, actor)
+        notified_request = _get_or_404(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "law": request.law}
+        audit.append(tx, tenant_id, "extension_notified", actor, items=1, details=details)
+    return notified_request
+
+
+def _notice_moment(tx: database.Transaction, request: PrivacyRequest, moment: datetime | None, field: str) -> datetime:
+    """Return the time at which a notice was sent, by default now.
+
+    Raises:
+        Invalid: The time is in the future or before the receipt of the request.
+    """
+    sent_at = _past_moment(tx, moment, field)
+    if sent_at < request.received_at:
+        raise Invalid(errors=[FieldError(field, "is before the receipt of the request")])
+    return sent_at
 
 
 def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_page: bool) -> str:
@@ -148,9 +206,18 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
     """
     with database.tenant(tenant_id) as tx:
         request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
-        has_report = requests.get(tx, tenant_id, request_id) is not None  # an answered request: its erasure has ended
+        erasure = requests.get(tx, tenant_id, request_id)
+        found = requests.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
+    texts = document_texts.read()
+    partial = None
+    if erasure is not None and erasure.status == "held":
+        held = [
+            HeldMemories(each.hold_id, each.placed_at, each.memories, describe_ground(erasure.kind, each.ground, texts))
+            for each in found
+        ]
+        partial = PartialErasure((erasure.report or {}).get("memories", 0), erasure.finished_at, held)
     render = render_letter_page if as_page else render_letter_text
-    return render(letter, request, now, document_texts.read(), has_report=has_report)
+    return render(letter, request, now, texts, has_report=erasure is not None, partial=partial)
 
 
 def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
@@ -194,10 +261,15 @@ def answer_request(
     Raises:
         NotFound: This tenant has no such request.
         Conflict: The request is already answered, or its erasure is still in progress.
+        Invalid: The basis names the subject.
     """
     with database.tenant(tenant_id) as tx:
         _lock_open(tx, tenant_id, request_id)
-        if requests.get(tx, tenant_id, request_id) is not None:
+        retained_texts.check_about_within(tx, tenant_id, request_id, basis=basis)
+        erasure = requests.get(tx, tenant_id, request_id)
+        if erasure is not None and erasure.status == "held":
+            raise Conflict(WAITS)
+        if erasure is not None:
             raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
         answered_request = _get_or_404(tx, tenant_id, request_id)

@@ -12,10 +12,11 @@ from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope
 from app.domain.ingest.ids import extract_index
 from app.domain.ingest.memory import MemoryIn
-from app.errors import EbbingError, FieldError, NotFound, Unavailable
+from app.errors import Conflict, EbbingError, FieldError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
-from app.store.memories import memories
+from app.store.erasure.requests import Erasure
+from app.store.memories import links, memories
 from app.store.memories.memories import StoredMemory
 
 
@@ -63,6 +64,42 @@ def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> Not
         error = FieldError(field, "doesn't match any memory of this tenant", name)
         return NotFound("Memory not found", errors=[error])
     return Unavailable(f"a memory {purpose} is still in the queue", retry_after_seconds=1)
+
+
+def find_hiding(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> tuple[Erasure, bool] | None:
+    """Return the open erasure that hides a memory, and whether it is the deletion of this memory alone; else None.
+
+    Args:
+        memory_id: The memory's id or an alias of it.
+    """
+    stored_id = links.resolve_ids(tx, tenant_id, [memory_id]).get(memory_id)
+    erasure = None if stored_id is None else requests.find_hiding(tx, tenant_id, stored_id)
+    return None if erasure is None else (erasure, erasure.scope.conditions() == {"memory_ids": [stored_id]})
+
+
+def find_deletion(tenant_id: UUID, memory_id: UUID) -> Erasure | None:
+    """Return the open erasure of this memory alone, or None; erasures of more data aren't revealed."""
+    with database.tenant(tenant_id) as tx:
+        hiding = find_hiding(tx, tenant_id, memory_id)
+    return hiding[0] if hiding is not None and hiding[1] else None
+
+
+def resolve_erasure(tx: database.Transaction, tenant_id: UUID, given_id: UUID) -> UUID:
+    """Return the id of the open erasure that deletes the memory with this id alone; other ids are returned unchanged.
+
+    Raises:
+        Conflict: An erasure hides the memory together with others.
+    """
+    hiding = None if requests.get(tx, tenant_id, given_id) is not None else find_hiding(tx, tenant_id, given_id)
+    if hiding is None:
+        return given_id
+    erasure, is_alone = hiding
+    if not is_alone:
+        raise Conflict(
+            f"this is the id of a memory, which erasure {erasure.erasure_id} hides together with other memories: give "
+            "the id of the erasure"
+        )
+    return erasure.erasure_id
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class Holding(NamedTuple):
     hold_id: UUID
     placed_at: datetime
     memories: int
+    ground: str | None = None
 
 
 def hosts(tx: Connection, tenant_id: UUID) -> list[Recipient]:
@@ -49,11 +50,11 @@ def holds_on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> lis
 
 
 _HOLDS_ON: Final = f"""
-SELECT hold.hold_id, hold.placed_at, count(*)
+SELECT hold.hold_id, hold.placed_at, count(*), hold.ground
 FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
 ) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
-GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
+GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold.hold_id
 """  # noqa: S608 - constants only
 
 
@@ -67,17 +68,6 @@ def hold_times(
 
 _HOLD_TIMES: Final = """
 SELECT hold_id, placed_at, released_at FROM holds WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s)
-"""
-
-
-def filter_logged(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> set[UUID]:
-    """Return the erasures that have an entry in the request log; deletions of single memories have none."""
-    values = {"tenant": tenant_id, "ids": Uuids(erasure_ids)}
-    return {row[0] for row in driver_connection(tx).execute(_LOGGED, values)}
-
-
-_LOGGED: Final = """
-SELECT request_id FROM privacy_requests WHERE tenant_id = %(tenant)s AND request_id = ANY (%(ids)s)
 """
 
 

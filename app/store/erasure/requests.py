@@ -21,14 +21,14 @@ from app.domain.ingest.json_input import precompile
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.legal_hold import HoldGround, Scope
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
-  controller, case_reference, legal_basis"""
+  controller, case_reference, legal_basis, aliases, texts_redacted"""
 
 
 @precompile
@@ -53,6 +53,8 @@ class Erasure:
         controller: Name and address of the company that answers the request; retained for the report, as are
             `case_reference` and `legal_basis`.
         legal_basis: A letter of GDPR Art. 17(1), or the operator's words.
+        aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
+        texts_redacted: Number of texts of operators that contained a name of the person.
     """
 
     erasure_id: UUID
@@ -79,6 +81,8 @@ class Erasure:
     controller: str | None = None
     case_reference: str | None = None
     legal_basis: str | None = None
+    aliases: list[str] | None = None
+    texts_redacted: int = 0
 
     @property
     def is_batch(self) -> bool:
@@ -92,6 +96,7 @@ class HoldInScope(NamedTuple):
     hold_id: UUID
     placed_at: datetime
     memories: int
+    ground: HoldGround | None = None
 
 
 class Matching(NamedTuple):
@@ -267,11 +272,22 @@ def finish(
 
 _FINISH: Final = """
 UPDATE erasures SET status = 'verified', finished_at = %(now)s, verified_at = %(now)s, scope = '{}', reason = NULL,
-  report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
+  aliases = NULL, report = given.value, residue = 0, batch_id = NULL, rewritten_at = NULL,
   rewrite_by = CASE WHEN jsonb_path_exists(plan, '$[*].segments[*]') THEN %(rewrite_by)s::timestamptz END
 FROM jsonb_each(CAST(%(given)s AS jsonb)) AS given
 WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAST(given.key AS uuid)
 """
+
+
+def clear_aliases(tx: Connection, tenant_id: UUID) -> None:
+    """Delete the aliases of finished erasures, which workers of the version before leave when they finish one."""
+    tx.execute(_CLEAR_ALIASES, {"tenant": tenant_id})
+
+
+_CLEAR_ALIASES: Final = text("""
+UPDATE erasures SET aliases = NULL
+WHERE tenant_id = :tenant AND aliases IS NOT NULL AND status IN ('verified', 'cancelled')
+""")
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
@@ -291,13 +307,57 @@ FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(scope)}
 def holds_in(tx: Connection, tenant_id: UUID, scope: Scope) -> list[HoldInScope]:
     """Return the legal holds on memories in a scope, in order of placement."""
     statement = text(f"""
-SELECT hold.hold_id, hold.placed_at, count(*)
+SELECT hold.hold_id, hold.placed_at, count(*), hold.ground
 FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND {HOLDS}
 WHERE memory.tenant_id = :tenant AND {scope_sql(scope)}
-GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
+GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold.hold_id
 """)  # noqa: S608 - constants only
     rows = tx.execute(statement, {"tenant": tenant_id} | scope.conditions())
     return [HoldInScope(*row) for row in rows]
+
+
+class HeldErasure(NamedTuple):
+    """Number of an erasure's hidden memories under legal hold, and the holds in order of placement."""
+
+    memories: int
+    holds: list[HoldInScope]
+
+
+def find_held(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> dict[UUID, HeldErasure]:
+    """Return the legal holds on the hidden memories of these erasures, by erasure; erasures without any are omitted."""
+    held: dict[UUID, HeldErasure] = {}
+    values = {"tenant": tenant_id, "ids": Uuids(erasure_ids)}
+    for erasure_id, memories, *columns in driver_connection(tx).execute(_HELD, values).fetchall():
+        held.setdefault(erasure_id, HeldErasure(memories, [])).holds.append(HoldInScope(*columns))
+    return held
+
+
+_HELD: Final = f"""
+WITH pairs AS MATERIALIZED (
+  SELECT hidden.erasure_id, memory.memory_id, hold.hold_id, hold.placed_at, hold.ground
+  FROM hidden_memories AS hidden
+  JOIN memories AS memory ON memory.tenant_id = %(tenant)s AND memory.memory_id = hidden.memory_id
+  JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
+  WHERE hidden.tenant_id = %(tenant)s AND hidden.erasure_id = ANY (%(ids)s) AND EXISTS (
+    SELECT FROM holds AS any_hold WHERE any_hold.tenant_id = %(tenant)s AND any_hold.released_at IS NULL)
+)
+SELECT erasure_id, (SELECT count(DISTINCT memory_id) FROM pairs AS own WHERE own.erasure_id = pairs.erasure_id),
+  hold_id, placed_at, count(*), ground
+FROM pairs GROUP BY erasure_id, hold_id, placed_at, ground ORDER BY erasure_id, placed_at, hold_id
+"""  # noqa: S608 - constants only
+
+
+def find_hiding(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Erasure | None:
+    """Return the open erasure that hides a memory, or None."""
+    row = tx.execute(_HIDING, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
+    return None if row is None else as_erasure(row)
+
+
+_HIDING: Final = text(f"""
+SELECT {COLUMNS} FROM erasures
+WHERE tenant_id = :tenant AND erasure_id = (
+  SELECT erasure_id FROM hidden_memories WHERE tenant_id = :tenant AND memory_id = :memory_id)
+""")  # noqa: S608 - constants only
 
 
 def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:

@@ -9,7 +9,9 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection
 
+from app.domain.privacy.case_details import REDACTED
 from app.domain.privacy.erasure import is_whole
+from app.domain.privacy.subject_names import sought_names
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.erasure import requests
 from app.store.erasure.references import as_word
@@ -47,6 +49,23 @@ WHERE request.tenant_id = %(tenant)s AND request.identity_note IS NOT NULL AND (
   request.answer IS NOT NULL OR request.identity_note ~* %(word)s::text OR EXISTS (
     SELECT FROM exports WHERE exports.tenant_id = %(tenant)s AND exports.export_id = request.request_id
       AND exports.subject IS NULL))""",
+    "names in texts of operators": f"""
+SELECT count(*) FROM (
+  SELECT unnest(ARRAY[controller, case_reference, legal_basis]) AS written FROM erasures
+  WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT unnest(ARRAY[controller, case_reference, basis, extension_reason]) FROM privacy_requests
+  WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT unnest(ARRAY[reason, release_reason]) FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
+  UNION ALL
+  SELECT reason FROM operator_acts WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT discard_reason FROM dead_letters WHERE tenant_id = %(tenant)s
+) AS texts
+WHERE written <> '{REDACTED}' AND EXISTS (
+  SELECT FROM unnest(%(spellings)s::text[]) AS name
+  WHERE strpos(' ' || lower(normalize(written, NFKC)) || ' ', ' ' || name || ' ') > 0)""",  # noqa: S608 - constants only
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
     "vectors by a basis that is gone": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
@@ -107,6 +126,7 @@ def counts(
         "cut": erasure.cut,
         "erasure": erasure.erasure_id,
         "word": None if subject is None else as_word(subject),
+        "spellings": [] if subject is None else sought_names([subject, *(erasure.aliases or ())]),
     }
     return residue | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
 

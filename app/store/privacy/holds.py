@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
-from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.legal_hold import HoldGround, Scope
 from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place
 from app.store.memories.memories import CONTENT_CHANGES, NewMemory, as_json
@@ -53,6 +53,7 @@ class Hold:
         meant: The scope: conditions that select the held memories.
         placed_by: Id of the API key of the caller who placed the hold.
         released_by: Id of the API key of the caller who released it; None while the hold is in force.
+        ground: Legal ground for retaining the memories; None if it wasn't given.
     """
 
     hold_id: UUID
@@ -62,6 +63,8 @@ class Hold:
     placed_by: str
     released_at: datetime | None
     released_by: str | None
+    ground: HoldGround | None = None
+    release_reason: str | None = None
 
 
 class MemoryHold(NamedTuple):
@@ -70,6 +73,13 @@ class MemoryHold(NamedTuple):
     hold_id: UUID
     placed_at: datetime
     reason: str
+
+
+class WaitingErasures(NamedTuple):
+    """Number of erasures that the release of a hold continues, and of the memories that they then erase."""
+
+    erasures: int
+    memories: int
 
 
 class HoldCounts(NamedTuple):
@@ -96,20 +106,29 @@ def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
     tx.execute(_LOCK, {"name": f"ebbing holds {tenant_id}"})
 
 
-def insert_hold(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Scope, reason: str, placed_by: str) -> Hold:
+def insert_hold(
+    tx: Connection,
+    tenant_id: UUID,
+    hold_id: UUID,
+    meant: Scope,
+    reason: str,
+    placed_by: str,
+    *,
+    ground: HoldGround | None = None,
+) -> Hold:
     """Insert a hold; the caller holds the exclusive lock."""
     values = {name: getattr(meant, name) for name in meant.__slots__}
-    row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by} | values
+    row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by, "ground": ground} | values
     return as_hold(tx.execute(_PLACE, row).one())
 
 
 _COLUMNS: Final = """hold_id, memory_ids, subject, thread, tags, categories, kinds, after, before, reason, placed_at,
-  placed_by, released_at, released_by"""
+  placed_by, released_at, released_by, ground, release_reason"""
 _PLACE: Final = text(f"""
 INSERT INTO holds (tenant_id, hold_id, memory_ids, subject, thread, tags, categories, kinds, after, before, reason,
-  placed_at, placed_by)
+  placed_at, placed_by, ground)
 VALUES (:tenant, :hold_id, CAST(:memory_ids AS uuid[]), :subject, :thread, CAST(:tags AS text[]),
-  CAST(:categories AS text[]), CAST(:kinds AS text[]), :after, :before, :reason, clock_timestamp(), :placed_by)
+  CAST(:categories AS text[]), CAST(:kinds AS text[]), :after, :before, :reason, clock_timestamp(), :placed_by, :ground)
 RETURNING {_COLUMNS}
 """)  # noqa: S608 - constants only
 
@@ -133,14 +152,14 @@ SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND (:released OR release
 ORDER BY placed_at DESC, hold_id DESC""")  # noqa: S608 - constants only
 
 
-def release_hold(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
+def release_hold(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str, reason: str | None = None) -> bool:
     """Release a hold. Return False if it doesn't exist or is already released."""
-    values = {"tenant": tenant_id, "hold_id": hold_id, "released_by": released_by}
+    values = {"tenant": tenant_id, "hold_id": hold_id, "released_by": released_by, "reason": reason}
     return tx.execute(_RELEASE, values).rowcount == 1
 
 
 _RELEASE: Final = text("""
-UPDATE holds SET released_at = clock_timestamp(), released_by = :released_by
+UPDATE holds SET released_at = clock_timestamp(), released_by = :released_by, release_reason = :reason
 WHERE tenant_id = :tenant AND hold_id = :hold_id AND released_at IS NULL
 """)
 
@@ -152,6 +171,20 @@ SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE delete
 FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(meant)}
 """)  # noqa: S608 - constants only
     return HoldCounts(*tx.execute(statement, {"tenant": tenant_id} | meant.conditions()).one())
+
+
+def count_waiting(tx: Connection, tenant_id: UUID, hold: Hold) -> WaitingErasures:
+    """Count the held erasures with memories that no other hold covers, and these memories: a release erases them."""
+    statement = text(f"""
+SELECT count(DISTINCT waiting.erasure_id), count(*)
+FROM erasures AS waiting
+JOIN hidden_memories AS hidden ON hidden.tenant_id = :tenant AND hidden.erasure_id = waiting.erasure_id
+JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = hidden.memory_id
+WHERE waiting.tenant_id = :tenant AND waiting.status = 'held' AND {scope_sql(hold.meant)} AND NOT EXISTS (
+  SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND hold.hold_id <> :hold AND {HOLDS})
+""")  # noqa: S608 - constants only
+    values = {"tenant": tenant_id, "hold": hold.hold_id} | hold.meant.conditions()
+    return WaitingErasures(*tx.execute(statement, values).one())
 
 
 def make_due(tx: Connection, tenant_id: UUID, meant: Scope, after: UUID, limit: int) -> tuple[int, UUID | None]:
@@ -247,4 +280,6 @@ def as_hold(row: Row[Any]) -> Hold:
         row.placed_by,
         row.released_at,
         row.released_by,
+        row.ground,
+        row.release_reason,
     )

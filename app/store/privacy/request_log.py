@@ -55,15 +55,13 @@ def store_answer(
 ) -> None:
     """Store the outcome of requests; answered requests remain unchanged and unknown ids are ignored.
 
-    A request whose receipt wasn't confirmed counts as confirmed at the time of the answer. The note on the identity
-    check is deleted.
+    The note on the identity check is deleted.
     """
     tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
 
 
 _ANSWER: Final = text("""
-UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(),
-  confirmed_at = coalesce(confirmed_at, now()), identity_note = NULL
+UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(), identity_note = NULL
 WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer IS NULL
 """)
 
@@ -102,22 +100,37 @@ WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND identi
 """)
 
 
-def store_extension(
-    tx: Connection, tenant_id: UUID, request_id: UUID, *, due_at: datetime, notified_at: datetime, reason: str
-) -> None:
+def store_extension(tx: Connection, tenant_id: UUID, request_id: UUID, *, due_at: datetime, reason: str) -> None:
     """Move the deadline of a request, and of the erasure with the same id, to the end of an extension."""
     values = {"tenant": tenant_id, "request_id": request_id, "due_at": due_at}
-    tx.execute(_EXTEND, values | {"notified_at": notified_at, "reason": reason})
+    tx.execute(_EXTEND, values | {"reason": reason})
     tx.execute(_EXTEND_ERASURE, values)
 
 
 _EXTEND: Final = text("""
-UPDATE privacy_requests SET first_due_at = due_at, due_at = :due_at, extended_at = :notified_at,
+UPDATE privacy_requests SET first_due_at = due_at, due_at = :due_at, extended_at = now(),
   extension_reason = :reason
 WHERE tenant_id = :tenant AND request_id = :request_id
 """)
 _EXTEND_ERASURE: Final = text("""
 UPDATE erasures SET due_at = :due_at WHERE tenant_id = :tenant AND erasure_id = :request_id
+""")
+
+
+def store_notice(tx: Connection, tenant_id: UUID, request_id: UUID, sent_at: datetime, recorded_by: str) -> None:
+    """Store that the notice of an extension was sent, also in the backup of an erasure in its grace period."""
+    values = {"tenant": tenant_id, "request_id": request_id}
+    tx.execute(_NOTIFIED, values | {"sent_at": sent_at, "recorded_by": recorded_by})
+    tx.execute(_BACK_UP, values)
+
+
+_NOTIFIED: Final = text("""
+UPDATE privacy_requests SET notice_sent_at = :sent_at, notice_recorded_at = now(), notice_recorded_by = :recorded_by
+WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+# A no-op update fires the trigger that updates the backup.
+_BACK_UP: Final = text("""
+UPDATE erasures SET status = status WHERE tenant_id = :tenant AND erasure_id = :request_id AND status = 'grace'
 """)
 
 

@@ -233,3 +233,68 @@ def test_an_access_export_contains_the_identity_checks_and_the_case(api: Api) ->
     assert erasure["case_reference"] == "DSR-17"
     assert (check["request"], check["identity_note"]) == (asked["erasure_id"], "passport seen")
     assert "passport" not in str(others)
+
+
+def test_an_extension_and_its_notice_are_two_facts(api: Api) -> None:
+    made = record(api)
+    refused = api.post(f"{path(made)}/notice")
+    assert (refused.status_code, "record the extension first" in refused.text) == (409, True)
+    extended = api.post(f"{path(made)}/extend", json={"reason": "many requests"}).json()
+    assert extended["extended_at"] > made["received_at"]
+    assert [extended[name] for name in ("notice_sent_at", "notice_recorded_at", "notice_recorded_by")] == [None] * 3
+    for sent_at in (RECEIVED - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)):
+        assert fields(api.post(f"{path(made)}/notice", json={"sent_at": sent_at.isoformat()})) == ["sent_at"]
+    sent_at = RECEIVED + timedelta(days=2)
+    noted = api.post(f"{path(made)}/notice", json={"sent_at": sent_at.isoformat()}).json()
+    key_id = api.service.one("SELECT key_id FROM api_keys WHERE tenant_id = %s", api.tenant.tenant_id)
+    assert (datetime.fromisoformat(noted["notice_sent_at"]), noted["notice_recorded_by"]) == (sent_at, key_id)
+    assert noted["notice_recorded_at"] >= extended["extended_at"] == noted["extended_at"]
+    assert api.post(f"{path(made)}/notice").status_code == 409
+    assert api.service.one("SELECT count(*) FROM audit WHERE action = 'extension_notified'") == 1
+
+
+def test_a_notice_that_was_sent_already_is_given_with_the_extension(api: Api) -> None:
+    made, sent_at = record(api), RECEIVED + timedelta(days=3)
+    body = {"reason": "x", "notified_at": sent_at.isoformat()}
+    extended = api.post(f"{path(made)}/extend", json=body).json()
+    assert (
+        datetime.fromisoformat(extended["notice_sent_at"]) == sent_at < datetime.fromisoformat(extended["extended_at"])
+    )
+
+
+def test_a_report_says_whether_a_notice_is_recorded(api: Api) -> None:
+    asked = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr", "grace_days": 0}).json()
+    api.post(f"{path(asked)}/extend", json={"reason": "many requests"})
+    worked(api.service, UNFINISHED)
+    report = f"{ERASURES}/{asked['erasure_id']}/report"
+    assert api.get(report).json()["extension"]["notified_at"] is None
+    assert "No notice to the requester is recorded" in api.get(f"{report}?format=html").text
+    assert api.post(f"{path(asked)}/notice").is_success, "the erasure has answered the request since"
+    assert "the requester was notified on" in api.get(f"{report}?format=html").text
+
+
+def test_a_dry_run_of_an_extension_shows_the_new_deadline_and_stores_nothing(api: Api) -> None:
+    made = record(api)
+    would = api.post(f"{path(made)}/extend", json={"reason": "x", "dry_run": True}).json()
+    assert (would["first_due_at"], would["due_at"] > made["due_at"]) == (made["due_at"], True)
+    [shown] = api.get(REQUESTS).json()["requests"]
+    assert (shown["due_at"], shown["first_due_at"], shown["extension_reason"]) == (made["due_at"], None, None)
+
+
+def test_an_identity_check_before_the_receipt_is_refused(api: Api) -> None:
+    made = record(api)
+    checked_at = (RECEIVED - timedelta(minutes=1)).isoformat()
+    refused = api.post(f"{path(made)}/identity", json={"method": "account", "checked_at": checked_at})
+    assert fields(refused) == ["checked_at"]
+    assert f"before the receipt of the request ({RECEIVED:%Y-%m-%d %H:%M} UTC)" in refused.text
+
+
+@pytest.mark.parametrize("answer", ["complete", "deny"])
+def test_an_answer_confirms_no_receipt(api: Api, answer: str) -> None:
+    silent, confirmed = record(api), record(api)
+    api.post(f"{path(confirmed)}/confirm")
+    for made in (silent, confirmed):
+        assert api.post(f"{path(made)}/{answer}", json={"basis": "x"} if answer == "deny" else None).is_success
+    log = {each["request_id"]: each for each in api.get(REQUESTS).json()["requests"]}
+    assert log[silent["request_id"]]["confirmed_at"] is None
+    assert log[confirmed["request_id"]]["confirmed_at"] is not None

@@ -160,3 +160,17 @@ def test_where_nobody_can_be_asked_the_way_out_is_named(cli: Cli, api: Stub, wor
 def test_one_is_told_as_one(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(201, ERASURE | {"hidden": 1})
     assert "e1: 1 memory hidden. 1 will be erased permanently" in cli("erase", "orla", "--yes").out
+
+
+def test_requests_show_the_number_held_the_holds_and_the_case(cli: Cli, api: Stub) -> None:
+    holds = [{"hold_id": "h1", "placed_at": "2026-03-01T11:00:00Z", "memories": 2, "ground": "legal_claims"}]
+    found = ERASURE | {"status": "held", "held": 2, "holds": holds, "case_reference": "DSR-17"}
+    api.replies[f"GET {PATH}"] = Reply(200, {"erasures": [found], "next_cursor": None})
+    api.replies[f"GET {PATH}/e1"] = Reply(200, found)
+    listed, shown = cli("privacy", "requests", COLUMNS="250").out, cli("privacy", "show", "e1").out
+    for out in (listed, shown):
+        assert "h1" in out
+        assert "DSR-17" in out
+    assert "h1 (2 memories, legal claims)" in shown
+    assert "under legal hold   2" in shown
+    assert json.loads(cli("privacy", "show", "e1", "--json").out) == found

@@ -83,6 +83,31 @@ def test_a_release_is_asked_about(cli: Cli, api: Stub) -> None:
     assert "hold of 2026-03-07" in asked.err
     assert [one.method for one in api.asked] == ["GET"]
     assert "released hold h1 at 2026-04-01 09:30 UTC" in cli("hold", "release", "h1", "--yes").out
+    assert api.asked[-1].json == {}
+    assert cli("hold", "release", "h1", given="y\n").code == 0, "scripts of the version before answer one question"
+
+
+def test_a_release_names_the_erasures_that_it_continues_and_asks_for_a_reason(cli: Cli, api: Stub) -> None:
+    counts = {"erasures": 2, "memories": 31}
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS | {"waiting": counts})
+    api.replies[f"POST {PATH}/h1/release"] = Reply(200, RELEASED | {"continued": counts})
+    done = cli("hold", "release", "h1", given="y\ncase 17 is settled\n")
+    assert "warning: on release, 2 waiting erasures delete 31 memories at once; this can't be undone" in done.err
+    assert "2 waiting erasures delete 31 memories now" in done.out
+    assert api.asked[-1].json == {"reason": "case 17 is settled"}
+    assert "2 waiting erasures delete 31 memories" in cli("hold", "show", "h1").out
+
+
+def test_the_legal_ground_of_a_hold_is_asked_for(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS | {"ground": "legal_claims"})
+    place = ("hold", "place", "m1", "--reason", "x")
+    refused = cli(*place, given="y\nrevenge\n")
+    assert (refused.code, [one.json["dry_run"] for one in api.asked]) == (2, [True])
+    api.replies[f"POST {PATH}"] = [Reply(200, COUNTS), Reply(201, HOLD)]
+    assert cli(*place, given="y\nlegal_claims\n").code == 0
+    assert api.asked[-2].json == {"memory_ids": ["m1"], "reason": "x", "ground": "legal_claims"}
+    assert "legal claims" in cli("hold", "show", "h1").out
 
 
 def test_why_tells_the_hold(cli: Cli, api: Stub) -> None:

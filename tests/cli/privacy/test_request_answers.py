@@ -29,10 +29,22 @@ def test_an_identity_check_is_recorded(cli: Cli, api: Stub) -> None:
 def test_an_extension_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/extend"] = Reply(200, REQUEST)
     assert cli("privacy", "extend", "r1", "--reason", "many", given="n\n").code == 1
-    assert api.asked == []
+    assert [each.json for each in api.asked] == [{"reason": "many", "dry_run": True}]
+    asked = cli("privacy", "extend", "r1", "--reason", "many", given="n\n")
+    assert "Extend the deadline of r1 from 2026-04-07 to 2026-06-07?" in asked.err
     done = cli("privacy", "extend", "r1", "--reason", "many", "--months", "1", "--yes")
-    assert done.out == "r1: deadline moved from 2026-04-07 to 2026-06-07\n"
-    assert api.asked[0].json == {"reason": "many", "months": 1}
+    assert done.out.startswith("r1: deadline moved from 2026-04-07 to 2026-06-07; no notice is recorded yet")
+    assert api.asked[-1].json == {"reason": "many", "months": 1}
+    api.replies[f"POST {PATH}/extend"] = Reply(200, REQUEST | {"notice_sent_at": "2026-03-20T11:00:00Z"})
+    sent = cli("privacy", "extend", "r1", "--reason", "many", "--notified", "2026-03-20", "--yes")
+    assert sent.out == "r1: deadline moved from 2026-04-07 to 2026-06-07\n"
+
+
+def test_a_notice_is_recorded(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}/notice"] = Reply(200, REQUEST | {"notice_sent_at": "2026-04-09T11:00:00Z"})
+    done = cli("privacy", "notice", "r1", "--at", "2026-04-09T11:00:00Z")
+    assert done.out == "r1: notice of the extension sent on 2026-04-09, after the first deadline\n"
+    assert api.asked[0].json["sent_at"][:16] == "2026-04-09T11:00"
 
 
 def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:

@@ -1,33 +1,77 @@
-"""Write the answers to a privacy request: confirmation of receipt, extension, refusal and completion."""
+"""Write the answers to a privacy request: confirmation of receipt, extension, refusal, completion (also partial)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, get_args
+from uuid import UUID
 
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.texts import ENGLISH, Texts
 from app.domain.privacy.requests import Nature, PrivacyRequest
 from app.errors import Conflict
 
-LetterKind = Literal["acknowledgement", "extension", "refusal", "completion"]
+LetterKind = Literal["acknowledgement", "extension", "refusal", "completion", "partial"]
 
 LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
 _MISSING: Final[dict[LetterKind, str]] = {
     "extension": "this request has no extension: record the extension first",
     "refusal": "this request isn't denied: record the denial first",
     "completion": "this request isn't completed: record the completion first",
+    "partial": "only an erasure that waits for a legal hold is partly completed: this request has none",
 }
+WAITS: Final = (
+    "its erasure waits for the release of a legal hold: send the letter `partial`, which states what was erased and "
+    "what is retained on which ground; the request is answered when the hold is released"
+)
 _SEARCHED: Final[tuple[Nature, ...]] = ("erasure", "access", "portable")
 """Natures of requests that are answered by searching all systems for the requester's data."""
 
 
-def possible_letters(request: PrivacyRequest) -> list[LetterKind]:
-    """Return the letters that can be written about a request in its current state."""
-    return [letter for letter in LETTERS if _is_possible(letter, request)]
+@dataclass(frozen=True, slots=True)
+class HeldMemories:
+    """The memories that a legal hold retains; `ground` is its ground in words, or None."""
+
+    hold_id: UUID
+    placed_at: datetime
+    memories: int
+    ground: str | None
 
 
-def _is_possible(letter: LetterKind, request: PrivacyRequest) -> bool:
+@dataclass(frozen=True, slots=True)
+class PartialErasure:
+    """An erasure that waits for legal holds.
+
+    Attributes:
+        memories: Number of memories erased by all passes.
+        finished_at: End of the last pass.
+    """
+
+    memories: int
+    finished_at: datetime | None
+    held: Sequence[HeldMemories]
+
+
+def possible_letters(request: PrivacyRequest, *, is_held: bool = False) -> list[LetterKind]:
+    """Return the letters that can be written about a request in its current state.
+
+    Args:
+        is_held: Whether the request's erasure waits for a legal hold.
+    """
+    return [letter for letter in LETTERS if _is_possible(letter, request, is_held=is_held)]
+
+
+def describe_ground(law: str, ground: str | None, texts: Texts) -> str | None:
+    """Return the ground of a legal hold in words, under the GDPR with its article."""
+    if ground is None:
+        return None
+    words = texts.text(f"ground.{ground}")
+    return f"{words} ({texts.text(f'ground.gdpr.{ground}')})" if law == "gdpr" else words
+
+
+def _is_possible(letter: LetterKind, request: PrivacyRequest, *, is_held: bool) -> bool:
     match letter:
         case "acknowledgement":
             return True
@@ -37,21 +81,29 @@ def _is_possible(letter: LetterKind, request: PrivacyRequest) -> bool:
             return request.answer == "denied"
         case "completion":
             return request.answer == "done"
+        case "partial":
+            return request.answer is None and is_held
 
 
 def letter_lines(
-    letter: LetterKind, request: PrivacyRequest, texts: Texts = ENGLISH, *, has_report: bool = False
+    letter: LetterKind,
+    request: PrivacyRequest,
+    texts: Texts = ENGLISH,
+    *,
+    has_report: bool = False,
+    partial: PartialErasure | None = None,
 ) -> list[str]:
     """Return the paragraphs of a letter, from the greeting to the closing.
 
     Args:
         has_report: Whether an erasure answered the request, whose report is enclosed with the completion.
+        partial: The request's erasure, if it waits for legal holds.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
-    if not _is_possible(letter, request):
-        raise Conflict(_MISSING[letter])
+    if not _is_possible(letter, request, is_held=partial is not None):
+        raise Conflict(_MISSING[letter] if partial is None or letter == "extension" else WAITS)
     key, law = f"answer.{letter}", request.law
     opening = texts.text(
         f"{key}.received",
@@ -77,8 +129,29 @@ def letter_lines(
         case "completion":
             done = f"{key}.done_{request.nature}{'_report' if has_report else ''}"
             lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
+        case "partial":
+            lines += _describe_partial(partial, texts) if partial else []
     lines += [texts.text(f"{key}.{part}_{law}") for part in ("law", "complaint") if f"{key}.{part}_{law}" in texts]
     return [*lines, texts.text("answer.closing")]
+
+
+def _describe_partial(partial: PartialErasure, texts: Texts) -> list[str]:
+    key, blank = "answer.partial", texts.text("answer.blank")
+    finished_at = texts.day(partial.finished_at)
+    erased = texts.count(f"{key}.erased", partial.memories, finished_at=finished_at)
+    retained = [
+        texts.count(
+            f"{key}.retained",
+            each.memories,
+            hold=each.hold_id,
+            placed_at=texts.day(each.placed_at),
+            ground=each.ground or blank,
+        )
+        for each in partial.held
+    ]
+    rest = "rest" if len(partial.held) == 1 else "rest_several"
+    erased = erased if partial.memories else texts.text(f"{key}.erased_none")
+    return [erased, *retained, texts.text(f"{key}.hidden"), texts.text(f"{key}.{rest}")]
 
 
 def _head(request: PrivacyRequest, at: datetime, texts: Texts) -> dict[str, str]:
@@ -93,25 +166,38 @@ def _head(request: PrivacyRequest, at: datetime, texts: Texts) -> dict[str, str]
 
 
 def render_letter_text(
-    letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH, *, has_report: bool = False
+    letter: LetterKind,
+    request: PrivacyRequest,
+    at: datetime,
+    texts: Texts = ENGLISH,
+    *,
+    has_report: bool = False,
+    partial: PartialErasure | None = None,
 ) -> str:
     """Return a letter as plain text, with blanks for the requester's name and address.
 
     Args:
         at: Date of the letter.
         has_report: Whether an erasure answered the request.
+        partial: The request's erasure, if it waits for legal holds.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
-    lines = letter_lines(letter, request, texts, has_report=has_report)
+    lines = letter_lines(letter, request, texts, has_report=has_report, partial=partial)
     head = "\n".join(f"{name}: {value}" for name, value in _head(request, at, texts).items())
     sign = f"{texts.text('answer.blank')}\n{texts.text('answer.signature')}"
     return "\n\n".join([head, texts.text(f"answer.{letter}.title"), *lines, sign]) + "\n"
 
 
 def render_letter_page(
-    letter: LetterKind, request: PrivacyRequest, at: datetime, texts: Texts = ENGLISH, *, has_report: bool = False
+    letter: LetterKind,
+    request: PrivacyRequest,
+    at: datetime,
+    texts: Texts = ENGLISH,
+    *,
+    has_report: bool = False,
+    partial: PartialErasure | None = None,
 ) -> str:
     """Return a letter as a printable page, with blanks for the requester's name and address.
 
@@ -119,7 +205,7 @@ def render_letter_page(
         Conflict: The request isn't in the state that the letter is about.
     """
     title = texts.text(f"answer.{letter}.title")
-    body = "".join(map(html.paragraph, letter_lines(letter, request, texts, has_report=has_report)))
+    body = "".join(map(html.paragraph, letter_lines(letter, request, texts, has_report=has_report, partial=partial)))
     sign = html.pairs(texts, {texts.text("answer.signature"): ""})
     return html.page(
         texts,

@@ -1,0 +1,114 @@
+"""Keep the names of people out of texts that outlive an erasure, and redact such texts when a person is erased.
+
+A text that certainly names the person of its request is refused when it is written. An erasure redacts the texts that
+name the person all the same: in another spelling, misspelt, by an alias, or in the records of another request. The
+names are the subject, and the speakers who occur only in memories about the subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from app.domain.privacy.case_details import check_nameless
+from app.domain.privacy.erasure import is_whole
+from app.domain.privacy.subject_names import NameFinder, fold_name, spelling_variants
+from app.store.core import database
+from app.store.erasure.references import as_word
+from app.store.erasure.requests import Erasure
+from app.store.memories import subjects
+from app.store.privacy import retained_texts
+from app.store.privacy.retained_texts import RetainedText
+
+WORDS_MAX: Final = 4
+"""Maximum number of words of a name that is sought in texts after a restore."""
+
+
+def check_texts(tenant_id: UUID, subject: str | None, **texts: str | None) -> None:
+    """Check that texts about a subject don't contain the subject's names.
+
+    Raises:
+        Invalid: A text contains a name.
+    """
+    if subject is not None and any(texts.values()):
+        with database.tenant(tenant_id) as tx:
+            check_within(tx, tenant_id, subject, **texts)
+
+
+def check_within(tx: database.Transaction, tenant_id: UUID, subject: str | None, **texts: str | None) -> None:
+    """Check texts like `check_texts`, within a transaction."""
+    if subject is not None:
+        check_nameless([subject, *retained_texts.find_aliases(tx, tenant_id, subject)], **texts)
+
+
+def check_about(tenant_id: UUID, item_id: str, **texts: str | None) -> None:
+    """Check texts about an erasure, an export, a legal hold or a memory; other items name no subject.
+
+    Raises:
+        Invalid: A text contains a name of the item's subject.
+    """
+    try:
+        known_id = UUID(item_id)
+    except ValueError:
+        return
+    with database.tenant(tenant_id) as tx:
+        check_about_within(tx, tenant_id, known_id, **texts)
+
+
+def check_about_within(tx: database.Transaction, tenant_id: UUID, item_id: UUID, **texts: str | None) -> None:
+    """Check texts like `check_about`, within a transaction."""
+    check_within(tx, tenant_id, retained_texts.find_subject(tx, tenant_id, item_id), **texts)
+
+
+def find_aliases(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[str] | None:
+    """Return the person's other names, found now or in an earlier pass; None unless the erasure covers a person."""
+    subject = _erased_subject(erasure)
+    if subject is None:
+        return None
+    return sorted({*retained_texts.find_aliases(tx, tenant_id, subject), *(erasure.aliases or ())})
+
+
+def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[RetainedText]:
+    """Return the retained texts that contain a name of the erased person; none unless the erasure covers a person."""
+    subject = _erased_subject(erasure)
+    names = NameFinder([] if subject is None else [subject, *(erasure.aliases or ())])
+    if subject is None or not names:
+        return []
+    texts = [
+        each
+        for each in retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
+        if each.subject is None or not names.is_in(each.subject)  # a hold in force on this name
+    ]
+    found = [each for each in texts if names.is_in(each.text)]
+    others = {each: names.misspellings(each.text) for each in texts if each not in found}
+    known = _known_names(tx, tenant_id, {word for words in others.values() for word in words})
+    return [*found, *(each for each, words in others.items() if words - known)]
+
+
+def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> int:
+    """Replace the texts that `find_named` returns by a fixed sentence. Return their number."""
+    found = find_named(tx, tenant_id, erasure)
+    retained_texts.redact(tx, tenant_id, found)
+    return len(found)
+
+
+def possible_names(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the names that texts may contain: up to `WORDS_MAX` neighbouring words, in usual spellings."""
+    for text in dict.fromkeys(texts):
+        words = [word.strip(".,;:!?()[]\"'") for word in text.split()]
+        for start in range(len(words)):
+            for end in range(start + 1, min(start + WORDS_MAX, len(words)) + 1):
+                yield from spelling_variants(" ".join(words[start:end]))
+        yield from spelling_variants(text)
+
+
+def _erased_subject(erasure: Erasure) -> str | None:
+    return erasure.scope.subject if is_whole(erasure.scope, "subject") else None
+
+
+def _known_names(tx: database.Transaction, tenant_id: UUID, words: Collection[str]) -> set[str]:
+    """Return the words that are the name of another subject, and therefore no misspelling."""
+    variants = {variant for word in words for variant in spelling_variants(word)}
+    known = {fold_name(each.subject) for each in subjects.count_memories(tx, tenant_id, sorted(variants))}
+    return {word for word in words if fold_name(word) in known}
