@@ -119,7 +119,7 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
 def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) -> PrivacyRequest:
     """Extend the legal deadline of a request, and of its erasure. With `dry_run`, only return the new deadline.
 
-    The notice to the requester is a fact of its own: it is recorded here if it was sent already, else later.
+    The notice to the requester is a fact of its own: it is recorded here if it was sent already.
 
     Args:
         actor: Id of the caller's key.

@@ -67,7 +67,9 @@ def explain_missing(tenant_id: UUID, field: str, name: str, purpose: str) -> Not
 
 
 def find_hiding(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> tuple[Erasure, bool] | None:
-    """Return the open erasure that hides a memory, and whether it is the deletion of this memory alone; else None.
+    """Return the open erasure that hides a memory, and whether it is the deletion of this memory alone.
+
+    Returns None if no open erasure hides the memory.
 
     Args:
         memory_id: The memory's id or an alias of it.

@@ -19,7 +19,7 @@ from app.domain.policy import api_keys
 from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.requests import NewRequest
+from app.domain.privacy.requests import Extension, NewRequest
 from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
@@ -128,6 +128,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/identity"): ("privacy", {"json": {"method": "account"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/extend"): ("privacy", {"json": {"reason": "many requests"}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/notice"): ("privacy", {"json": {}}, 200),
     ("GET", "/v1/privacy/requests/{request_id}/letters/{letter}"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/subjects"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/subjects/search"): ("privacy", {"json": {"name": "ann"}}, 200),
@@ -136,7 +137,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
-    ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {"json": {"reason": "settled"}}, 200),
     ("GET", "/v1/privacy/audit"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/audit/verify"): ("privacy", {}, 200),
     ("GET", "/v1/admin/queue"): ("admin", {}, 200),
@@ -162,7 +163,7 @@ def path_of(api: Api, path: str) -> str:
         "hold_id": a_hold,
         "erasure_id": an_erasure,
         "export_id": an_export,
-        "request_id": a_request,
+        "request_id": lambda api: an_extended_request(api) if path.endswith("notice") else a_request(api),
         "supersession_id": a_proposal,
         "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
         "subject": lambda _: "ann/of/here",
@@ -222,7 +223,7 @@ def a_hold(api: Api) -> UUID:
 
 def an_erasure(api: Api) -> UUID:
     made = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject="ann")), "y").erasure_id
-    report = {"memories": 0, "kept": [], "stores": [], "left": {}}  # its report can be fetched, as if it were finished
+    report = {"memories": 0, "kept": [], "elsewhere": [], "stores": [], "left": {}}  # as if it were finished
     api.service.rows("UPDATE erasures SET report = %s::jsonb", json.dumps(report))
     return made
 
@@ -254,6 +255,12 @@ def an_export(api: Api) -> UUID:
 
 def a_request(api: Api) -> UUID:
     return request_log.create(api.tenant.tenant_id, NewRequest("correction", "gdpr")).request_id
+
+
+def an_extended_request(api: Api) -> UUID:
+    request_id = a_request(api)
+    request_log.extend(api.tenant.tenant_id, request_id, Extension("many requests"), "key")
+    return request_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

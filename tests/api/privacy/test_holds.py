@@ -12,7 +12,9 @@ from tests.api.caller import Api, fields
 PATH = "/v1/privacy/holds"
 SHAPE = {
     *("id", "reason", "ids", "memory_ids", "subject", "filter", "placed_at", "placed_by", "released_at", "released_by"),
+    *("ground", "release_reason"),
 }
+NOTHING = {"erasures": 0, "memories": 0}
 
 
 def place(api: Api, **given: Any) -> dict[str, Any]:
@@ -30,10 +32,11 @@ def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
     assert placed["filter"] == {"tags": ["a"], "after": "2026-01-01T00:00:00Z"}
     assert (placed["placed_by"], placed["released_at"]) == (api.tenant.key_id, None)
     shown = api.get(f"{PATH}/{placed['id']}").json()
-    assert shown == placed | {"memories": 1, "hidden": 0}
+    assert shown == placed | {"memories": 1, "hidden": 0, "waiting": NOTHING}
     released = api.post(f"{PATH}/{placed['id']}/release").json()
+    assert released.pop("continued") == NOTHING
     assert (released["released_by"], released["placed_at"]) == (api.tenant.key_id, placed["placed_at"])
-    assert api.get(f"{PATH}/{placed['id']}").json() == released | {"memories": 0, "hidden": 0}
+    assert api.get(f"{PATH}/{placed['id']}").json() == released | {"memories": 0, "hidden": 0, "waiting": NOTHING}
     again = api.post(f"{PATH}/{placed['id']}/release")
     assert again.status_code == 409
     fields(again)

@@ -145,6 +145,7 @@ def test_the_identity_check_and_the_extension_are_in_the_report(api: Api) -> Non
     request = f"/v1/privacy/requests/{asked['erasure_id']}"
     assert api.post(f"{request}/identity", json={"method": "document", "note": "passport of Ann"}).is_success
     assert api.post(f"{request}/extend", json={"reason": "many requests"}).is_success
+    assert api.post(f"{request}/notice").is_success
     api.service.rows("UPDATE erasures SET erase_after = now()")
     api.service.rows("UPDATE jobs SET claimed_until = now(), not_before = NULL")
     worked(api.service, UNFINISHED)
