@@ -222,7 +222,8 @@ def test_notices_are_told_from_extensions_and_confirmations_from_answers(empty_u
         owner.execute(
             "INSERT INTO privacy_requests (tenant_id, request_id, nature, law, manner, received_at, confirmed_at, "
             "answered_at, extended_at, answer) "
-            "SELECT '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'access', 'gdpr', 'mail', '2026-01-01', confirmed, answered, extended, 'done' FROM (VALUES "
+            "SELECT '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'access', 'gdpr', 'mail', "
+            "'2026-01-01', confirmed, answered, extended, 'done' FROM (VALUES "
             "(CAST('2026-01-05' AS timestamptz), CAST('2026-01-05' AS timestamptz), CAST(NULL AS timestamptz)), "
             "('2026-01-02', '2026-01-05', '2026-01-03')) AS given (confirmed, answered, extended)"
         )

@@ -216,13 +216,14 @@ class NameFinder:
     def misspellings(self, text: str) -> set[str]:
         """Return the capitalised words of a text in which one letter of a name differs, or to which an s is added.
 
-        The first letter has to be the name's. Names of fewer than six letters aren't compared.
+        The first letter has to be the name's. Names of fewer than six letters, and names and words with digits, aren't
+        compared: another number is another name.
         """
-        names = [name for name in self._names if len(name) >= _MISSPELT_MIN]
+        names = [name for name in self._names if len(name) >= _MISSPELT_MIN and name.isalpha()]
         found = set()
         for word in _words(text) if names else ():
             letters = _letters(fold_name(word))
-            if word[0].islower() or letters in self._names:
+            if word[0].islower() or not letters.isalpha() or letters in self._names:
                 continue
             if any(name[0] == letters[:1] and is_within_edits(name, letters, 1) for name in names):
                 found.add(word)

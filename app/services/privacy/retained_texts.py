@@ -31,14 +31,14 @@ def check_texts(tenant_id: UUID, subject: str | None, **texts: str | None) -> No
     Raises:
         Invalid: A text contains a name.
     """
-    if subject is not None and any(texts.values()):
+    if subject is not None:
         with database.tenant(tenant_id) as tx:
             check_within(tx, tenant_id, subject, **texts)
 
 
 def check_within(tx: database.Transaction, tenant_id: UUID, subject: str | None, **texts: str | None) -> None:
     """Check texts like `check_texts`, within a transaction."""
-    if subject is not None:
+    if subject is not None and any(texts.values()):
         check_nameless([subject, *retained_texts.find_aliases(tx, tenant_id, subject)], **texts)
 
 

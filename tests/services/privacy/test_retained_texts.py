@@ -161,6 +161,13 @@ def test_a_misspelt_name_is_redacted_unless_somebody_else_has_it(office: Office)
     assert office.reasons() == [REDACTED, "the martinis are late", "Martino called", REDACTED]
 
 
+def test_another_number_is_another_name(office: Office) -> None:
+    office.act("Customer1002 called")
+    requests.request(office.tenant_id, ErasureOptions(Scope(subject="customer1001"), "gdpr", 0), "key")
+    worked(office.service)
+    assert office.reasons() == ["Customer1002 called"]
+
+
 def test_a_part_of_a_persons_data_redacts_nothing(office: Office) -> None:
     office.act("about Chen Li")
     requests.request(office.tenant_id, ErasureOptions(Scope(subject=MAIL, tags=["x"]), "gdpr", 0), "key")
