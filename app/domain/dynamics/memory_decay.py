@@ -1,9 +1,8 @@
 """The profile `memory_decay`: storage and retrieval decay per tick, more slowly the higher the stability (seed 003).
 
 Time passes in whole ticks counted from the anchor, and the anchor only moves to the last completed tick, so neither
-sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so strength at a later time has no closed
-form that SQL could compute. SQL shows the strength at the anchor, and a sweep moves the anchor at least every
-`refresh_days`.
+sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so SQL has no closed form for the strength at
+a later time: it shows the strength at the anchor, which a sweep moves at least every `refresh_days`.
 """
 
 from __future__ import annotations
@@ -144,18 +143,13 @@ PRESETS: Final = {
 
 
 Curve = Callable[[State], Callable[[Floats, Floats], Floats]]
-"""Function that takes memories and returns their decay in one tick, which is a function itself.
-
-The returned function takes an amount (storage or retrieval) and the stability before the tick, and returns the amount
-after the tick.
-"""
+"""Function that takes memories and returns another function, their decay in one tick. That function takes an amount
+(storage or retrieval) and the stability before the tick, and returns the amount after the tick."""
 
 
 @plain_dataclass(frozen=True)
 class MemoryDecay:
-    """The model `memory_decay`. A memory's strength is its storage, A_s, which is e^level at the anchor.
-
-    Retrieval, A_r, decays by the same curve; searches of mode `memory_decay` rank by it.
+    """The model `memory_decay`: strength is storage (A_s, e^level at the anchor); its searches rank by retrieval (A_r).
 
     Attributes:
         parameters: Parameters of the model.
