@@ -1,8 +1,8 @@
 """The profile `memory_decay`: storage and retrieval decay per tick, more slowly the higher the stability (seed 003).
 
 Time passes in whole ticks counted from the anchor, and the anchor only moves to the last completed tick, so neither
-sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so SQL has no closed form for the strength at
-a later time: it shows the strength at the anchor, which a sweep moves at least every `refresh_days`.
+sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so no closed form gives the strength at a
+later time: SQL shows the strength at the anchor, which a sweep moves at least every `refresh_days`.
 """
 
 from __future__ import annotations
