@@ -26,6 +26,7 @@ from app.domain.privacy.case_details import (
 from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
+from app.domain.privacy.legal_hold import HOLD_GROUNDS
 from app.domain.privacy.subject_names import has_other_encoding
 from app.services.erasure import requests
 from app.services.erasure.report import read_grace_end, read_report
@@ -76,6 +77,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
         basis_max=LEGAL_BASIS_MAX_CHARACTERS,
         controller_max=CONTROLLER_MAX_CHARACTERS,
         case_max=CASE_REFERENCE_MAX_CHARACTERS,
+        grounds=HOLD_GROUNDS,
         dates={law: legal_deadlines(law, new.requested_at) for law in LAWS},
         grace=GRACE_DAYS,
         grace_max=GRACE_DAYS_MAX,

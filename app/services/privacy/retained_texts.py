@@ -8,6 +8,7 @@ names are the subject, and the speakers who occur only in memories about the sub
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,8 @@ from app.store.privacy.retained_texts import RetainedText
 
 WORDS_MAX: Final = 4
 """Maximum number of words of a name that is sought in texts after a restore."""
+NAMES_MAX: Final = 20_000
+"""Maximum number of names that texts may contain and that a restore compares with an entry of the ledger."""
 
 
 def check_texts(tenant_id: UUID, subject: str | None, **texts: str | None) -> None:
@@ -94,7 +97,19 @@ def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) ->
 
 
 def possible_names(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the names that texts may contain: up to `WORDS_MAX` neighbouring words, in usual spellings."""
+    """Yield up to `NAMES_MAX` possible names in texts: up to `WORDS_MAX` neighbouring words, in usual spellings."""
+    yield from islice(_distinct(_spell_words(texts)), NAMES_MAX)
+
+
+def _distinct(names: Iterator[str]) -> Iterator[str]:
+    known: set[str] = set()
+    for name in names:
+        if name not in known:
+            known.add(name)
+            yield name
+
+
+def _spell_words(texts: Sequence[str]) -> Iterator[str]:
     for text in dict.fromkeys(texts):
         words = [word.strip(".,;:!?()[]\"'") for word in text.split()]
         for start in range(len(words)):

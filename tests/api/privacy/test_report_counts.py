@@ -214,3 +214,31 @@ def test_the_audit_log_contains_the_ids_that_the_report_names(api: Api) -> None:
     text = read_page(api, erasure_id)
     assert "the IDs of this request, of legal holds and of API keys, a digest of the IDs of the erased memories" in text
     assert "Erasure ID" not in text
+
+
+def test_a_report_of_the_version_before_has_one_period_for_each_record(api: Api) -> None:
+    """Earlier versions described the entry in the request log together with the dates of the erasure."""
+    remember(api, 1)
+    erasure_id = request_erasure(api)
+    api.service.rows(
+        "UPDATE erasures SET report = jsonb_set(report, '{kept}', ("
+        "SELECT jsonb_agg(row || CASE row->>'code' WHEN 'case' THEN jsonb_build_object('until', %s::text) "
+        "ELSE '{}' END) FROM jsonb_array_elements(report->'kept') AS row))",
+        "the tenant is removed; the entry in the request log, 24 months after the answer",
+    )
+    kept = {row["code"]: row["until"] for row in api.get(f"{ERASURES}/{erasure_id}/report").json()["kept"]}
+    assert (kept["case"], kept["request_log"]) == ("the tenant is removed", "24 months after the answer")
+
+
+@pytest.mark.parametrize(("law", "cited"), [("gdpr", "(GDPR Art. 19)"), ("ccpa", "(11 CCR § 7022)"), ("user", "")])
+def test_the_duty_to_notify_recipients_cites_the_law_of_the_request(api: Api, law: str, cited: str) -> None:
+    remember(api, 1)
+    api.service.rows(
+        "INSERT INTO usage (tenant_id, day, purpose, host, model, calls) VALUES (%s, current_date, %s, %s, %s, 3)",
+        *(api.tenant.tenant_id, "score", "api.example", "m"),
+    )
+    erasure_id = api.post(ERASURES, json={"subject": "ann", "kind": law, "grace_days": 0}).json()["erasure_id"]
+    worked(api.service, UNFINISHED)
+    text = read_page(api, erasure_id)
+    assert f"responsible for notifying the recipients{cited and f' {cited}'}. This report doesn't record" in text
+    assert ("GDPR Art. 19" in text, "7022" in text) == (law == "gdpr", law == "ccpa")

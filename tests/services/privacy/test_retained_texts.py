@@ -161,6 +161,21 @@ def test_a_misspelt_name_is_redacted_unless_somebody_else_has_it(office: Office)
     assert office.reasons() == [REDACTED, "the martinis are late", "Martino called", REDACTED]
 
 
+def test_a_name_in_the_report_of_another_erasure_is_redacted(office: Office) -> None:
+    [memory_id] = office.service.rows("SELECT memory_id FROM memories WHERE subject = 'bob'")[0]
+    anonymisation.anonymise(office.tenant_id, memory_id, "key", "lawsuit of Chen Li")
+    earlier = requests.request(office.tenant_id, ErasureOptions(Scope(subject="bob"), "gdpr", 0), "key").erasure_id
+    worked(office.service)
+    assert "lawsuit of Chen Li" in str(read_report(office.tenant_id, earlier)["kept"])
+    erasure_id = office.erase()
+    worked(office.service)
+    report = read_report(office.tenant_id, earlier)
+    assert "Chen Li" not in str(report)
+    [row] = [row for row in report["kept"] if row["code"] == "anonymous"]
+    assert (row["ground"], row["values"]["ground"], row["count"]) == (REDACTED, REDACTED, 1)
+    assert requests.get(office.tenant_id, erasure_id).texts_redacted == 1
+
+
 def test_another_number_is_another_name(office: Office) -> None:
     office.act("Customer1002 called")
     requests.request(office.tenant_id, ErasureOptions(Scope(subject="customer1001"), "gdpr", 0), "key")
