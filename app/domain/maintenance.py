@@ -61,8 +61,10 @@ KINDS: Final[dict[str, Maintenance]] = {
     ),
     "delete": Maintenance(
         "Permanently delete forgotten memories",
-        "Start a job that deletes memories in cold storage that meet every deletion condition. It can't be undone.",
-        "Permanently delete memories in cold storage that meet every deletion condition (also runs nightly).",
+        "Start a job that deletes memories in cold storage that meet all of the policy's deletion conditions. It can't "
+        "be undone.",
+        "Permanently delete memories in cold storage that meet all of the policy's deletion conditions (also runs "
+        "nightly).",
         ("--dry-run", "--wait --yes"),
         deletes=True,
     ),

@@ -1,10 +1,10 @@
-"""The preloaded parent: import the service once, and fork its processes, which share this memory.
+"""The preloaded parent: import the service once, and fork its processes, which share the imported code and data.
 
     python -m app.supervisor.preloaded_parent CONTROL
 
-CONTROL is the file descriptor of a socket, whose other end `app.supervisor.forks` holds. This process opens neither
-threads nor connections and reads no setting that a child could have differently. It answers each request with the pid
-of a new process, which it disowns: the supervisor adopts it and is its parent from then on.
+CONTROL is the file descriptor of one end of a socket; `app.supervisor.forks` has the other end. For each request that
+it reads there, the preloaded parent forks a process and answers with its pid. The supervisor becomes the parent of the
+new process. The preloaded parent opens no thread and no connection, and reads no setting that may differ in a child.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.embedded.process import bind_to_parent
 from app.settings import settings
 from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
 
-# Imported by name: in the layer order, these are above the supervisor.
+# Imported by name, because these modules belong to layers above the supervisor, which can't import them.
 PRELOADED: Final = (
     "app.cli.service.processes",
     "app.main",
@@ -35,7 +35,7 @@ PRELOADED: Final = (
     "workers.programs",
     "workers.tasks",
 )
-# Imported by libraries when they start, thus otherwise by each fork.
+# Libraries import these modules when they start. Imported here, they are shared instead of loaded by each fork.
 LOADED_LATER: Final = (
     "anyio._backends._asyncio",
     "billiard.heap",
@@ -60,7 +60,8 @@ LOADED_LATER: Final = (
     "workers.broker",
 )
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
-# Python's allocator has pools for each size of small objects; after the imports, pools of small sizes have most gaps.
+# Python allocates small objects from pools, one kind of pool for each size. After the imports, these pools have gaps:
+# the numbers are the gaps to fill, by sizes in bytes.
 _GAPS: Final = {range(48, 129, 16): 1500, range(144, 513, 16): 300}
 _BYTES_OBJECT: Final = sys.getsizeof(b"")
 
@@ -69,9 +70,9 @@ _held: list[object] = []
 
 
 def main() -> None:
-    """Preload, announce that, and fork until the supervisor closes the socket. Forked processes run `ebbing`."""
+    """Preload, report that to the supervisor, and fork until it closes the socket. Forked processes run `ebbing`."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    gc.disable()  # a collection would leave holes, which children would fill, copying shared pages
+    gc.disable()  # a collection would leave gaps in memory; children that fill the gaps would copy the shared pages
     _preload()
     sources = _read_sources()
     gc.collect()
@@ -82,9 +83,9 @@ def main() -> None:
     if request is None:
         return
     gc.enable()
-    if _read_sources() != sources:  # otherwise parsing would copy 5 MB and give the same
+    if _read_sources() != sources:  # parsing the same sources again would only copy 5 MB of shared pages
         settings.cache_clear()
-    # A path, because Celery executes these words again on SIGHUP.
+    # Celery executes this command line again on SIGHUP, so it begins with the path of a program.
     sys.argv = [str(Path(__file__).parents[1] / "cli" / "__main__.py"), *request.arguments]
     import_module("app.cli.service.processes").main()
 
@@ -113,12 +114,12 @@ def _preload() -> None:
 
 
 def _fill_holes() -> list[list[object]]:
-    """Return objects that fill the gaps between others; filled by forks, each gap would cost them a copied page."""
+    """Return objects that fill the gaps in memory. A fork that filled a gap itself would copy the page around it."""
     return [[bytes(size - _BYTES_OBJECT) for _ in range(gaps)] for sizes, gaps in _GAPS.items() for size in sizes]
 
 
 def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
-    """Return everything that settings are read from: variables, and the file `.env`."""
+    """Return the sources of all settings: environment variables, and the contents of the file `.env`."""
     variables = sorted((name, value) for name, value in os.environ.items() if name.upper().startswith("EBBING_"))
     with suppress(OSError):
         return variables, Path(".env").read_bytes()
@@ -126,7 +127,10 @@ def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
 
 
 def _serve(control: socket.socket) -> ForkRequest | None:
-    """Fork a process per request. Return its request in the forked process, and None here once the socket is closed."""
+    """Fork a process for each request until the socket is closed, then return None.
+
+    In each forked process, return the request that it was forked for.
+    """
     descriptors: list[int] = []
     while head := receive(control, NUMBER_BYTES, descriptors):
         request = _REQUESTS.decode(receive(control, int.from_bytes(head)))
@@ -143,9 +147,10 @@ def _serve(control: socket.socket) -> ForkRequest | None:
 
 
 def _fork(control: socket.socket) -> int | None:
-    """Fork a process in a session of its own, whose parent is the supervisor. Return its pid (0: failed), there None.
+    """Fork a process with a session of its own and return its pid, or 0 if that failed. Return None in the new process.
 
-    The process between ends at once, and the kernel gives its child to the supervisor, which asked for that.
+    The process is forked by an intermediate process, which exits at once. The kernel then makes the supervisor its
+    parent, because the supervisor is a child subreaper.
     """
     reader, writer = os.pipe()
     try:
@@ -170,7 +175,7 @@ def _fork(control: socket.socket) -> int | None:
 
 
 def _leave_child_alone() -> None:
-    """Fork again and return in the child only."""
+    """Fork again, return in the child, and exit in the intermediate process."""
     try:
         child = os.fork()
     except OSError:
@@ -180,7 +185,10 @@ def _leave_child_alone() -> None:
 
 
 def _become(request: ForkRequest, log: int, gate: int) -> None:
-    """Take over log, environment and folder of the request once the supervisor knows this process; otherwise exit."""
+    """Wait until the supervisor knows this process, then use the request's log, environment and folder.
+
+    If the supervisor closes the gate instead, exit.
+    """
     if not os.read(gate, 1):
         os._exit(1)
     bind_to_parent(request.parent, signal.Signals(request.death_signal))

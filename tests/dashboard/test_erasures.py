@@ -93,6 +93,9 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
     html = visitor.page(f"/privacy/erasures/{which}")
     steps = len(found.plan or ())
     assert f"{steps} of {steps}" in said(html)
+    [finished] = [act for act in operator_log.list_actions(api.tenant.tenant_id) if act.act == "finish_erasure"]
+    assert f"early, by key {finished.actor}" in said(html)
+    assert f"Request ID: {which}" in said(html)
     assert ANN not in said(html)
     assert "verified" in visitor.page("/privacy/erasures")
     assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409

@@ -71,6 +71,18 @@ def test_subjects_are_listed_and_a_near_miss_is_proposed(api: Api, visit: Visit)
     assert "No similar name is stored either." in said(visitor.send("/privacy/subjects", {"subject": "zoe"}).text)
 
 
+def test_a_near_name_in_another_unicode_form_is_told_apart(api: Api, visit: Visit) -> None:
+    api.remember({"text": "heron", "subject": "Zoe\u0308"})
+    text = said(visit().send("/privacy/subjects", {"subject": "Zo\u00eb"}).text)
+    assert "the same letters, stored in another Unicode form" in text
+
+
+def test_a_request_has_its_id_on_the_pages(api: Api, visit: Visit) -> None:
+    made = request_log.create(api.tenant.tenant_id, NewRequest("access", "gdpr"))
+    assert f"Request ID: {made.request_id}" in said(visit().page("/privacy"))
+    assert str(made.request_id) in visit().page("/privacy/log")
+
+
 def test_the_list_of_subjects_goes_on_without_names_in_addresses(
     api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

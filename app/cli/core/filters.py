@@ -18,8 +18,8 @@ Session = Annotated[
     str | None,
     typer.Option(
         "--session",
-        help="Session id. A session reinforces the same memory at most once per interval, which the policy sets "
-        "(default: a minute).",
+        help="Session id. Within a session, repeated uses of a memory count once per interval; the policy sets the "
+        "interval (default: one minute).",
     ),
 ]
 Thread = Annotated[str | None, typer.Option("--thread", help="Only memories of this thread.")]
@@ -46,7 +46,7 @@ Roles = Annotated[
     Labels,
     typer.Option(
         "--role",
-        help="Only memories of this role. Repeatable; memories of any of the given roles match. "
+        help="Only memories whose sender has this role, such as user. Repeatable; any of the given roles matches. "
         "Default: every role except system and tool.",
     ),
 ]

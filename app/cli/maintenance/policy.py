@@ -140,7 +140,7 @@ def set_policy(
     preset: Preset = None,
     at: At = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Preview the change without applying it, like `diff`.")
+        bool, typer.Option("--dry-run", help="Preview the change without applying it, like `ebbing policy diff`.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     url: Url = None,

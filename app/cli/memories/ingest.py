@@ -52,7 +52,7 @@ def ingest(
         bool,
         typer.Option(
             "--wait",
-            help="Wait until all pending memories of the tenant are searchable, also those sent by other clients.",
+            help="Wait until all pending memories of the tenant are searchable, including those of other clients.",
         ),
     ] = False,
     url: Url = None,

@@ -99,7 +99,8 @@ def search(
     ] = None,
     session: Session = None,
     turn: Annotated[
-        int | None, typer.Option("--turn", min=0, help="Turn number within the session (policy profile cmm).")
+        int | None,
+        typer.Option("--turn", min=0, help="Turn number within the session; only the policy profile cmm uses it."),
     ] = None,
     reinforce: Annotated[
         bool | None,

@@ -13,6 +13,8 @@ from app.cli.core.output import AsJson, Url, count_of, examples, print_json, pri
 from app.domain.formatting import format_second
 
 PATH: Final = "/v1/privacy/audit"
+_NAMES: Final = dict.fromkeys(("erasure", "request"), "request ID")
+"""Names of details that are shown with another name; an erasure has the ID of its request."""
 
 router = typer.Typer(
     name="audit",
@@ -95,4 +97,4 @@ def verify(
 def _describe_details(entry: dict[str, Any]) -> str:
     details = entry["details"]
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in details.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items() if value not in (None, ""))
+    return ", ".join(f"{_NAMES.get(name, name)} {value}" for name, value in shown.items() if value not in (None, ""))

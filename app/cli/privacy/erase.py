@@ -111,7 +111,7 @@ def erase(
                 confirm(f"Hide {hidden}? {_outcome(would['memories'], would)}")
         done = api.call("POST", PATH, json=body).body
     hidden = count_of(done["hidden"], "memory", "memories")
-    text = f"Erasure {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"
+    text = f"Request ID {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"
     print_result(done, text, as_json=as_json)
 
 

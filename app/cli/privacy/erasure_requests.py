@@ -24,7 +24,7 @@ from app.cli.core.output import (
     print_table,
 )
 from app.cli.privacy.erase import PATH
-from app.domain.formatting import format_minute
+from app.domain.formatting import count_memories, format_minute
 
 router = typer.Typer(
     name="privacy",
@@ -45,7 +45,9 @@ _DATES: Final = {
 
 _CASE: Final = {"controller": "controller", "case_reference": "case reference", "legal_basis": "legal basis"}
 
-Id = Annotated[str, typer.Argument(help="Id of the erasure.", metavar="ID")]
+Id = Annotated[
+    str, typer.Argument(help="Request ID, as `ebbing erase` and `ebbing privacy requests` show it.", metavar="ID")
+]
 HtmlFile = Annotated[
     Path | None,
     typer.Option("--html", help="Write a printable HTML page to this file.", dir_okay=False, writable=True),
@@ -81,7 +83,7 @@ def requests(
         )
         for each in found
     )
-    heads = ["id", "kind", "status", "hidden at once", "held", "legal holds", "case", "scope"]
+    heads = ["request id", "law", "status", "hidden at once", "held", "legal holds", "case", "scope"]
     heads += ["requested", "erased after", "due"]
     print_rows({"erasures": found}, heads, rows, right=["hidden at once", "held"], as_json=as_json)
 
@@ -93,7 +95,11 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
+    shown: dict[str, object] = {
+        "request id": found["erasure_id"],
+        "law": found["kind"],
+        "status": found["status"],
+    }
     shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
     if found.get("held"):  # servers of the version before don't say it
         shown["under legal hold"] = found["held"]
@@ -131,7 +137,7 @@ def cancel(
             at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
-    text = f"cancelled erasure {plain(done['erasure_id'])} at {format_minute(done['cancelled_at'])}"
+    text = f"request ID {plain(done['erasure_id'])}: cancelled at {format_minute(done['cancelled_at'])}"
     print_result(done, text, as_json=as_json)
 
 
@@ -149,18 +155,31 @@ def report(
     with Api(find_connection(url)) as api:
         if html is not None:
             html.write_text(api.page(f"{_path(request_id)}/report?format=html"), encoding="utf-8")
-            typer.echo(f"written: {html}", err=True)
+            print_written(html, {"id": request_id}, as_json=as_json)
             return
         found = api.call("GET", f"{_path(request_id)}/report").body
     if as_json:
         print_json(found)
         return
+    _print_report(found)
+
+
+def _print_report(found: dict[str, Any]) -> None:
+    if counts := found.get("counts"):  # absent from servers of the version before
+        outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
+        typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}, {counts['left']:,} remaining")
     dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
     for name, moment in dates.items():
         typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
-    counts = ("found", "removed", "left")
-    rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
-    print_table(["store", *counts], rows, right=counts)
+    if ended := found.get("grace_ended"):
+        typer.echo(f"{'grace period':<14}ended early with key {plain(ended['by'])}")
+    columns = ("found", "removed", "retained", "left")
+    rows = [
+        (each["store"], *(each.get(name, "") for name in columns))
+        for each in found["stores"]
+        if any(map(each.get, columns))
+    ]
+    print_table(["store", *columns], rows, right=columns)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
         typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
@@ -171,13 +190,24 @@ def report(
             for number, each in enumerate(passes, start=1)
         ]
         print_table(["pass", "finished", "erased", "held", "legal holds"], rows, right=["pass", "erased", "held"])
-    kept = [(each["what"], "" if each["count"] is None else each["count"], each["ground"]) for each in found["kept"]]
-    print_table(["retained", "count", "ground"], kept, right=["count"])
+    kept = [
+        (each["what"], "" if each["count"] is None else each["count"], each["ground"], each.get("until", ""))
+        for each in found["kept"]
+    ]
+    print_table(["retained", "count", "ground", "until"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"
     typer.echo(f"recipients: {plain(hosts)}")
     typer.echo(
         f"backups: the last backup with this data expires {format_minute(found['backups']['newest_affected_expires'])}"
     )
+
+
+def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
+    """Print the file that a page was written to: as JSON with these fields, or else as a remark."""
+    if as_json:
+        print_json(found | {"html": str(page)})
+    else:
+        typer.echo(f"written: {page}", err=True)
 
 
 def _path(request_id: str) -> str:

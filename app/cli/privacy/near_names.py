@@ -8,6 +8,7 @@ import typer
 
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import count_of, plain
+from app.domain.privacy.subject_names import has_other_encoding
 
 AsWritten = Annotated[
     bool,
@@ -16,7 +17,7 @@ AsWritten = Annotated[
         help="Use the subject exactly as written, even if no stored memory has it and similar names exist.",
     ),
 ]
-_LIKENESS: Final = {"speaker": ", with this speaker"}
+OTHER_ENCODING: Final = "the same letters, stored in another Unicode form"
 
 
 def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
@@ -48,8 +49,14 @@ def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
     """Return a sentence that no memory has the subject, and the subjects with similar names."""
     names = [
         f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
-        f"{_LIKENESS.get(each['likeness'], '')})"
+        f"{_describe_likeness(subject, each)})"
         for each in near
     ]
     proposal = f"; did you mean {' or '.join(names)}?" if names else ", and no similar name is stored"
     return f"no stored memory has the subject `{plain(subject)}`{proposal}"
+
+
+def _describe_likeness(subject: str | None, near: dict[str, Any]) -> str:
+    if near["likeness"] == "speaker":
+        return ", with this speaker"
+    return f"; {OTHER_ENCODING}" if has_other_encoding(subject or "", near["subject"]) else ""

@@ -8,12 +8,12 @@ import typer
 
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
-from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_json, print_result
+from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.core.time_option import time_option
-from app.cli.privacy.erasure_requests import HtmlFile, router
+from app.cli.privacy.erasure_requests import HtmlFile, print_written, router
 from app.cli.privacy.request_log import PATH
 
-Id = Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Request ID.", metavar="ID")]
 LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion", "partial")
 
 
@@ -135,7 +135,4 @@ def letter(
         print_result({"letter": name, "text": page}, page.rstrip("\n"), as_json=as_json)
         return
     html.write_text(page, encoding="utf-8")
-    if as_json:
-        print_json({"letter": name, "html": str(html)})
-    else:
-        typer.echo(f"written: {html}", err=True)
+    print_written(html, {"letter": name}, as_json=as_json)

@@ -47,7 +47,7 @@ def log(
         )
         for each in found
     )
-    heads = ["id", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
+    heads = ["request id", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
     heads.append("identity check")
     print_rows({"requests": found}, [*heads, "days left", "answer"], rows, right=["days left"], as_json=as_json)
 
@@ -80,7 +80,7 @@ def summary(
 
 @router.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
 def deny(
-    request_id: Annotated[str, typer.Argument(help="Id of the request.", metavar="ID")],
+    request_id: Annotated[str, typer.Argument(help="Request ID.", metavar="ID")],
     *,
     basis: Annotated[
         str, typer.Option("--basis", help="Legal ground, stored for 24 months; must not contain personal data.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.cli.core.calls import call, fetch_list
 from app.cli.core.output import AsJson, Url, examples, print_rows
 from app.cli.privacy.erasure_requests import router
+from app.cli.privacy.near_names import OTHER_ENCODING
+from app.domain.privacy.subject_names import has_other_encoding
 
 PATH: Final = "/v1/privacy/subjects"
 _LIKENESS: Final = {
@@ -45,7 +47,11 @@ def subjects(
         print_rows({"subjects": found}, heads, rows, right=["memories", "hidden"], as_json=as_json)
         return
     answer = call(url, "POST", f"{PATH}/search", json={"name": search, "limit": min(limit, 100)})
-    near = [(each["subject"], each["memories"], _LIKENESS[each["likeness"]]) for each in answer["subjects"]]
+    near = [(each["subject"], each["memories"], _describe_match(search, each)) for each in answer["subjects"]]
     print_rows(answer, ["subject", "memories", "match"], near, right=["memories"], as_json=as_json)
     if not answer["complete"]:
         typer.echo("not all subjects were compared, because there are too many: search for the exact name", err=True)
+
+
+def _describe_match(name: str, each: dict[str, Any]) -> str:
+    return OTHER_ENCODING if has_other_encoding(name, each["subject"]) else _LIKENESS[each["likeness"]]

@@ -27,8 +27,9 @@ from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
 from app.domain.privacy.legal_hold import HOLD_GROUNDS
+from app.domain.privacy.subject_names import has_other_encoding
 from app.services.erasure import requests
-from app.services.erasure.report import read_report
+from app.services.erasure.report import read_grace_end, read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
 from app.services.privacy import document_texts, export_archive, export_requests, retained_texts, rights_overview
@@ -62,6 +63,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
     asked = ErasureOptions(requested_scope(given))
     new, matching = requests.preview(acting.tenant_id, asked)
     _, found_holds = requests.find_holds(acting.tenant_id, asked)
+    near = subjects.find_near(acting.tenant_id, given.subject)
     return rendering.page(
         request,
         acting.viewer,
@@ -70,7 +72,8 @@ def show_subject(acting: Asking, request: Request) -> Response:
         counts=subjects.get(acting.tenant_id, given.subject or ""),
         matching=matching,
         holds=found_holds,
-        near=subjects.find_near(acting.tenant_id, given.subject),
+        near=near,
+        encodings={each.subject for each in near or () if has_other_encoding(given.subject or "", each.subject)},
         basis_max=LEGAL_BASIS_MAX_CHARACTERS,
         controller_max=CONTROLLER_MAX_CHARACTERS,
         case_max=CASE_REFERENCE_MAX_CHARACTERS,
@@ -120,7 +123,10 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         {**each, "finished_at": datetime.fromisoformat(each["finished_at"])}
         for each in (found.report or {}).get("passes", ())
     ]
-    return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left, passes=passes)
+    ended = read_grace_end(viewer.tenant_id, found)
+    return rendering.page(
+        request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left, passes=passes, ended=ended
+    )
 
 
 @router.get("/erasures/{erasure_id}/report")

@@ -1,8 +1,8 @@
 """The profile `memory_decay`: storage and retrieval decay per tick, more slowly the higher the stability (seed 003).
 
 Time passes in whole ticks counted from the anchor, and the anchor only moves to the last completed tick, so neither
-sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so there is no closed form: SQL shows the
-strength at the anchor, and a sweep re-anchors rows at least every `refresh_days`.
+sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so no closed form gives the strength at a
+later time: SQL shows the strength at the anchor, which a sweep moves at least every `refresh_days`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
     "fact": ("semantic", 0.8),
     "episode": ("episodic", 0.45),
 }
-"""Kind and suggested importance by category: the middles of the seed's ranges (categories vs types)."""
+"""Kind and suggested importance by category. The importance is the middle of the range that seed 003 gives."""
 
 LOOK_AHEAD_TICKS: Final = 1_000
 """Number of ticks that `due_at` looks ahead. If there is no crossing in this span, `due_at` returns its end."""
@@ -93,9 +93,9 @@ class MemoryDecayParameters:
     beta_episode: _Rate = 0.12
     """β per tick for episodes, power law."""
     impact_weight: Factor = 0.5
-    """α of c = (1 + α·i)(1 + ρ·s)."""
+    """α in c = (1 + α·i)(1 + ρ·s), where i is the impact and s the stability."""
     stability_weight: Factor = 0.8
-    """ρ of c = (1 + α·i)(1 + ρ·s)."""
+    """ρ in c = (1 + α·i)(1 + ρ·s)."""
     stability_decay: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.01
     """Share of stability lost per tick."""
     soft_floor: SoftFloor = SoftFloor()
@@ -105,7 +105,7 @@ class MemoryDecayParameters:
     boost: Share = 0.1
     """Increase of retrieval per use."""
     storage_fraction: Share = 0.25
-    """Share of that increase that also applies to storage."""
+    """Share of `boost` that also applies to storage."""
     gain_direct: Share = 0.2
     """Increase of stability per use, times 1 - stability/cap."""
     gain_associate: Share = 0.05
@@ -119,9 +119,9 @@ class MemoryDecayParameters:
     storage_threshold: Share = 0.05
     """Storage below which a search of mode `memory_decay` doesn't return a memory."""
     retrieval_weight: Factor = 0.5
-    """w in that search's similarity · A_r^w."""
+    """w in similarity · A_r^w, a part of the score of a search of mode `memory_decay`."""
     bm25_weight: Share = 0.3
-    """Share of the word match in the score of that search; the rest is similarity · A_r^w."""
+    """Share of the word match in the score of a search of mode `memory_decay`; the rest is similarity · A_r^w."""
     spread_factor: Share = 0.5
     """Share of a found memory's score passed along a link of full weight; 0 disables spreading."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0
@@ -143,13 +143,13 @@ PRESETS: Final = {
 
 
 Curve = Callable[[State], Callable[[Floats, Floats], Floats]]
-"""Function that takes memories and returns the decay of one tick: a function of an amount (storage or retrieval) and
-the stability before the tick that returns the amount after the tick."""
+"""Function that takes memories and returns another function, their decay in one tick. That function takes an amount
+(storage or retrieval) and the stability before the tick, and returns the amount after the tick."""
 
 
 @plain_dataclass(frozen=True)
 class MemoryDecay:
-    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, decays by the same curve and ranks searches.
+    """The model `memory_decay`: strength is storage (A_s, e^level at the anchor); its searches rank by retrieval (A_r).
 
     Attributes:
         parameters: Parameters of the model.
@@ -253,7 +253,7 @@ class MemoryDecay:
 
     @property
     def _look_ahead_ticks(self) -> int:
-        """Number of ticks to look ahead: until the next refresh for a custom curve, whose ticks are slow."""
+        """Number of ticks to look ahead. Ticks of a custom curve are slow to compute: it stops at the next refresh."""
         if self.curve is None:
             return LOOK_AHEAD_TICKS
         return min(math.floor(self.refresh_seconds / self.parameters.tick_seconds) + 1, LOOK_AHEAD_TICKS)
@@ -282,7 +282,7 @@ class MemoryDecay:
         )
 
     def _faded(self, state: State, ticks: Floats) -> Floats:
-        """Return -ln of the share left after this many ticks: a sum over ticks, for curves without a floor."""
+        """Return -ln of the share left after this many ticks, summed tick by tick, for curves without a floor."""
         faded = np.where(state.stability < _STABILITY_MIN, ticks * self._loss(state, np.zeros_like(ticks)), 0.0)
         rows = np.flatnonzero((state.stability >= _STABILITY_MIN) & (ticks > 0))
         if not rows.size:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.letters import describe_ground
-from app.domain.privacy.documents.texts import ENGLISH, Texts, read_moment
+from app.domain.privacy.documents.report_appendix import (
+    COPIES,
+    DONE,
+    HOSTS,
+    PROOF,
+    RETAINED,
+    SYSTEMS,
+    render_appendices,
+)
+from app.domain.privacy.documents.report_counts import count_outcomes, count_retained, find_row, sum_holds
+from app.domain.privacy.documents.texts import ENGLISH, Texts
 from app.domain.privacy.erasure_passes import HELD
 
 STYLE: Final = html.STYLE
-RETAINED, COPIES = 4, 5
-"""Numbers of the sections that other sections refer to."""
-SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
-"""Letters of the appendices."""
 _NO_COPIES: Final = ("recipients", "mentions", "jobs")
 """Entries of `elsewhere` that aren't copies: the section on recipients covers the first two, and jobs copy no data."""
 
@@ -30,8 +35,8 @@ def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
     )
     title = texts.text("report.title")
     body = (
-        f"{html.heading(title, 1)}{_head(report, texts)}{letter}{_signatures(report, texts)}"
-        f"{_appendices(report, texts)}"
+        f"{html.heading(title, 1)}{_head(report, texts)}{_summary(report, texts)}{letter}{_signatures(report, texts)}"
+        f"{render_appendices(report, texts)}"
     )
     case = report.get("case_reference") or report["erasure_id"]
     return html.page(texts, f"{title} {case}", body)
@@ -48,13 +53,27 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
     rows: dict[str, object] = {
         texts.text("report.controller"): texts.value(report.get("controller")),
         texts.text("report.case_reference"): texts.value(report.get("case_reference")),
-        texts.text("report.erasure_id"): report["erasure_id"],
+        texts.text("report.request_id"): report["erasure_id"],
         texts.text("report.result"): texts.text(f"status.{report['status']}"),
     }
     if report["clocks"].get("verified_at"):
         rows[texts.text("report.verified_at")] = texts.moment(report["clocks"]["verified_at"])
     rows[texts.text("report.made_at")] = texts.moment(report["made_at"])
     return html.pairs(texts, rows, "box")
+
+
+def _summary(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the sentence with the numbers that matter, and what it doesn't count."""
+    counts = count_outcomes(report)
+    values = {"erased": counts.erased, "held": counts.held, "left": counts.left}
+    lines = [texts.text("report.summary.nothing")]
+    if counts.in_scope or counts.left:
+        lines = [texts.count("report.summary.memories", counts.in_scope, **values)]
+    if counts.systems:
+        lines.append(texts.count("report.summary.systems", counts.systems, done=DONE))
+    if counts.anonymised:
+        lines.append(texts.count("report.summary.anonymous", counts.anonymised, retained=RETAINED))
+    return html.paragraph(" ".join(lines), "lead")
 
 
 # --- Sections of the letter ---
@@ -73,6 +92,7 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         method = texts.text(f"identity.{identity['method']}")
         checked_at = texts.moment(identity["checked_at"])
         lines.append(texts.text("report.request.identity", checked_at=checked_at, method=method))
+    lines.append(_describe_grace(report, texts))
     if clocks.get("due_at"):
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
     if extension:
@@ -86,9 +106,25 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
     return "".join(map(html.paragraph, lines))
 
 
+def _describe_grace(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks, ended = report["clocks"], report.get("grace_ended")
+    if ended:
+        return texts.text("report.request.grace_ended", ended_at=texts.moment(ended["at"]), api_key=ended["by"])
+    if texts.moment(clocks["grace_until"]) == texts.moment(clocks["requested_at"]):
+        return texts.text("report.request.no_grace")
+    return texts.text("report.request.grace", grace_until=texts.moment(clocks["grace_until"]))
+
+
 def _done(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, memories = report["clocks"], report["memories"]
-    parts = [html.paragraph(texts.count("report.done.hidden", report["hidden"]))] if report["hidden"] else []
+    parts = []
+    if report["hidden"]:
+        parts.append(html.paragraph(texts.count("report.done.hidden", report["hidden"])))
+        total = count_outcomes(report).in_scope
+        if total != report["hidden"]:
+            change = "rose" if total > report["hidden"] else "fell"
+            values = {"count": abs(total - report["hidden"]), "total": total}
+            parts.append(html.paragraph(texts.text(f"report.done.{change}", **values)))
     if memories:
         times = {name: texts.moment(clocks[name]) for name in ("started_at", "finished_at")}
         key = "erased" if times["started_at"] != times["finished_at"] else "erased_at_once"
@@ -119,20 +155,19 @@ def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_stores(stores: Sequence[Mapping[str, Any]], redacted: int, texts: Texts) -> Iterator[str]:
-    """Yield a line for each system with erased data; memories, their tables and redacted texts have their own lines."""
+    """Yield a line for each system with data in scope; memories, tables and redacted texts have their own lines."""
     for row in stores:
         code = row.get("code")
         removed = max(row["removed"] - redacted, 0) if code == "records" else row["removed"]
         if removed and code not in (None, "memories", "table"):
             yield texts.count(f"stores.{code}.done", removed)
+        if code == "keys" and count_retained(row):
+            yield texts.count("stores.keys.kept", count_retained(row), retained=RETAINED)
 
 
 def _check(report: Mapping[str, Any], texts: Texts) -> str:
-    left = sum(report["left"].values())
-    held = sum(row["count"] for row in report["kept"] if row["what"] == HELD)
-    passes = report.get("passes")
-    if passes and report["status"] == "held":
-        held = passes[-1]["held"] or held  # a memory under two holds counts once
+    counts = count_outcomes(report)
+    left, held = counts.left, counts.held
     values = {"systems": SYSTEMS, "made_at": texts.moment(report["made_at"]), "retained": RETAINED}
     if left:
         line = texts.count("report.check.left", left, **values)
@@ -140,14 +175,28 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
         line = texts.text("report.check.held", **values, held=texts.count("count.memories", held))
     else:
         line = texts.text("report.check.clean", **values)
+    if _has_retained_key(report):
+        line = f"{line} {texts.text('report.check.key', retained=RETAINED)}"
     exceptions = texts.text("report.check.exceptions", retained=RETAINED, copies=COPIES)
     return html.paragraph(line, "bad" if left else "") + html.paragraph(exceptions)
+
+
+def _has_retained_key(report: Mapping[str, Any]) -> bool:
+    keys = find_row(report, code="keys")
+    return keys is not None and count_retained(keys) > 0
 
 
 def _retained(report: Mapping[str, Any], texts: Texts) -> str:
     rows = report["kept"]
     lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    return "".join(map(html.paragraph, [*lines, *(_describe_kept(row, report["kind"], texts) for row in rows)]))
+    held = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] == HELD]
+    others = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] != HELD]
+    counts = count_outcomes(report)
+    if counts.held and sum_holds(report) != counts.held:
+        held.append(texts.count("report.retained.several", counts.held))
+    if _has_retained_key(report):
+        held.append(texts.text("report.retained.key"))
+    return "".join(map(html.paragraph, [*lines, *held, *others]))
 
 
 def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
@@ -193,6 +242,7 @@ def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
     if count:
         hosts = texts.count("count.hosts", count)
         line = texts.text("report.recipients.some", hosts=hosts, recipients=HOSTS)
+        line = f"{line} {texts.text('report.recipients.notify_' + report['kind'])}"
     return html.paragraph(line) + html.paragraph(texts.text("report.recipients.mentions"))
 
 
@@ -220,101 +270,3 @@ def _signatures(report: Mapping[str, Any], texts: Texts) -> str:
     )
     title = html.heading(texts.text("report.signature.title"))
     return f'<section class="sign">{title}{html.paragraph(line)}{blocks}</section>'
-
-
-# --- Appendix ---
-
-
-def _appendices(report: Mapping[str, Any], texts: Texts) -> str:
-    contents = {
-        "systems": _systems(report["stores"], texts),
-        "passes": _passes(report, texts),
-        "dates": _dates(report["clocks"], texts),
-        "hosts": html.table(
-            texts,
-            [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
-            [_describe_host(row, texts) for row in report["recipients"]],
-        ),
-        "proof": _proof(report, texts),
-        "glossary": html.pairs(texts, dict(texts.pairs("report.glossary.terms"))),
-    }
-    shown = []
-    for letter, (name, content) in zip((SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS), contents.items(), strict=True):
-        title = texts.text("report.appendix", letter=letter, title=texts.text(f"report.{name}.title"))
-        shown.append(html.heading(title, kind="first" if letter == SYSTEMS else "") + content)
-    return f'<section class="appendix">{"".join(shown)}</section>'
-
-
-def _describe_host(row: Mapping[str, Any], texts: Texts) -> list[object]:
-    purposes = [
-        texts.text(f"purposes.{name}") if f"purposes.{name}" in texts else name.replace("_", " ")
-        for name in (each.replace(" ", "_") for each in row["purposes"])
-    ]
-    return [row["host"], purposes, row["calls"], row.get("first"), row.get("last")]
-
-
-def _systems(stores: Sequence[Mapping[str, Any]], texts: Texts) -> str:
-    heads = [texts.text(f"report.systems.{name}") for name in ("store", "method", "found", "removed", "left")]
-    figures = ("found", "removed", "left")
-    empty = [row["table"] for row in stores if row.get("code") == "table" and not any(map(row.get, figures))]
-    rows = [
-        [*_name_store(row, texts), *(row[name] for name in figures)] for row in stores if row.get("table") not in empty
-    ]
-    note = html.paragraph(texts.text("report.systems.note"))
-    more = html.paragraph(texts.text("report.systems.empty", tables=empty)) if empty else ""
-    return note + html.table(texts, heads, rows) + more
-
-
-def _name_store(row: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
-    """Return the name and the method of a system; reports of earlier versions contain them in English."""
-    code, by = row.get("code"), row.get("rewritten_by")
-    if code is None:
-        return row["store"], row["method"]
-    if code == "table":
-        method = row["method_code"]
-        return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
-    name = texts.text(f"stores.{code}.name")
-    if by:
-        return name, texts.text(f"stores.{code}.method_by", rewrite_by=texts.moment(by))
-    return name, texts.text(f"stores.{code}.method")
-
-
-def _passes(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the tables of the passes and of the legal holds between them; reports of earlier versions have none."""
-    names = ("number", "started_at", "finished_at", "memories", "held", "holds")
-    rows = [
-        [
-            number,
-            *(_moment(each[name]) for name in ("started_at", "finished_at")),
-            *(each[name] for name in ("memories", "held", "holds")),
-        ]
-        for number, each in enumerate(report.get("passes", ()), start=1)
-    ]
-    content = html.table(texts, [texts.text(f"report.passes.{name}") for name in names], rows)
-    if report.get("holds"):
-        heads = [texts.text(f"report.passes.{name}") for name in ("hold", "placed_at", "released_at", "delayed")]
-        delays = [
-            [each["hold_id"], _moment(each["placed_at"]), _moment(each["released_at"]), each["memories"]]
-            for each in report["holds"]
-        ]
-        content += html.table(texts, heads, delays)
-    return content
-
-
-def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
-    names = (name for name in texts.keys("report.dates") if name != "title")
-    shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
-    return html.pairs(texts, shown)
-
-
-def _proof(report: Mapping[str, Any], texts: Texts) -> str:
-    audit = report.get("audit") or {}
-    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
-    shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
-    shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
-    shown |= {f"version_{what}": version for what, version in report["versions"].items()}
-    return html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
-
-
-def _moment(moment: str | None) -> datetime | None:
-    return None if moment is None else read_moment(moment)

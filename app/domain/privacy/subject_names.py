@@ -70,6 +70,11 @@ def fold_name(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
+def has_other_encoding(one: str, other: str) -> bool:
+    """Return True if two names consist of the same letters, stored in different Unicode forms (such as NFC and NFD)."""
+    return one != other and unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other)
+
+
 def spelling_variants(name: str) -> list[str]:
     """Return usual spellings of a name, which an index finds without comparing all names."""
     forms = (unicodedata.normalize(form, name.strip()) for form in ("NFC", "NFD", "NFKC"))

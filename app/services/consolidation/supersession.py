@@ -1,6 +1,7 @@
-"""Record which memory supersedes which, as stated by a caller or person, or proposed by a model and then approved.
+"""Record that a memory supersedes another one, as a caller or a person stated, or as a model proposed.
 
-A name whose memory isn't stored yet waits. Waiting names are resolved whenever a supersession is recorded, and nightly.
+A statement may name a memory that isn't stored yet: the name then waits. Waiting names are resolved whenever a
+supersession is recorded, and nightly.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _AGAINST: Final = {
 
 
 def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
-    """Record the callers' statements that their stored memories supersede other memories.
+    """Record callers' statements that stored memories supersede other memories.
 
     Unknown names wait; impossible pairs are recorded as rejected. No error is raised, since the memories were already
     accepted.
 
     Args:
         tx: The tenant's transaction. Lock order: take the word index's lock, if needed, before calling this.
-        wanted: Superseded names by the newer memory's id.
+        wanted: Names of the superseded memories, by id of the memory that supersedes them.
 
     Returns:
         Ids of the memories that are no longer current; the caller writes their audit entry (`audit_superseded`).
@@ -75,7 +76,7 @@ def _resolve_waiting(
     ends = {end.memory_id: end for end in resolved.values()} | supersessions.read_ends(
         tx, tenant_id, {entry[0] for entry in waiting}
     )
-    # A memory accepted after the statement can't be the named one; a memory accepted earlier may be stored only now.
+    # A statement can't name a memory that was accepted after it. A memory accepted before it may be stored only now.
     resolvable = [
         entry
         for entry in waiting

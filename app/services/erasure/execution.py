@@ -131,8 +131,8 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
 
 def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
-    # Read the watermark before taking the lock: a worker that stores data accepted up to the watermark has then either
-    # committed or will see the tombstone.
+    # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
+    # either committed already, or sees the tombstone.
     cut = stream_position.stream_end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -209,8 +209,8 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """Rewrite affected summaries from their remaining sources, for merges with ids above `after`.
 
     Returns:
-        Id of the merge to continue after, or None once all are done. Summaries under a legal hold and summaries that
-        the erasure deletes stay stale: without the id, each slice would read them again.
+        Id of the merge to continue after, or None once all are done. The id keeps slices from reading the same
+        summaries again: those under a legal hold, and those that the erasure deletes, stay stale.
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
+from app.domain.privacy.documents.report_counts import count_outcomes, count_retained
 from app.domain.privacy.erasure import scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
 from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
@@ -22,13 +23,14 @@ from app.store.core import database
 from app.store.erasure import recipients, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
-from app.store.privacy import anonymisation, deadlines, request_log
+from app.store.privacy import anonymisation, audit_entries, deadlines, request_log
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
+_CASE_UNTIL: Final = "the tenant is removed"
 _RECIPIENTS_GO: Final = "by the recipients' own rules: notify the recipients"
 _CITED: Final[dict[Law, tuple[str, str]]] = {
     "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{_RECIPIENTS_GO} (GDPR Art. 19)"),
@@ -129,14 +131,16 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
         }
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
-        rows.append(row | {"left": left.get(step, 0)})
+        row["left"] = left.get(step, 0)
+        rows.append(row | {"retained": count_retained(row)})
         for table, count in planned.get("tables", {}).items():
             method = _METHODS.get(table, "deleted")
             remaining = left.get(table, 0)
             removed = executed_step.get("tables", {}).get(table, max(count - remaining, 0))
             codes = {"code": "table", "table": table, "method_code": table if table in _METHODS else "deleted"}
             figures = {"found": count, "removed": removed, "left": remaining}
-            rows.append({"store": f"table {table}", "method": method} | codes | figures)
+            retained = {"retained": count_retained(figures)}
+            rows.append({"store": f"table {table}", "method": method} | codes | figures | retained)
     return rows
 
 
@@ -196,18 +200,28 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
         {
             "what": "audit entries",
             "count": None,
-            "ground": "proof of the erasure; they contain digests of ids and numbers, no text and no name",
+            "ground": "proof of the erasure: they contain dates, numbers, the ids of the request, of holds and of "
+            "API keys, and digests of the memories' ids and of the subject's name, but no text and no name",
             "until": "the tenant is removed",
             "code": "audit",
         },
         {
-            "what": "the request's dates, controller, case reference and legal basis, and this report",
+            "what": "the erasure's dates, controller, case reference and legal basis, and this report",
             "count": None,
             "ground": _CASE_GROUND,
-            "until": f"the tenant is removed; the entry in the request log, {KEPT_MONTHS} months after the answer",
+            "until": _CASE_UNTIL,
             "code": "case",
         },
     ]
+
+
+_REQUEST_LOG: Final = {
+    "what": "the entry in the request log: deadlines, identity check, extension and answer",
+    "count": None,
+    "ground": _CASE_GROUND,
+    "until": f"{KEPT_MONTHS} months after the answer",
+    "code": "request_log",
+}
 
 
 def _backups(now: datetime) -> dict[str, Any]:
@@ -282,6 +296,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     with database.tenant(tenant_id) as tx:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)
+        ended = find_grace_end(tx, tenant_id, erasure)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -295,6 +310,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "identity": _describe_identity(logged),
         "extension": _describe_extension(logged),
         "hidden": erasure.hidden,
+        "counts": count_outcomes(erasure.report | {"status": erasure.status})._asdict(),
+        "grace_ended": ended and ended._asdict(),
         "clocks": {
             "requested_at": erasure.requested_at,
             "confirm_by": confirmation_deadline(erasure.kind, erasure.requested_at),
@@ -308,20 +325,42 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         },
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **_cite_law(erasure.report, erasure.kind),
+        **_cite_law(erasure.report, erasure.kind, is_logged=logged is not None),
     }
 
 
-def _cite_law(report: Mapping[str, Any], law: Law) -> dict[str, Any]:
-    """Return a report that cites only the law of its request; earlier versions stored references to all laws."""
+class GraceEnd(NamedTuple):
+    """The early end of an erasure's grace period, and the id of the API key that ended it."""
+
+    at: datetime
+    by: str
+
+
+def find_grace_end(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> GraceEnd | None:
+    """Return the early end of an erasure's grace period as the audit log records it; None if there is none."""
+    if not (erasure.erase_after - erasure.requested_at) % timedelta(days=1):
+        return None  # the grace period lasted whole days, as requested
+    actor = audit_entries.find_actor(tx, tenant_id, "finish_erasure", str(erasure.erasure_id), erasure.erase_after)
+    return None if actor is None else GraceEnd(erasure.erase_after, actor)
+
+
+read_grace_end = database.in_tenant(find_grace_end)
+"""Return the early end of an erasure's grace period; None if there is none."""
+
+
+def _cite_law(report: Mapping[str, Any], law: Law, *, is_logged: bool) -> dict[str, Any]:
+    """Return a report that cites only the law of its request; earlier versions stored references to all laws.
+
+    Args:
+        is_logged: Whether the request log has an entry, which earlier versions described together with the dates.
+    """
     ground, goes = _CITED[law]
-    cited = {"kept": ("case", {"ground": ground}), "elsewhere": ("recipients", {"goes": goes})}
-    sections = {
-        name: [row | words if row.get("code") == code else row for row in report[name]]
-        for name, (code, words) in cited.items()
-        if name in report
-    }
-    return {**report, **sections}
+    case = {"ground": ground, "until": _CASE_UNTIL}
+    kept = [row | case if row.get("code") == "case" else row for row in report["kept"]]
+    if is_logged:
+        kept.append(_REQUEST_LOG | {"ground": ground})
+    elsewhere = [row | {"goes": goes} if row.get("code") == "recipients" else row for row in report["elsewhere"]]
+    return {**report, "kept": kept, "elsewhere": elsewhere}
 
 
 def _describe_identity(logged: PrivacyRequest | None) -> dict[str, Any] | None:

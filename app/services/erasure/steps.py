@@ -250,7 +250,7 @@ def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> li
 
 
 def _gone_at(erasure: Erasure) -> datetime | None:
-    """Return the time at which the last memory was deleted; PCA bases drawn later contain no erased vector."""
+    """Return the time at which the last memory was deleted; PCA bases computed later contain no erased vector."""
     erased_at = [step["at"] for step in erasure.executed if step["step"] == "memories"]
     return datetime.fromisoformat(erased_at[0]) if erased_at else None
 

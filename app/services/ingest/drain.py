@@ -77,7 +77,10 @@ def _nudge_enrichment() -> None:
 
 
 def _store_entries(turn: TenantBatch) -> int:
-    """Store a turn's entries and end the turn; entries are stored one by one if one of them may cause failures."""
+    """Store the entries of a tenant's turn, then end the turn.
+
+    Fresh entries are stored together, and one by one if that fails. Suspects, whose worker died, are stored one by one.
+    """
     tenant_id = turn.tenant_id
     try:
         stored = _store_each(tenant_id, turn.suspects)

@@ -69,7 +69,7 @@ class SectionPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of an export: its target file, and a function that reads a page of it in separate transactions."""
+    """A section of an export: its target file, and a function that reads one page in transactions of its own."""
 
     file: str
     read: Callable[[UUID, str, Any], SectionPage]
@@ -253,7 +253,7 @@ def _pending(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
 
 
 def _letters(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
-    """Read dead letters: first those of stored memories, then those that couldn't be stored."""
+    """Read dead letters: first those of stored memories, then those of memories that couldn't be stored."""
     kind, place = after or ("stored", str(NIL))
     if kind == "stored":
         with database.tenant(tenant_id) as tx:

@@ -50,7 +50,7 @@ class SearchOutcome:
 
     Attributes:
         results: Best first.
-        uses: Uses of the results that count as used, according to the request or, by default, the policy.
+        uses: Uses to record. The request decides whether results count as used, or by default the policy.
         reranked: Whether a reranker was applied to the results.
         gathered: The candidates, if the policy records searches and the search has no `as_of`.
     """
@@ -119,9 +119,9 @@ def gather_candidates(
     """
     resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     if compared.mark != resolved.around.mark or _is_in_another_era(resolved.around, compared.now):
-        # Either the tenant's policies or spaces have changed since they were cached, so vectors of its former space may
-        # be deleted; or another policy is in force by the database's clock, which is ahead of the cached clock after
-        # the machine was suspended.
+        # The cached context is out of date, for one of two reasons. The tenant's policies or spaces have changed, and
+        # vectors of its former space may be deleted. Or the machine was suspended: the database's clock is then ahead
+        # of the cached clock, and another policy is in force.
         search_context_cache.forget(tenant_id)
         resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     around = resolved.around._replace(now=compared.now)
@@ -182,7 +182,7 @@ class _ResolvedQuery:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedCandidates:
-    """The candidates, with the words and vectors of the query with which they were compared.
+    """The candidates, and the words and vectors of the query that they were compared with.
 
     Attributes:
         candidates: In the order of the SQL statement.
@@ -313,8 +313,8 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     results, reranked = rerank_results(tenant_id, request.query, results, ranking.rerank)
     results = correction_placement.place_corrections(results, gathered, request)
     if review_share:
-        # The threshold is relative to the best score before reranking. Reranking raises only the scores of the results
-        # passed to the reranker, but lower results are relevant to the query, too.
+        # The threshold is relative to the best score before reranking, because reranking raises only the scores of the
+        # results passed to the reranker: relative to the raised scores, the other relevant results would be too low.
         score_min = review.BLEND_SCORE_MIN * best
         results = reviews.blend_reviews(
             tenant_id, results, policy.review, review_share, request.limit, least=score_min, as_of=request.as_of

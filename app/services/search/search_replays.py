@@ -53,7 +53,7 @@ DYNAMIC: Final = frozenset({"forgetting", "importance"})
 """Policy fields that change strength and importance, which are then recomputed as of now."""
 _request_decoder = msgspec.json.Decoder(SearchRequest)
 _AT_ANCHOR: Final = 0.0
-"""A time before every anchor: `rebase` then settles each memory at its anchor."""
+"""A time before every anchor, with which `rebase` converts each memory as of its anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class SearchReplay:
     Attributes:
         changes: Fields in which the changed policy differs.
         vitals: `recorded` if strength and importance were taken from each record, `present` if they were computed as of
-            now. A changed forgetting model's strengths are computed as if the model had applied since each memory's
-            anchor, the last change of its strength state.
+            now. If the forgetting model differs, the changed model is applied from each memory's anchor on; the anchor
+            is the time of the last change of its strength state.
         again: Whether the searches were repeated.
         left_out: Number of records that weren't compared, by reason.
         comparison: The comparison of the rankings.
@@ -301,7 +301,7 @@ def _is_the_policys(search: RecordedSearch, policy: Policy) -> bool:
 
 
 def _judge_results(search: RecordedSearch, policy: Policy) -> JudgedSearch:
-    """Return the features of the results as shown, then of other used candidates, and which of them were used."""
+    """Return the features of the shown results, then of the other used candidates, with a mask of the used ones."""
     used = set(search.used)
     places = [*search.results, *sorted(used.difference(search.results))]
     rows = part_features(search.candidates, policy.ranking, policy)[places]

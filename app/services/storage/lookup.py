@@ -99,7 +99,7 @@ def resolve_erasure(tx: database.Transaction, tenant_id: UUID, given_id: UUID) -
     if not is_alone:
         raise Conflict(
             f"this is the id of a memory, which erasure {erasure.erasure_id} hides together with other memories: give "
-            "the id of the erasure"
+            "the request ID of the erasure"
         )
     return erasure.erasure_id
 

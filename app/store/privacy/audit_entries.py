@@ -122,5 +122,18 @@ ORDER BY seq DESC LIMIT :limit
 """)
 
 
+def find_actor(tx: Connection, tenant_id: UUID, act: str, target: str, until: datetime) -> str | None:
+    """Return the key of the latest manual action on a target, up to a time; None if there is none."""
+    return tx.execute(_ACTOR, {"tenant": tenant_id, "act": act, "target": target, "until": until}).scalar_one_or_none()
+
+
+_ACTOR = text("""
+SELECT actor FROM audit
+WHERE tenant_id = :tenant AND action = 'operator_acted' AND at <= :until
+  AND details->>'act' = :act AND details->>'target' = :target
+ORDER BY seq DESC LIMIT 1
+""")
+
+
 def _read(rows: Sequence[Any]) -> list[AuditEntry]:
     return [AuditEntry(*row) for row in rows]

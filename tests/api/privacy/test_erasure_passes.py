@@ -160,7 +160,7 @@ def test_the_report_of_an_erasure_that_waited_for_a_hold_sums_over_both_passes(a
 
     page = read_page(api, erasure_id)
     assert ["table memories", "deleted", str(MEMORIES), str(MEMORIES), "0"] in page
-    assert ["earlier exports that contain erased data", "deleted", "1", "1", "0"] in page
+    assert ["earlier exports of the data", "deleted", "1", "1", "0"] in page
     assert ["the person's encryption key", "destroyed", "1", "1", "0"] in page
     assert [row[3:] for row in page if row[:1] in (["1"], ["2"])] == [[str(MEMORIES - 2), "2", hold], ["2", "0", "–"]]
     assert [row[3] for row in page if row[0] == hold] == ["2"]

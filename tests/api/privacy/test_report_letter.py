@@ -83,8 +83,8 @@ def test_the_letter_states_the_case_the_basis_and_the_counts(api: Api) -> None:
         "the erasure of all data about one person was requested under the General Data Protection Regulation (GDPR).",
         "Legal basis: GDPR Art. 17(1)(b): consent was withdrawn",
         "2 memories in scope were found and hidden",
-        "2 memories were erased, together with the data derived from them",
-        "found no remaining data in scope. Data that is retained: see section 4. Backups and technical copies",
+        "2 memories were erased, together with all other data derived from them",
+        "found no remaining data in scope. Section 4 states the data that is retained.",
         "No memory in scope is retained on a legal ground.",
         "backups are retained for 30 days. The newest backup that can contain the erased data expires on",
         "Prepared by Name and function Place and date Signature Approved for the controller by",
@@ -112,7 +112,7 @@ def test_the_letter_under_a_hold_states_it_and_takes_nothing_back(api: Api) -> N
     text = read_page(api, erasure_id)
     assert "the erasure ran in 2 passes: Pass 1" in text
     assert "1 memory erased; 1 memory remained under legal hold. Pass 2" in text
-    assert "found no remaining data in scope. Data" in text
+    assert "found no remaining data in scope. Section 4" in text
     assert f"Legal hold {hold}, placed on" in text
     assert "delayed the erasure of 1 memory until its release. It retains nothing any more." in text
 
@@ -128,7 +128,7 @@ def test_jobs_are_no_technical_copies(api: Api) -> None:
     erasure_id = erase(api)
     assert "jobs" in {row["code"] for row in api.get(f"{ERASURES}/{erasure_id}/report").json()["elsewhere"]}
     text = read_page(api, erasure_id)
-    assert "Redis's append-only file: rewritten automatically" in text
+    assert "Redis's log of changes (append-only file): rewritten automatically" in text
     assert "Arguments and results of background jobs" not in text
 
 

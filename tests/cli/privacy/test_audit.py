@@ -42,6 +42,12 @@ def test_entries_are_listed(cli: Cli, api: Stub) -> None:
     assert [asked.path for asked in api.asked] == [f"{PATH}?limit=5&action=policy_set", f"{PATH}?limit=20"]
 
 
+def test_an_erasure_is_named_by_its_request_id(cli: Cli, api: Stub) -> None:
+    for name in ("erasure", "request"):
+        api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY | {"details": {name: "e1"}}], "next_cursor": None})
+        assert "request ID e1" in cli("audit").out
+
+
 def test_it_is_verified_to_its_end(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/verify"] = [verified(5000, "c1"), verified(7000)]
     done = cli("audit", "verify", "--anchor", "a")

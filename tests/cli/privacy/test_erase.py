@@ -86,6 +86,8 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "grace period ends  2026-03-14 11:00 UTC" in shown
     assert "hidden at once     3" in shown
     assert "hidden at once" in listed
+    assert "request id         e1" in shown
+    assert "request id" in listed
 
 
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
@@ -94,7 +96,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
     assert "Restore all hidden memories (3 hidden at 2026-03-07 11:00 UTC, plus later matches)?" in asked.err
-    assert "cancelled erasure e1 at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
+    assert "request ID e1: cancelled at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
 def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
@@ -110,6 +112,19 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert api.asked[-1].path == f"{PATH}/e1/report?format=html"
     assert api.asked[-1].headers["authorization"].startswith("Bearer ")
     assert page.read_text()
+    done = cli("privacy", "report", "e1", "--html", str(page), "--json")
+    assert (json.loads(done.out), done.err) == ({"id": "e1", "html": str(page)}, "")
+
+
+def test_the_outcome_and_the_end_of_the_grace_period_are_shown(cli: Cli, api: Stub) -> None:
+    counts = {"in_scope": 2068, "erased": 2066, "held": 2, "left": 0}
+    stores = [{"store": "the key", "found": 1, "removed": 0, "retained": 1, "left": 0}]
+    more = {"counts": counts, "grace_ended": {"at": "2026-03-08T11:00:00Z", "by": "k1"}, "stores": stores}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
+    shown = cli("privacy", "report", "e1").out
+    assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold, 0 remaining" in shown
+    assert "grace period  ended early with key k1" in shown
+    assert ["the", "key", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
 
 
 def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:

@@ -97,7 +97,7 @@ def test_the_answer_repeats_the_holds_of_the_preview(cli: Cli, api: Stub) -> Non
         "Legal deadline: 2026-12-21."
     )
     assert f"Would hide 212 memories. {outcome}" in cli("erase", "ann", "--dry-run").out
-    assert cli("erase", "ann", "--yes").out == f"Erasure e1: 212 memories hidden. {outcome}\n"
+    assert cli("erase", "ann", "--yes").out == f"Request ID e1: 212 memories hidden. {outcome}\n"
 
 
 def test_the_case_is_sent_with_the_request(cli: Cli, api: Stub) -> None:
@@ -118,3 +118,16 @@ def test_subjects_are_listed_and_searched(cli: Cli, api: Stub) -> None:
     assert "not all subjects were compared" in found.err
     assert api.asked[-1].json == {"name": "Chen", "limit": 100}
     assert "Chen" not in api.asked[-1].path
+
+
+def test_a_name_in_another_unicode_form_is_told_apart(cli: Cli, api: Stub) -> None:
+    composed, decomposed = "Zo\u00eb", "Zoe\u0308"
+    near = [{"subject": decomposed, "likeness": "case", "memories": 3}]
+    answer(api, {"near": near})
+    said = f"did you mean `{decomposed}` (3 memories; the same letters, stored in another Unicode form)"
+    assert said in cli("erase", composed, "--dry-run").out
+    assert said in cli("erase", composed).err
+    api.replies[f"POST {SUBJECTS}/search"] = Reply(200, {"subjects": near, "complete": True})
+    found = cli("privacy", "subjects", "--search", composed).out
+    assert "the same letters, stored in another Unicode form" in found
+    assert "other case" not in found

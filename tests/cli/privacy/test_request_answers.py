@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.cli.conftest import Cli
@@ -54,3 +55,5 @@ def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path:
     assert cli("privacy", "letter", "r1", "extension", "--html", str(page)).code == 0
     assert api.asked[-1].path.endswith("?format=html")
     assert page.read_text() == "Dear"
+    done = cli("privacy", "letter", "r1", "extension", "--html", str(page), "--json")
+    assert (json.loads(done.out), done.err) == ({"letter": "extension", "html": str(page)}, "")

@@ -9,6 +9,7 @@ import pytest
 from app.domain.privacy.subject_names import (
     NearName,
     fold_name,
+    has_other_encoding,
     is_within_edits,
     match_names,
     rank_names,
@@ -86,3 +87,16 @@ def one_edit(word: str) -> set[str]:
         | {word[:n] + "q" + word[n + 1 :] for n in places}
         | {word[:n] + word[n + 1] + word[n] + word[n + 2 :] for n in places[:-1]}
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differs"),
+    [
+        ("Zo\u00eb", "Zoe\u0308", True),
+        ("Zo\u00eb", "Zo\u00eb", False),
+        ("Zo\u00eb", "zoe\u0308", False),
+        ("chen", "Chen", False),
+    ],
+)
+def test_names_of_the_same_letters_may_differ_in_their_unicode_form(one: str, other: str, differs: bool) -> None:
+    assert has_other_encoding(one, other) is has_other_encoding(other, one) is differs

@@ -22,6 +22,7 @@ td { overflow-wrap: anywhere }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 tr { break-inside: avoid }
 thead { display: table-header-group }
+.lead { font-weight: 600 }
 .bad { color: #b42318; font-weight: 600 }
 .small { color: #57606a; font-size: .85em; overflow-wrap: anywhere }
 .box th { width: 12rem }

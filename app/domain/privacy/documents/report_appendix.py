@@ -1,0 +1,135 @@
+"""Render the technical appendices of an erasure report: systems, passes, dates, recipients, proof and terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from app.domain.privacy.documents import html
+from app.domain.privacy.documents.report_counts import count_deleted_before, count_retained, count_unplanned
+from app.domain.privacy.documents.texts import Texts, read_moment
+
+DONE, RETAINED, COPIES = 2, 4, 5
+"""Numbers of the sections that sections and appendices refer to."""
+SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
+"""Letters of the appendices."""
+
+
+def render_appendices(report: Mapping[str, Any], texts: Texts) -> str:
+    """Render the technical appendices of a report."""
+    contents = {
+        "systems": _systems(report, texts),
+        "passes": _passes(report, texts),
+        "dates": _dates(report["clocks"], texts),
+        "hosts": html.table(
+            texts,
+            [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
+            [_describe_host(row, texts) for row in report["recipients"]],
+        ),
+        "proof": _proof(report, texts),
+        "glossary": html.pairs(texts, dict(texts.pairs("report.glossary.terms"))),
+    }
+    shown = []
+    for letter, (name, content) in zip((SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS), contents.items(), strict=True):
+        title = texts.text("report.appendix", letter=letter, title=texts.text(f"report.{name}.title"))
+        shown.append(html.heading(title, kind="first" if letter == SYSTEMS else "") + content)
+    return f'<section class="appendix">{"".join(shown)}</section>'
+
+
+def _describe_host(row: Mapping[str, Any], texts: Texts) -> list[object]:
+    purposes = [
+        texts.text(f"purposes.{name}") if f"purposes.{name}" in texts else name.replace("_", " ")
+        for name in (each.replace(" ", "_") for each in row["purposes"])
+    ]
+    return [row["host"], purposes, row["calls"], row.get("first"), row.get("last")]
+
+
+def _systems(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the table of systems with data in scope, its notes, and a list of the systems without such data."""
+    stores, counted = report["stores"], ("found", "removed", "left")
+    found = [row for row in stores if row.get("code") is None or any(map(row.get, counted))]
+    has_retained = any(map(count_retained, found))
+    names = ("store", "method", "found", "removed", *(["retained"] if has_retained else []), "left")
+    rows = [[*_name_store(row, report["clocks"], texts), *(_figure(row, name) for name in names[2:])] for row in found]
+    notes = [texts.text("report.systems.note")]
+    if unplanned := count_unplanned(report):
+        notes.append(texts.count("report.systems.held", unplanned))
+    if deleted := count_deleted_before(report):
+        notes.append(texts.count("report.systems.deleted_before", deleted))
+    if has_retained:
+        notes.append(texts.text("report.systems.kept", retained=RETAINED))
+    table = html.table(texts, [texts.text(f"report.systems.{name}") for name in names], rows)
+    empty = [row for row in stores if row not in found]
+    more = [texts.text("report.systems.empty")] if empty else []
+    systems = [texts.text(f"stores.{row['code']}.name") for row in empty if row["code"] != "table"]
+    tables = [row["table"] for row in empty if row["code"] == "table"]
+    listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
+    indexes = texts.text("report.systems.indexes", done=DONE)
+    return "".join(
+        [*map(html.paragraph, notes), table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)]
+    )
+
+
+def _figure(row: Mapping[str, Any], name: str) -> int:
+    return count_retained(row) if name == "retained" else int(row[name])
+
+
+def _name_store(row: Mapping[str, Any], clocks: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
+    """Return the name and the method of a system; reports of earlier versions contain them in English."""
+    code, by, rewritten_at = row.get("code"), row.get("rewritten_by"), clocks.get("rewritten_at")
+    if code is None:
+        return row["store"], row["method"]
+    if code == "table":
+        method = row["method_code"]
+        return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
+    name = texts.text(f"stores.{code}.name")
+    if by and rewritten_at:
+        return name, texts.text(f"stores.{code}.method_done", rewritten_at=texts.moment(rewritten_at))
+    if by:
+        return name, texts.text(f"stores.{code}.method_by", rewrite_by=texts.moment(by))
+    return name, texts.text(f"stores.{code}.method")
+
+
+def _passes(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the tables of the passes and of the legal holds between them; reports of earlier versions have none."""
+    names = ("number", "started_at", "finished_at", "memories", "held", "holds")
+    rows = [
+        [
+            number,
+            *(_moment(each[name]) for name in ("started_at", "finished_at")),
+            *(each[name] for name in ("memories", "held", "holds")),
+        ]
+        for number, each in enumerate(report.get("passes", ()), start=1)
+    ]
+    content = html.table(texts, [texts.text(f"report.passes.{name}") for name in names], rows)
+    if report.get("holds"):
+        heads = [texts.text(f"report.passes.{name}") for name in ("hold", "placed_at", "released_at", "delayed")]
+        delays = [
+            [each["hold_id"], _moment(each["placed_at"]), _moment(each["released_at"]), each["memories"]]
+            for each in report["holds"]
+        ]
+        content += html.table(texts, heads, delays)
+        if len(delays) > 1:
+            content += html.paragraph(texts.text("report.passes.several"))
+    return content
+
+
+def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
+    names = (name for name in texts.keys("report.dates") if name != "title")
+    shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
+    return html.pairs(texts, shown)
+
+
+def _proof(report: Mapping[str, Any], texts: Texts) -> str:
+    audit = report.get("audit") or {}
+    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
+    shown["grace_ended_by"] = (report.get("grace_ended") or {}).get("by")
+    shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
+    shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
+    shown |= {f"version_{what}": version for what, version in report["versions"].items()}
+    return html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
+
+
+def _moment(moment: str | None) -> datetime | None:
+    return None if moment is None else read_moment(moment)

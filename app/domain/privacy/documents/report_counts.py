@@ -1,0 +1,70 @@
+"""Count the memories of an erasure report by outcome; the report's summary states these numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from app.domain.privacy.erasure_passes import HELD
+
+_MEMORIES: Final = "memories"
+
+
+class ReportCounts(NamedTuple):
+    """The memories in an erasure's scope, by outcome.
+
+    Attributes:
+        in_scope: All memories in scope: the erased and the held ones.
+        erased: Memories erased in all passes.
+        held: Memories under legal hold after the last pass; a memory under several holds counts once.
+        left: Rows that the check found and that still have to be erased.
+        anonymised: Memories retained in anonymised form, which are no longer in scope.
+        systems: Other systems in which data in scope was found.
+    """
+
+    in_scope: int
+    erased: int
+    held: int
+    left: int
+    anonymised: int
+    systems: int
+
+
+def count_outcomes(report: Mapping[str, Any]) -> ReportCounts:
+    """Return the counts of a report, also of one that an earlier version wrote."""
+    erased, held = report["memories"], _count_held(report)
+    anonymised = sum(row["count"] for row in report["kept"] if row.get("code") == "anonymous")
+    systems = sum(1 for row in report["stores"] if row["found"] and row.get("code") not in (None, _MEMORIES, "table"))
+    return ReportCounts(erased + held, erased, held, sum(report["left"].values()), anonymised, systems)
+
+
+def _count_held(report: Mapping[str, Any]) -> int:
+    rows, passes = sum_holds(report), report.get("passes")
+    return int(passes[-1]["held"] or rows) if passes and report["status"] == "held" else rows
+
+
+def sum_holds(report: Mapping[str, Any]) -> int:
+    """Return the sum of the holds' memories, in which a memory under several holds counts for each of them."""
+    return sum(int(row["count"]) for row in report["kept"] if row["what"] == HELD)
+
+
+def count_retained(row: Mapping[str, Any]) -> int:
+    """Return the entries of a report's store that were found but not erased, because they may remain."""
+    return max(int(row["found"]) - int(row["removed"]) - int(row["left"]), 0)
+
+
+def find_row(report: Mapping[str, Any], **fields: str) -> Mapping[str, Any] | None:
+    """Return the first row of a report's stores with these fields; None in reports by earlier versions."""
+    return next((row for row in report["stores"] if fields.items() <= row.items()), None)
+
+
+def count_unplanned(report: Mapping[str, Any]) -> int:
+    """Return the memories in scope that the table of systems doesn't count, because a hold covered them beforehand."""
+    row = find_row(report, code=_MEMORIES)
+    return 0 if row is None else max(count_outcomes(report).in_scope - row["found"], 0)
+
+
+def count_deleted_before(report: Mapping[str, Any]) -> int:
+    """Return the erased memories that were no longer in the tables when erasing started."""
+    row = find_row(report, code="table", table=_MEMORIES)
+    return 0 if row is None else max(report["memories"] - row["removed"], 0)
