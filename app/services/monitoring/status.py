@@ -17,11 +17,19 @@ from uuid import UUID
 from app import heartbeats
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
-from app.domain.health_findings import Finding
+from app.domain.health_findings import Finding, StuckProcess
 from app.domain.operator_advice import advise
 from app.domain.provider_health import ProviderHealth, provider_findings
 from app.services.jobs import schedule
-from app.services.monitoring import fleet_gauges, installation, lane_rates, probes, provider_status, stats
+from app.services.monitoring import (
+    fleet_gauges,
+    installation,
+    lane_rates,
+    probes,
+    provider_status,
+    stats,
+    stuck_processes,
+)
 from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
 from app.services.privacy import deadlines
@@ -45,6 +53,7 @@ class Status:
         findings: Problems, worst first.
         lanes: Backlog by lane; empty if it can't be read.
         silent: Seconds since the last heartbeat of each lane's worker.
+        stuck: Processes of the workers that make no progress.
         rates: Inflow and outflow by lane; only for all tenants.
         providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
@@ -58,10 +67,15 @@ class Status:
     seconds: float
     rates: dict[str, Rates] = field(default_factory=dict)
     providers: list[ProviderHealth] = field(default_factory=list)
+    stuck: list[StuckProcess] = field(default_factory=list)
 
     def is_silent(self, lane: str) -> bool:
         """Return whether the lane's worker is overdue for a heartbeat."""
         return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
+
+    def stuck_seconds(self, lane: str) -> float:
+        """Return the longest time without progress of a process of the lane's worker; 0 if none is stuck."""
+        return max((one.seconds for one in self.stuck if one.lane == lane), default=0.0)
 
     @property
     def line(self) -> str:
@@ -122,13 +136,14 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         for finding in probe_round.find(probes.readiness)
     ]
     silent = probe_round.read(heartbeats.heartbeat_ages, "redis") or {}
+    stuck = probe_round.read(stuck_processes.list_stuck, "redis") or []
     backlogs = partial(stats.lane_backlogs, None if every else tenant_id)
     lanes = probe_round.read(backlogs, "postgresql", "redis", "schema") or {}
     rates = (
         probe_round.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
     )
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
-    findings += health_findings.silence_findings(silent)
+    findings += health_findings.silence_findings(silent, stuck)
     findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
     providers = probe_round.read(partial(_providers, tenant_id, every=every), "redis", "postgresql", "schema") or []
@@ -142,7 +157,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     here = probe_round.read(installation.describe, "redis") or installation.describe_place()
     advised = [advise(finding, here) for finding in health_findings.ranked(findings)]
     seconds = time.monotonic() - started
-    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers)
+    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers, stuck)
 
 
 _letters = database.in_tenant(dead_letters.count)
