@@ -9,10 +9,11 @@ from typing import Final
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.connection import RedisError, check_settings, connect
 from app.domain.health_findings import Finding, attention, ok, trouble
+from app.domain.operator_advice import advise
 from app.errors import Misconfigured
 from app.services.embedding import spaces
 from app.services.ingest import witness
-from app.services.monitoring import probes
+from app.services.monitoring import installation, probes
 from app.services.monitoring.probes import Probe
 from app.services.strength import dynamics_plugins
 from app.services.tenants import budget
@@ -32,6 +33,17 @@ def examine() -> Iterator[Finding]:
     probe_round = probes.Round(*unconfigured, tolerated=(database.DatabaseError, Misconfigured, ProviderFailed))
     for probe, stores in PROBES:
         yield from probe_round.find(probe, *stores)
+
+
+def examine_processes() -> Iterator[Finding]:
+    """Yield the findings about workers and beat, for a service that can't be asked; none if Redis can't be reached."""
+    if settings().redis_url is None:
+        return
+    try:
+        here = installation.describe()
+        yield from (advise(finding, here) for finding in probes.processes())
+    except RedisError:
+        return
 
 
 def postgresql() -> Iterator[Finding]:
@@ -224,6 +236,5 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (cold_storage, ()),
     (redis, ("redis",)),
     (queue, ("postgresql", "schema", "redis")),
-    (probes.processes, ("redis",)),
 )
 """Probes in the order of the report, each with the stores that it requires."""
