@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -210,3 +213,13 @@ def test_provider_prices_and_budget_are_looked_at(cli: Cli, environment: dict[st
     done = cli("doctor", EBBING_API_URL="http://127.0.0.1:9", **environment)
     for line in lines:
         assert line in done.out, line
+
+
+@pytest.mark.slow
+def test_a_shell_without_urls_imports_no_drivers(folder: Path) -> None:
+    code = "import sys; from app.services.monitoring import doctor; list(doctor.examine()); print(*sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "app.clients.embedding.static_embedder" in loaded
+    assert not loaded & {"sqlalchemy", "psycopg", "redis", "celery", "alembic", "app.domain.policy.policy"}
