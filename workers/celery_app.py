@@ -15,6 +15,7 @@ from app.clients.redis.connection import redis_url
 from app.errors import Misconfigured
 from app.services.ingest import witness
 from app.settings import settings
+from workers import pool
 from workers.schedule import beat_entries
 
 # Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
@@ -81,11 +82,16 @@ def _check(**_: Any) -> None:
 
 @signals.worker_ready.connect
 def _say_so(sender: Any, **_: Any) -> None:
-    """Send heartbeats from now on, even while a task occupies the lane."""
+    """Send heartbeats from now on, even while a task occupies the lane, and watch the pool processes."""
+    from app.services.monitoring.stuck_processes import PoolWatch  # noqa: PLC0415 - lazy, as above
+
+    watches = {lane: PoolWatch(lane) for lane in sender.app.amqp.queues.consume_from}
 
     def beat() -> None:
-        for lane in sender.app.amqp.queues.consume_from:
+        tasks = pool.list_tasks(sender.pool)
+        for lane, watch in watches.items():
             heartbeats.record_heartbeat(lane)
+            watch.publish(watch.observe(tasks, time.monotonic()))
 
     beat()
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)

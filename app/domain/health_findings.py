@@ -5,7 +5,7 @@ Every probe returns findings. Each interface maps the severity to its own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -27,6 +27,8 @@ OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "maintain": (3600, 6 * 3600),
 }
 """Age of the oldest pending entry, by lane, above which to report attention and trouble."""
+BLOCKED_SECONDS: Final = 60.0
+"""Least time without any activity after which a task of a worker counts as blocked."""
 NIGHT_OVERDUE_SECONDS: Final = HOUR
 NIGHT_MISSED_SECONDS: Final = 26 * HOUR
 REDIS_MOST: Final = 0.9
@@ -48,6 +50,7 @@ class Finding:
         page: Dashboard page with details, or empty.
         command: Shell command for the next step, in the form that this installation needs; or empty.
         section: Anchor of the section in the runbook, or empty.
+        pid: Id of the process to restart; None if the finding concerns a whole worker, or no process.
     """
 
     severity: Severity
@@ -57,6 +60,7 @@ class Finding:
     page: str = ""
     command: str = ""
     section: str = ""
+    pid: int | None = None
 
     @property
     def name(self) -> str:
@@ -68,6 +72,23 @@ class Finding:
         """State, cause and next step in one line, with the command if there is one."""
         parts = [self.what, self.todo, f"`{self.command}`" if self.command else ""]
         return ": ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class StuckProcess:
+    """A process of a worker's pool that makes no progress although the worker sends heartbeats.
+
+    Attributes:
+        host: Name of its host or container; empty if it is this one.
+        state: `stopped` by a signal or a debugger, or `blocked` in a task.
+        seconds: Time since its last progress.
+    """
+
+    lane: str
+    pid: int
+    host: str
+    state: Literal["stopped", "blocked"]
+    seconds: float
 
 
 def ok(code: str, what: str) -> Finding:
@@ -113,16 +134,20 @@ def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
     return findings
 
 
-def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
-    """Return a finding for each process.
+def silence_findings(ages: Mapping[str, float | None], stuck: Sequence[StuckProcess] = ()) -> list[Finding]:
+    """Return the findings for each lane's worker and for beat.
 
     Args:
         ages: Seconds since the last heartbeat, by lane or "beat"; None if there was none yet.
+        stuck: Pool processes that make no progress; reported if their worker sends heartbeats.
     """
     findings = []
     for source, seconds in ages.items():
         code = "beat" if source == "beat" else f"lane_{source}"
         if seconds is not None and seconds < SILENT_SECONDS:
+            if in_lane := [_stuck_finding(code, process) for process in stuck if process.lane == source]:
+                findings += in_lane
+                continue
             findings.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
             continue
         report = trouble if seconds is None or seconds > DEAD_SECONDS else attention
@@ -133,6 +158,16 @@ def silence_findings(ages: Mapping[str, float | None]) -> list[Finding]:
             what = f"no heartbeat from the {source} worker {since}"
         findings.append(report(code, what, "restart it"))
     return findings
+
+
+def _stuck_finding(code: str, process: StuckProcess) -> Finding:
+    severity: Severity = "trouble" if process.seconds > DEAD_SECONDS else "attention"
+    where = f" on {process.host}" if process.host else ""
+    since = format_duration(process.seconds)
+    state = f"has been stopped for {since}" if process.state == "stopped" else f"has hung in a task for {since}"
+    cause = " by a signal or a debugger" if process.state == "stopped" else ""
+    what = f"process {process.pid} of the {process.lane} worker{where} {state}{cause}"
+    return Finding(severity, code, what, "restart it", pid=process.pid)
 
 
 def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short: int) -> list[Finding]:

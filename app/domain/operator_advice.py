@@ -52,7 +52,7 @@ class Installation:
         name = process_name(source)
         match self.kind:
             case "run":
-                return f"kill -KILL {self.pids[source]}" if source in self.pids else self.read_log(source)
+                return _kill(self.pids[source]) if source in self.pids else self.read_log(source)
             case "compose":
                 return f"docker compose restart {name}"
             case "kubernetes":
@@ -90,6 +90,10 @@ class Installation:
                 return "ebbing migrate"
 
 
+def _kill(pid: int) -> str:
+    return f"kill -KILL {pid}"
+
+
 def process_name(source: str) -> str:
     """Return the name of a lane's worker, or of another process, in services, deployments and log files."""
     return source if source in {"beat", "api", *STORES} else f"worker-{source}"
@@ -108,7 +112,9 @@ def advise(finding: Finding, installation: Installation) -> Finding:
     if advice is None:
         return finding
     todo = finding.todo
-    if advice.command is _restart and installation.kind == "run":
+    if finding.pid is not None and installation.kind in {"run", "processes"}:
+        todo, finding = "end the process: the worker replaces it at once", replace(finding, command=_kill(finding.pid))
+    elif advice.command is _restart and installation.kind == "run":
         is_there = finding.code.removeprefix("lane_") in installation.pids
         todo = "end the process: it is started again at once" if is_there else "its log shows why it doesn't start"
     command = finding.command or advice.command(installation, finding.code)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.domain.durations import format_duration
-from app.domain.health_findings import Finding
+from app.domain.formatting import format_relative
+from app.domain.health_findings import Finding, ok
 
 ProviderState = Literal["ok", "failing", "unknown", "not_called"]
 BreakerState = Literal["closed", "open", "half_open"]
@@ -164,6 +165,23 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
         what += _waiting(one.waiting or 0)
         severity_of_use = severity if one.use == "embed" else "attention"
         findings.append(Finding(severity_of_use, f"provider_{one.use}", what, remedy(one.failure), "providers"))
+    return findings
+
+
+def working_providers(found: Sequence[ProviderHealth]) -> list[Finding]:
+    """Return a finding for each use of a provider that works or wasn't called yet, or one if none is configured."""
+    if not found:
+        return [ok("provider", "none configured, none required: rules rate memories offline")]
+    findings = []
+    for one in found:
+        if one.state in {"ok", "not_called"}:
+            last = (
+                "not called yet"
+                if one.success_seconds is None
+                else f"last success {format_relative(one.success_seconds)}"
+            )
+            what = f"{one.model} at {one.address}, {last}" if one.model else f"{one.address}, {last}"
+            findings.append(ok(f"provider_{one.use}", what))
     return findings
 
 

@@ -13,12 +13,14 @@ import pytest
 from app.clients.redis import stream
 from app.clients.redis.connection import BACKLOG, RING, RING_MEMBERS, stream_key
 from app.clients.redis.connection_check import verify_connections
+from app.domain.health_findings import StuckProcess
 from app.domain.ingest.envelope import pack
 from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
 from app.services.ingest import witness
 from app.services.jobs import queue, runner, schedule
 from app.services.monitoring import fleet_gauges
+from app.services.monitoring.stuck_processes import PoolWatch
 from app.services.security import audit
 from app.store.core import database
 from tests.alerts.conftest import GIB
@@ -59,6 +61,20 @@ def test_work_that_waits(watch: Watch, api: Api) -> None:
     assert watch.minutes(4) == set(), "too short a delay for an alert"
     assert watch.minutes(3) == {("EbbingWorkWaits", "lane")}
     api.service.work()
+    assert watch.minutes(1) == set()
+
+
+def test_a_process_of_a_worker_that_hangs(watch: Watch, api: Api) -> None:
+    scrape, hung = watch.scrape, PoolWatch("embed")
+
+    def scrape_hung() -> str:
+        hung.publish([StuckProcess("embed", 4711, "host", "stopped", 45)])
+        return scrape()
+
+    watch.scrape = scrape_hung
+    assert watch.minutes(2) == {("EbbingWorkWaits", "process")}
+    watch.scrape = scrape
+    hung.publish([])
     assert watch.minutes(1) == set()
 
 
@@ -280,7 +296,7 @@ def test_figures_are_as_old_as_they_say(api: Api) -> None:
 def test_every_cause_is_tried_above() -> None:
     causes = {(rule["alert"], rule["labels"]["cause"]) for rule in rules("alert")}
     assert causes == {
-        *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale")),
+        *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale", "process")),
         *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted", "replaced")),
         *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),

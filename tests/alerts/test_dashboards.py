@@ -140,6 +140,13 @@ def test_dashboards_are_whole(exported: Exported) -> None:
             assert len(refs) == len(set(refs))
 
 
+def test_the_overview_has_each_fact_of_model_providers_and_stuck_processes(exported: Exported) -> None:
+    shown = {name for place, asked in expressions() if "overview" in place for name, _ in SELECTOR.findall(asked)}
+    facts = {name for name in exported if name.startswith("ebbing_provider_")}
+    assert len(facts) == 5
+    assert facts | {"ebbing_salience_provisional", "ebbing_lane_stuck_seconds"} <= shown
+
+
 def test_grafana_finds_them_where_they_are_provided() -> None:
     [source] = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
     assert source["type"] == "prometheus"

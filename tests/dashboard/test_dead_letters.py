@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from html import unescape
+
+import pytest
 
 from app.services.ingest import dead_letter_replay
 from app.store.ingest.dead_letters import LetterFilter
@@ -58,6 +62,33 @@ def test_one_or_all_are_replayed(api: Api, visit: Visit) -> None:
     assert "No dead letters." in said(visitor.page("/letters"))
     api.service.work()
     assert "drain 2" in said(visitor.page("/letters"))  # the replayed letters fail again
+
+
+def test_what_remains_of_a_bulk_action_is_shown_and_continued(
+    api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = visit()
+    spoiled(api, 3)
+    monkeypatch.setattr(dead_letter_replay, "ENTRIES_A_CALL", 1)
+    monkeypatch.setattr(dead_letter_replay, "LETTERS_A_CALL", 1)
+    monkeypatch.setattr(dead_letter_replay, "REPEAT_SECONDS", 0)
+    for act in ("replay", "discard"):
+        to = visitor.act(f"/letters/{act}", {"stage": "drain", "which": "Unreadable"})
+        html = visitor.page(to)
+        assert f"dead letters remain of those to {act}" in said(html) or "1 dead letter remains" in said(html)
+        [form] = re.findall(rf'action="/ops/letters/{act}">(?:(?!</form>).)*name="before".*?</form>', html, re.DOTALL)
+        fields = dict(re.findall(r'name="(stage|which|before)" value="([^"]*)"', form))
+        assert fields["stage"] == "drain"
+        monkeypatch.setattr(dead_letter_replay, "REPEAT_SECONDS", 300)
+        assert "remain" not in said(visitor.page(visitor.act(f"/letters/{act}", unescape_all(fields))))
+        assert "No dead letters." in said(visitor.page("/letters"))
+        monkeypatch.setattr(dead_letter_replay, "REPEAT_SECONDS", 0)
+        api.service.work()
+    assert visitor.send("/letters/replay", {"which": "x", "before": "yesterday"}).status_code == 422
+
+
+def unescape_all(fields: dict[str, str]) -> dict[str, str]:
+    return {name: unescape(value) for name, value in fields.items()}
 
 
 def test_what_cannot_be_replayed_is_not_said_to_be(api: Api, visit: Visit) -> None:

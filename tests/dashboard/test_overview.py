@@ -21,7 +21,7 @@ from app.domain.policy.policy import Policy
 from app.domain.runbook import EXPLANATIONS, reason_path
 from app.services.ingest import witness
 from app.services.jobs import schedule
-from app.services.monitoring import doctor, provider_status, status
+from app.services.monitoring import doctor_stores, provider_status, status
 from app.services.monitoring.stats import Lane
 from app.services.night.steps import STEPS
 from app.store.core import database
@@ -180,12 +180,12 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
         [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
         assert (printed["well"], "ebbing queue accept" in printed["detail"]) == (False, True)
-        assert [each.detail for each in doctor.queue()] == [printed["detail"]]
+        assert [each.detail for each in doctor_stores.queue()] == [printed["detail"]]
 
         witness.accept_queue(api.tenant.tenant_id, "key")
         stream.close()
         assert families(api)["ebbing_redis_replaced"] == {(): 0}
-        assert list(doctor.queue()) == []
+        assert list(doctor_stores.queue()) == []
     finally:
         verify_connections(None)
         stream.close()

@@ -6,8 +6,8 @@ import pytest
 
 from app import queues
 from app.domain import health_findings
-from app.domain.health_findings import Finding
-from app.domain.operator_advice import Installation, advise
+from app.domain.health_findings import Finding, StuckProcess, silence_findings
+from app.domain.operator_advice import Installation, InstallationKind, advise
 
 ATTENTION = Finding("attention", "a", "something is odd", "look")
 TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
@@ -50,6 +50,27 @@ def test_a_process_that_is_silent_is_named() -> None:
     assert well.detail == "last heartbeat 2 s ago"
     found = [(one.name, one.severity) for one in (never, long, well, beat)]
     assert found == [("lane ingest", "trouble"), ("lane embed", "trouble"), ("lane score", "ok"), ("beat", "attention")]
+
+
+def test_a_process_that_is_stuck_is_named_in_place_of_its_lane() -> None:
+    stuck = [
+        StuckProcess("embed", 11, "", "stopped", 9),
+        StuckProcess("embed", 12, "pod-b", "blocked", 75),
+        StuckProcess("score", 13, "", "stopped", 90),
+    ]
+    stopped, hung, silent = silence_findings({"embed": 1.0, "score": 61.0}, stuck)
+    assert (stopped.code, stopped.severity, hung.severity) == ("lane_embed", "attention", "trouble")
+    assert stopped.what == "process 11 of the embed worker has been stopped for 9 s by a signal or a debugger"
+    assert hung.what == "process 12 of the embed worker on pod-b has hung in a task for 1 min"
+    assert silent.what == "no heartbeat from the score worker for 1 min", "the worker's own silence comes first"
+    commands: dict[InstallationKind, str] = {
+        "run": "kill -KILL 12",
+        "processes": "kill -KILL 12",
+        "kubernetes": "kubectl --namespace ebbing rollout restart deploy/worker-embed",
+    }
+    for kind, command in commands.items():
+        advised = advise(hung, Installation(kind, pids={"embed": 10}))
+        assert (advised.command, advised.section) == (command, "find-a-stuck-lane")
 
 
 def test_nights_that_failed_are_late_or_were_cut_short() -> None:

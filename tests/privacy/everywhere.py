@@ -214,7 +214,7 @@ class Everywhere:
 
 
 PATHS = (
-    *("/metrics", "/readyz", "/v1/stats", "/v1/usage", "/v1/jobs", "/v1/memories", "/v1/dead-letters"),
+    *("/metrics", "/readyz", "/v1/stats", "/v1/status", "/v1/usage", "/v1/jobs", "/v1/memories", "/v1/dead-letters"),
     *("/v1/privacy/erasures", "/v1/privacy/holds", "/v1/privacy/audit", "/v1/reviews", "/v1/schedule", "/v1/policy"),
     *("/v1/privacy/exports", "/v1/privacy/requests", "/v1/supersessions", "/v1/self-tests", "/v1/consolidation/runs"),
     *("/v1/consolidation/merges", "/v1/privacy/categories", "/v1/reviews?by=flagged"),

@@ -14,7 +14,7 @@ from app.api.http import metrics_endpoint, responses
 from app.api.http.auth import Reader, cache
 from app.api.http.health_listener import describe_liveness, describe_readiness
 from app.errors import NotFound
-from app.services.monitoring import stats
+from app.services.monitoring import stats, status
 from app.settings import settings
 
 router = APIRouter(tags=["status"])
@@ -38,6 +38,17 @@ def readyz() -> Response:
 def of_tenant(caller: Reader) -> Response:
     """Return counts of memories, pending work, dead letters, and the last nightly run and self-tests."""
     return responses.answer(asdict(stats.tenant_stats(caller.tenant_id)))
+
+
+@router.get("/v1/status", summary="Problems and warnings of the service")
+def show_status(caller: Reader) -> Response:
+    """Return the findings of all checks, as the dashboard's first page and `ebbing doctor` show them, problems first.
+
+    With the scope `admin`, queues, nightly runs and some other findings concern all tenants.
+    """
+    found = status.now(caller.tenant_id, every="admin" in caller.scopes)
+    shown = [asdict(one) for one in (*found.findings, *found.passed)]
+    return responses.answer({"status": found.state, "summary": found.line, "findings": shown})
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)

@@ -23,7 +23,15 @@ from app.domain.privacy.requests import Nature
 from app.domain.provider_health import KINDS, USES
 from app.metric_groups import GROUPS
 from app.services.ingest import witness
-from app.services.monitoring import fleet_gauges, pool_usage, probes, provider_status, stats, tenant_comparison
+from app.services.monitoring import (
+    fleet_gauges,
+    pool_usage,
+    probes,
+    provider_status,
+    stats,
+    stuck_processes,
+    tenant_comparison,
+)
 from app.services.night import night_run
 from app.services.night.steps import STEPS
 from app.settings import settings
@@ -60,6 +68,10 @@ GAUGES: Final[dict[str, Gauge]] = {
     "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
     "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
     "lane_silent_seconds": Gauge("Time since the last heartbeat of a lane's worker.", _LANE, "no heartbeat yet"),
+    "lane_stuck_seconds": Gauge(
+        "Longest time for which a process of a lane's worker has been stopped or has hung in a task; 0 if none.",
+        _LANE,
+    ),
     "beat_silent_seconds": Gauge(
         "Time since the last heartbeat of beat, which starts the nightly runs.", missing="no heartbeat yet"
     ),
@@ -211,6 +223,10 @@ def _of_redis() -> Iterator[Metric]:
     ages = heartbeats.heartbeat_ages()
     beat = ages.pop(heartbeats.BEAT)
     yield _gauge("lane_silent_seconds", [((lane,), age) for lane, age in ages.items() if age is not None])
+    stuck = dict.fromkeys(queues.LANES, 0.0)
+    for one in stuck_processes.list_stuck():
+        stuck[one.lane] = max(stuck.get(one.lane, 0.0), one.seconds)
+    yield _gauge("lane_stuck_seconds", [((lane,), seconds) for lane, seconds in stuck.items()])
     yield _gauge("beat_silent_seconds", [] if beat is None else [((), beat)])
     pools = pool_usage.pool_usage_by_kind()
     states = {(kind, state): getattr(pool, state) for kind, pool in pools.items() for state in POOL_STATES}

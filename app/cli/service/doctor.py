@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,21 +14,10 @@ from app.cli.core.connection import find_connection, load_settings, read_note
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
 from app.cli.core.waiting import each_waiting_for
-from app.domain.formatting import format_relative
-from app.domain.health_findings import (
-    Finding,
-    attention,
-    dead_letter_finding,
-    lane_findings,
-    ok,
-    silence_findings,
-    trouble,
-)
-from app.domain.operator_advice import Installation, advise
-from app.domain.provider_health import ProviderHealth, provider_findings
+from app.domain.health_findings import Finding, attention, line, ok, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator, Mapping
 
     from app.cli.core.client import Api
 
@@ -36,6 +26,7 @@ router = typer.Typer()
 SHOWN = {"ok": ("ok", "✓", "green"), "attention": ("warn", "!", "yellow"), "trouble": ("fail", "✗", "red")}
 """The level in JSON, the mark and its colour, by severity."""
 SUPPORTED = {(3, 11), (3, 12)}
+FIELDS = {field.name for field in fields(Finding)}
 NAME_COLUMNS = 20
 UNBROKEN = "\u2060"
 """Stands for a space at which a line isn't wrapped."""
@@ -43,19 +34,30 @@ OTHERS_MAY_READ = 0o006
 OTHERS_MAY_ANYTHING = 0o077
 
 
-@router.command(epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor", "ebbing doctor --json"))
-def doctor(url: Url = None, as_json: AsJson = False) -> None:
-    """Check every dependency and suggest fixes. The exit code is 1 if a check fails."""
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are only warnings, too.")]
+
+
+@router.command(
+    epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor --strict", "ebbing doctor --json")
+)
+def doctor(url: Url = None, strict: Strict = False, as_json: AsJson = False) -> None:
+    """Check every dependency and suggest fixes.
+
+    The exit code is 0 if no problem (✗) was found, and 1 otherwise. Warnings (!) don't change it, except with --strict.
+    """
     findings: list[Finding] = []
     for found in each_waiting_for(_findings(url), "running the checks"):
         findings.append(found)
         if not as_json:
             _print(found)
     failed = any(found.severity == "trouble" for found in findings)
+    warnings = sum(found.severity == "attention" for found in findings)
     if as_json:
         shown = [{"name": one.name, "level": SHOWN[one.severity][0], "detail": one.detail} for one in findings]
-        print_json({"well": not failed, "checks": shown})
-    raise typer.Exit(Code.FAILED if failed else Code.OK)
+        print_json({"well": not failed, "warnings": warnings, "checks": shown})
+    else:
+        typer.echo(f"{line(findings)}.")
+    raise typer.Exit(Code.FAILED if failed or (strict and warnings) else Code.OK)
 
 
 def _print(found: Finding) -> None:
@@ -66,8 +68,8 @@ def _print(found: Finding) -> None:
     )
     first, *more = tables.fields([(f"{found.name}", text)], NAME_COLUMNS, tables.page_columns() - 2)
     typer.echo(f"{typer.style(mark, fg=colour)} {first}".replace(UNBROKEN, " "))
-    for line in more:
-        typer.echo(f"  {line}".replace(UNBROKEN, " "))
+    for following in more:
+        typer.echo(f"  {following}".replace(UNBROKEN, " "))
 
 
 def _findings(url: str | None) -> Iterator[Finding]:
@@ -80,8 +82,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
 
     yield from doctor.examine()
     with Api(find_connection(url)) as api:
-        stats = yield from _service(api)
-    yield from _providers(stats)
+        yield from _service(api)
 
 
 def _python() -> Finding:
@@ -105,11 +106,10 @@ def _home() -> Finding:
     return ok("home", f"{home}{'; `ebbing run` is running here' if read_note(home / 'api-url') else ''}")
 
 
-def _service(api: Api) -> Generator[Finding, None, dict[str, Any] | None]:
-    """Check the API and the dependencies that it reports; embedded servers are visible only through it.
+def _service(api: Api) -> Iterator[Finding]:
+    """Report the findings of the service, and its readiness; embedded servers are visible only through it.
 
-    Returns:
-        The tenant's statistics; None if the API can't be asked.
+    The service judges its own state, so that this command and the dashboard show the same.
     """
     from app.cli.core.client import ApiRefusal
 
@@ -122,66 +122,43 @@ def _service(api: Api) -> Generator[Finding, None, dict[str, Any] | None]:
         yield trouble("api", f"{api.place.url} isn't ready{reason}")
     except CommandFailure as failure:
         yield trouble("api", str(failure))
-        return None
-    for dependency in answer.get("dependencies", []):
-        report = ok if dependency.get("well") else trouble
-        yield report(f"api: {dependency.get('name')}", str(dependency.get("detail", "")))
+        yield from _unasked("the service can't be asked", "see `api` above")
+        return
+    dependencies = {str(one.get("name")): one for one in answer.get("dependencies", [])}
     try:
-        stats = api.stats()
+        shown = api.call("GET", "/v1/status").body["findings"]
     except CommandFailure as failure:
-        yield trouble("api_key", str(failure))
-        return None
+        yield from _dependencies(dependencies)
+        if getattr(failure, "status", None) == HTTPStatus.NOT_FOUND:
+            yield ok("api_key", "not checked")
+            yield from _unasked("the service has an earlier version", "upgrade it")
+        else:
+            yield trouble("api_key", str(failure))
+            yield from _unasked("the service refused to answer", "see `api key` above")
+        return
+    findings = [Finding(**{name: value for name, value in one.items() if name in FIELDS}) for one in shown]
+    failing = {finding.code for finding in findings if finding.severity != "ok"}
+    yield from _dependencies({name: one for name, one in dependencies.items() if name.replace(" ", "_") not in failing})
     yield ok("api_key", "valid")
-    here = _installation(stats)
-    yield from (advise(finding, here) for finding in _tenant(stats))
-    return stats
+    for finding in findings:
+        code = finding.code.replace("old_", "lane_")
+        if code.replace("_", " ") not in dependencies:
+            yield replace(finding, code=code)
+        elif finding.severity != "ok":
+            yield replace(finding, code=f"api: {code}")
 
 
-def _installation(stats: dict[str, Any]) -> Installation:
-    """Return the service's installation, which the service reports; earlier versions don't."""
-    home = str(load_settings().home.absolute())
-    return Installation(stats.get("installation", "processes"), home, stats.get("worker_pids", {}))
+def _dependencies(dependencies: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:
+    for name, one in dependencies.items():
+        yield (ok if one.get("well") else trouble)(f"api: {name}", str(one.get("detail", "")))
 
 
-def _providers(stats: dict[str, Any] | None) -> Iterator[Finding]:
-    """Report the model providers of the service; without its answer, they are unknown.
+def _unasked(why: str, todo: str) -> Iterator[Finding]:
+    """Report what is unknown without the service, and the processes if this shell has the URL of their Redis.
 
     The settings of this shell may differ from the service's, so they say nothing about the service's provider.
     """
-    if stats is None or "providers" not in stats:
-        why = "the service can't be asked" if stats is None else "the service has an earlier version"
-        yield attention("provider", f"unknown, because {why}", "see `api` above" if stats is None else "upgrade it")
-        return
-    providers = [ProviderHealth(**one) for one in stats["providers"]]
-    if not providers:
-        yield ok("provider", "none configured, none required: rules rate memories offline")
-        return
-    here = _installation(stats)
-    findings = [advise(finding, here) for finding in provider_findings(providers)]
-    yield from findings
-    for one in providers:
-        if one.state in {"ok", "not_called"}:
-            since = one.success_seconds
-            last = "not called yet" if since is None else f"last success {format_relative(since)}"
-            yield ok(
-                f"provider_{one.use}",
-                f"{one.model} at {one.address}, {last}" if one.model else f"{one.address}, {last}",
-            )
+    from app.services.monitoring import doctor
 
-
-def _tenant(stats: dict[str, Any]) -> Iterator[Finding]:
-    """Check the tenant's backlog and dead letters, and the processes."""
-    if letters := stats.get("dead_letters"):
-        yield dead_letter_finding(letters)
-    space = stats.get("embedding_space")
-    if space and not space["is_settings"]:
-        what = f"searches use {space['model']}, but the settings name another model"
-        yield attention("embedding_space", what, "run `ebbing reembed`")
-    ages = {name: lane["oldest_age_seconds"] for name, lane in stats["lanes"].items() if lane["depth"]}
-    for found in lane_findings(ages):
-        yield attention(found.code.replace("old_", "lane_"), found.what, found.todo)  # a backlog doesn't fail the check
-    if load_settings().redis_url is None:  # otherwise checked directly
-        silent: dict[str, float | None] = stats.get("silent_seconds", {})
-        for found in silence_findings(silent):
-            is_new = found.severity == "trouble" and silent[found.code.removeprefix("lane_")] is None
-            yield replace(found, severity="attention") if is_new else found  # the process may still be starting
+    yield from doctor.examine_processes()
+    yield attention("provider", f"unknown, because {why}", todo)

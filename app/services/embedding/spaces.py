@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from app.clients.embedding.embedder import Embedder, EmbedderUnavailable, embedder, embedder_of
 from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.resilience import ProviderFailed
+from app.domain.health_findings import Finding, attention
 from app.domain.ingest.memory import check_size
 from app.domain.text.embedding_input import MemoryText, normalise_rows
 from app.errors import Misconfigured
@@ -197,6 +198,14 @@ def compare_with_settings(space: Space) -> SearchedSpace:
     except (ProviderFailed, Misconfigured):
         is_settings = True  # unknown: the settings' model is unavailable, so the tenant couldn't be moved now anyway
     return SearchedSpace(space.model, space.dimensions, is_settings)
+
+
+def judge_search_space(space: Space) -> list[Finding]:
+    """Return a warning if a tenant is searched with another model than that of the settings."""
+    if compare_with_settings(space).is_settings:
+        return []
+    what = f"searches use {space.model}, but the settings name another model"
+    return [attention("embedding_space", what, "run `ebbing reembed`")]
 
 
 def list_tenants_elsewhere() -> list[UUID]:

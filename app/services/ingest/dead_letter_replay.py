@@ -8,7 +8,8 @@ queues for the failed stage.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -33,6 +34,8 @@ from app.store.ingest.dead_letters import DeadLetter, LetterFilter, ReasonCount,
 ENTRIES_A_CALL: Final = 200
 BYTES_A_CALL: Final = 16 << 20
 LETTERS_A_CALL: Final = 1000
+REPEAT_SECONDS: Final = 10.0
+"""Time after which `replay_all` and `discard_all` start no further batch, so that a page can show the progress."""
 
 _TASKS: Final = {
     work_queue.INDEX: queues.INDEX,
@@ -148,6 +151,42 @@ def replay_many(
     with database.tenant(tenant_id) as tx:
         remaining = dead_letters.count_replayable(tx, tenant_id, letter_filter)
     return BatchResult(len(replays), remaining, before, sum(count > 0 for count in replays))
+
+
+def replay_all(
+    tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
+) -> BatchResult:
+    """Replay the letters with a reason, batch by batch, for `REPEAT_SECONDS`; repeat with the returned `before`.
+
+    It ends early if a backlog limit is reached. Raises like `replay_many` if nothing was replayed.
+    """
+    return _repeat(lambda since: replay_many(tenant_id, stage, reason, since, actor), before)
+
+
+def discard_all(
+    tenant_id: UUID,
+    stage: str | None,
+    reason: str,
+    because: str,
+    before: datetime | None = None,
+    actor: str = SYSTEM,
+) -> BatchResult:
+    """Discard the letters with a reason, batch by batch, for `REPEAT_SECONDS`; repeat with the returned `before`."""
+    return _repeat(lambda since: discard_many(tenant_id, stage, reason, because, since, actor), before)
+
+
+def _repeat(process: Callable[[datetime | None], BatchResult], before: datetime | None) -> BatchResult:
+    """Process batches until no letter is left, none can be processed, or the time is over; return their sum."""
+    until = time.monotonic() + REPEAT_SECONDS
+    done = process(before)
+    batch = done
+    while batch.letters and batch.left and time.monotonic() < until:
+        try:
+            batch = process(done.before)
+        except (BacklogFull, Unavailable):
+            break
+        done = BatchResult(done.letters + batch.letters, batch.left, done.before, done.came_back + batch.came_back)
+    return done
 
 
 def discard_letter(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> DeadLetter:

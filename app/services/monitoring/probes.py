@@ -19,6 +19,7 @@ from app.clients.redis.stream import client
 from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
 from app.errors import Misconfigured
 from app.services.erasure import ledger
+from app.services.monitoring import stuck_processes
 from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
@@ -181,8 +182,8 @@ def _redis() -> Finding:
 
 
 def processes() -> list[Finding]:
-    """Report the heartbeat age of each lane's worker and of beat."""
-    return silence_findings(heartbeats.heartbeat_ages())
+    """Report the heartbeat age of each lane's worker and of beat, and stuck processes of the workers."""
+    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck())
 
 
 def storage() -> list[Finding]:

@@ -17,11 +17,20 @@ from uuid import UUID
 from app import heartbeats
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
-from app.domain.health_findings import Finding
+from app.domain.health_findings import Finding, StuckProcess
 from app.domain.operator_advice import advise
-from app.domain.provider_health import ProviderHealth, provider_findings
+from app.domain.provider_health import ProviderHealth, provider_findings, working_providers
+from app.services.embedding import spaces
 from app.services.jobs import schedule
-from app.services.monitoring import fleet_gauges, installation, lane_rates, probes, provider_status, stats
+from app.services.monitoring import (
+    fleet_gauges,
+    installation,
+    lane_rates,
+    probes,
+    provider_status,
+    stats,
+    stuck_processes,
+)
 from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
 from app.services.privacy import deadlines
@@ -29,6 +38,7 @@ from app.services.tenants import budget
 from app.settings import settings
 from app.store import self_tests
 from app.store.core import database
+from app.store.embedding import embedding_spaces
 from app.store.ingest import dead_letters
 
 FRESH_SECONDS: Final = 1.0
@@ -42,9 +52,11 @@ class Status:
     """The current state of a tenant or of all tenants.
 
     Attributes:
-        findings: Problems, worst first.
+        findings: Problems and warnings, problems first.
+        passed: Findings of the probes that found no problem.
         lanes: Backlog by lane; empty if it can't be read.
         silent: Seconds since the last heartbeat of each lane's worker.
+        stuck: Processes of the workers that make no progress.
         rates: Inflow and outflow by lane; only for all tenants.
         providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
@@ -58,10 +70,16 @@ class Status:
     seconds: float
     rates: dict[str, Rates] = field(default_factory=dict)
     providers: list[ProviderHealth] = field(default_factory=list)
+    stuck: list[StuckProcess] = field(default_factory=list)
+    passed: list[Finding] = field(default_factory=list)
 
     def is_silent(self, lane: str) -> bool:
         """Return whether the lane's worker is overdue for a heartbeat."""
         return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
+
+    def stuck_seconds(self, lane: str) -> float:
+        """Return the longest time without progress of a process of the lane's worker; 0 if none is stuck."""
+        return max((one.seconds for one in self.stuck if one.lane == lane), default=0.0)
 
     @property
     def line(self) -> str:
@@ -122,18 +140,21 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         for finding in probe_round.find(probes.readiness)
     ]
     silent = probe_round.read(heartbeats.heartbeat_ages, "redis") or {}
+    stuck = probe_round.read(stuck_processes.list_stuck, "redis") or []
     backlogs = partial(stats.lane_backlogs, None if every else tenant_id)
     lanes = probe_round.read(backlogs, "postgresql", "redis", "schema") or {}
     rates = (
         probe_round.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
     )
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
-    findings += health_findings.silence_findings(silent)
-    findings += health_findings.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+    findings += health_findings.silence_findings(silent, stuck)
+    broken = {finding.code for finding in findings if finding.severity == "trouble"}  # explains the age of a queue
+    ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
+    findings += health_findings.lane_findings(ages)
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
     providers = probe_round.read(partial(_providers, tenant_id, every=every), "redis", "postgresql", "schema") or []
-    findings += provider_findings(providers)
-    for probe in (_nights if every else _own_nights, _requests, _recalls, _budget):
+    findings += [*provider_findings(providers), *working_providers(providers)]
+    for probe in (_nights if every else _own_nights, _requests, _recalls, _budget, _search_space):
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
     findings += probe_round.find(probes.storage, "redis")
     if every:
@@ -141,8 +162,9 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
     here = probe_round.read(installation.describe, "redis") or installation.describe_place()
     advised = [advise(finding, here) for finding in health_findings.ranked(findings)]
+    passed = [finding for finding in findings if finding.severity == "ok"]
     seconds = time.monotonic() - started
-    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers)
+    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers, stuck, passed)
 
 
 _letters = database.in_tenant(dead_letters.count)
@@ -205,6 +227,12 @@ def _of_all() -> Iterator[Finding]:
         yield health_findings.recall_finding(figures.recall_empty)
     if figures.deadlines.late_rewrites:
         yield health_findings.rewrite_finding(figures.deadlines.late_rewrites)
+
+
+def _search_space(tenant_id: UUID) -> list[Finding]:
+    with database.tenant(tenant_id) as tx:
+        found = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+    return spaces.judge_search_space(found.searched) if found else []
 
 
 def _budget(tenant_id: UUID) -> Iterator[Finding]:

@@ -10,11 +10,13 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app import metrics
+from app import heartbeats, metrics
 from app.clients.redis import stream
+from app.clients.redis.connection import HEARTBEATS
+from app.domain.health_findings import Finding
 from app.domain.privacy.requests import Nature
 from app.queues import LANES
-from app.services.monitoring import fleet_gauges
+from app.services.monitoring import fleet_gauges, status
 from app.store.core import database
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -167,6 +169,23 @@ def test_the_numbers_of_a_tenant_have_the_promised_shape(api: Api) -> None:
     for lane in found["lanes"].values():
         assert lane.keys() == {"depth", "oldest_age_seconds"}
     assert found["silent_seconds"].keys() == {*found["lanes"], "beat"}
+
+
+@pytest.mark.parametrize("scopes", [["read"], ["read", "admin"]], ids=["read", "admin"])
+def test_the_status_is_that_of_the_first_page(api: Api, scopes: list[str]) -> None:
+    tenant = api.service.tenant(scopes=scopes)
+    for source in heartbeats.SOURCES:
+        heartbeats.record_heartbeat(source)
+    other = api.service.tenant()
+    api.service.post(other.tenant_id, b"no JSON")
+    api.service.redis.hdel(HEARTBEATS, "embed")
+    status.forget()
+    found = api.get("/v1/status", key=tenant.key).json()
+    shown = status.now(tenant.tenant_id, every="admin" in scopes)
+    assert (found["status"], found["summary"]) == ("trouble", shown.line) == ("trouble", "1 problem needs action now")
+    assert [Finding(**one) for one in found["findings"]] == [*shown.findings, *shown.passed]
+    assert found["findings"][0]["command"] == "ebbing worker --lane embed"
+    assert {one["code"] for one in found["findings"]} >= {"postgresql", "lane_ingest", "beat", "provider"}
 
 
 # --- Unknown paths ---

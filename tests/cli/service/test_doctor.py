@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import urlsplit, urlunsplit
@@ -13,32 +17,27 @@ import pytest
 import redis
 
 from app.clients.redis import stream
+from app.domain.health_findings import Finding, attention, dead_letter_finding, ok, trouble
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
-from tests.cli.core.test_connection import NUMBERS
 from tests.cli.stub import Reply, Stub, problem
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
 SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
-CALLED = {
-    "use": "score",
-    "address": "127.0.0.1:9",
-    "model": "some-model",
-    "state": "failing",
-    "success_seconds": None,
-    "failure_seconds": 20.0,
-    "failure": "unreachable",
-    "failures_in_row": 7,
-    "breaker": "open",
-    "waiting": 1951,
-}
-CHECKED = CALLED | {"use": "connection", "model": "", "failures_in_row": 2, "breaker": "closed", "waiting": None}
-HEARD = {**dict.fromkeys(LANES, 2.5), "embed": 95.0, "beat": 1.5}
+LATE = attention("old_embed", "the oldest entry in the embed queue has waited 5 min", "read its log")
+DEAD = Finding("trouble", "lane_embed", "no heartbeat from the embed worker for 1 min", "restart it", command="kill 1")
+LETTERS = dead_letter_finding(2)
+WELL = [*(ok(f"lane_{lane}", "last heartbeat 1 s ago") for lane in LANES), ok("beat", "last heartbeat 1 s ago")]
 
 
-def levels(cli: Cli, **environment: str) -> tuple[int, dict[str, str]]:
-    done = cli("doctor", "--json", **environment)
+def status(*findings: Finding) -> Reply:
+    """The service's answer with these findings."""
+    return Reply(200, {"status": "x", "summary": "y", "findings": [asdict(one) | {"new": 1} for one in findings]})
+
+
+def levels(cli: Cli, arguments: Sequence[str] = (), **environment: str) -> tuple[int, dict[str, str]]:
+    done = cli("doctor", "--json", *arguments, **environment)
     return done.code, {check["name"]: check["level"] for check in json.loads(done.out)["checks"]}
 
 
@@ -55,8 +54,8 @@ def test_without_a_service_it_says_what_is_not_there(cli: Cli) -> None:
 def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
     (folder / ".ebbing").mkdir(mode=0o700)
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"embed": 5.0}, "providers": []})
-    code, found = levels(cli)
+    api.replies["GET /v1/status"] = status(*WELL, ok("redis", "answers"), ok("provider", "none configured"))
+    code, found = levels(cli, arguments=["--strict"])
     assert code == 0
     names = {
         "python",
@@ -73,81 +72,56 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
         "beat",
     }
     assert found == dict.fromkeys(names, "ok")
+    assert cli("doctor").out.endswith("\nNo problems found.\n")
 
 
 def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> None:
     home = folder / ".ebbing"
     home.mkdir()
     home.chmod(0o755)
-    late = {"lanes": {"embed": {"depth": 7, "oldest_age_seconds": 300.0}}, "dead_letters": 2}
-    late |= {"silent_seconds": HEARD | {"score": 7.0}}
     api.replies["GET /readyz"] = Reply(503, SICK)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | late)
-    done = cli("doctor")
+    away = trouble("redis", "redis: can't be reached", "start it")
+    api.replies["GET /v1/status"] = status(DEAD, away, LATE, LETTERS, ok("lane_ingest", "last heartbeat 1 s ago"))
+    done = cli("doctor", COLUMNS="300")
     assert done.code == 1
     for line in (
         "✗ api ",
-        "✗ api: redis",
-        "✗ lane embed",
-        "! lane embed",
+        "✗ api: redis          redis: can't be reached: start it\n",
+        "✗ lane embed          no heartbeat from the embed worker for 1 min: restart it: `kill 1`\n",
+        "! lane embed          the oldest entry in the embed queue has waited 5 min: read its log\n",
         "! dead letters        2 dead letters need a decision",
         "! home",
-    ):
-        assert line in done.out, line
-    for line in (
         "✓ lane ingest",
-        "! lane score          no heartbeat from the score worker for 7 s",
     ):
         assert line in done.out, line
+    assert done.out.count("api: redis") == 1, "the same state isn't reported in other words"
     assert "chmod 700" in done.out
-    assert "restart it: `ebbing worker --lane embed`" in done.out
-
-
-def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
-    api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"maintain": None}})
-    _, found = levels(cli)
-    assert found["lane maintain"] == "warn"
+    assert done.out.endswith("\n3 problems need action now.\n")
 
 
 @pytest.mark.parametrize(
-    ("installation", "command"),
+    ("findings", "arguments", "end"),
     [
-        ({}, "restart it: `ebbing worker --lane embed`"),
-        ({"installation": "compose"}, "restart it: `docker compose restart worker-embed`"),
-        (
-            {"installation": "kubernetes"},
-            "restart it: `kubectl --namespace ebbing rollout restart deploy/worker-embed`",
-        ),
-        (
-            {"installation": "run", "worker_pids": {"embed": 4711}},
-            "end the process: it is started again at once: `kill -KILL 4711`",
-        ),
+        ([], [], (0, "No problems found.")),
+        ([LETTERS], [], (0, "1 warning to review.")),
+        ([LETTERS], ["--strict"], (1, "1 warning to review.")),
+        ([LETTERS, DEAD], [], (1, "1 problem needs action now.")),
     ],
-    ids=["earlier version", "compose", "kubernetes", "run"],
+    ids=["well", "warning", "warning, strict", "problem"],
 )
-def test_the_command_fits_the_installation_of_the_service(
-    cli: Cli, api: Stub, installation: dict[str, object], command: str
+def test_the_exit_code_and_the_last_line_say_how_it_is(
+    cli: Cli, api: Stub, folder: Path, findings: list[Finding], arguments: list[str], end: tuple[int, str]
 ) -> None:
+    (folder / ".ebbing").mkdir(mode=0o700)
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD} | installation)
-    assert f"no heartbeat from the embed worker for 1 min: {command}" in cli("doctor", COLUMNS="300").out
-
-
-def test_the_provider_of_the_service_counts_and_not_that_of_the_shell(cli: Cli, api: Stub) -> None:
-    api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"providers": [CHECKED, CALLED]})
-    done = cli("doctor", COLUMNS="300")
-    assert "none required" not in done.out
-    assert "! provider" in done.out
-    assert "the model provider at 127.0.0.1:9 can't be reached (no connection)" in done.out
-    assert "EBBING_OPENAI_BASE_URL" in done.out
-    assert done.out.count("127.0.0.1:9 ") == 1  # the calls that fail for the same reason aren't reported again
-
-    well = {"state": "ok", "success_seconds": 5.0, "failures_in_row": 0, "breaker": "closed"}
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"providers": [CHECKED | well, CALLED | well]})
-    _, found = levels(cli)
-    assert (found["provider connection"], found["provider score"]) == ("ok", "ok")
+    api.replies["GET /v1/status"] = status(*findings)
+    done = cli("doctor", *arguments)
+    assert (done.code, done.out.splitlines()[-1]) == end
+    found = json.loads(cli("doctor", "--json", *arguments).out)
+    assert (found["well"], found["warnings"]) == (
+        DEAD not in findings,
+        len([one for one in findings if one == LETTERS]),
+    )
 
 
 def test_the_settings_of_the_shell_say_nothing_of_a_service_that_cannot_be_asked(cli: Cli) -> None:
@@ -155,24 +129,15 @@ def test_the_settings_of_the_shell_say_nothing_of_a_service_that_cannot_be_asked
     assert found["provider"] == "warn"
 
 
-def test_an_earlier_api_says_nothing_of_processes(cli: Cli, api: Stub) -> None:
+def test_an_earlier_api_is_said_to_be_one(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
-    _, found = levels(cli)
-    assert "beat" not in found
-
-
-def test_a_tenant_in_another_embedding_space_is_said_to_be(cli: Cli, api: Stub) -> None:
-    space = {"model": "m-1", "dimensions": 64, "is_settings": False}
-    api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"embedding_space": space})
-    _, found = levels(cli)
-    assert found["embedding space"] == "warn"
+    done = cli("doctor", COLUMNS="300")
+    assert "! provider            unknown, because the service has an earlier version: upgrade it" in done.out
 
 
 def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(401, problem(401, "not-authenticated"))
+    api.replies["GET /v1/status"] = Reply(401, problem(401, "not-authenticated"))
     code, found = levels(cli)
     assert code == 1
     assert found["api key"] == "fail"
@@ -248,3 +213,13 @@ def test_provider_prices_and_budget_are_looked_at(cli: Cli, environment: dict[st
     done = cli("doctor", EBBING_API_URL="http://127.0.0.1:9", **environment)
     for line in lines:
         assert line in done.out, line
+
+
+@pytest.mark.slow
+def test_a_shell_without_urls_imports_no_drivers(folder: Path) -> None:
+    code = "import sys; from app.services.monitoring import doctor; list(doctor.examine()); print(*sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "app.clients.embedding.static_embedder" in loaded
+    assert not loaded & {"sqlalchemy", "psycopg", "redis", "celery", "alembic", "app.domain.policy.policy"}

@@ -18,7 +18,7 @@ from app.services.embedding import embed, reembed, spaces
 from app.services.embedding.spaces import OtherSpaces, SearchedSpace
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
-from app.services.monitoring import doctor, stats
+from app.services.monitoring import doctor_stores, stats
 from app.services.tenants import budget
 from app.store.core import database
 from app.store.embedding import embedding_spaces
@@ -254,7 +254,7 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     assert (line["model"], line["dimensions"], line["tenants"]) == (*REMOTE, 1)
     assert "ebbing reembed --every-tenant" in line["remedy"]
     assert spaces.count_other_spaces() == OtherSpaces(*REMOTE, 1)
-    [finding] = doctor.embedding_spaces()
+    [finding] = doctor_stores.embedding_spaces()
     assert (finding.severity, finding.todo) == ("attention", spaces.REMEDY)
     assert spaces.list_tenants_elsewhere() == [tenant_id]
     assert movers.service.one("SELECT embedder FROM embedding_spaces WHERE model = %s", REMOTE[0]) == "openai"

@@ -372,6 +372,39 @@ def test_all_of_a_reason_are_replayed_in_bounded_calls(
     assert service.redis.hget("ebbing:{s0}:counters", "dead_letters_replayed") == b"8"
 
 
+def test_all_letters_of_a_reason_are_replayed_or_discarded_batch_by_batch(
+    service: Service, tenant: Tenant, curse: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_replay, "ENTRIES_A_CALL", 2)
+    monkeypatch.setattr(dead_letter_replay, "LETTERS_A_CALL", 2)
+    set_aside(service, tenant, curse, *"abcde")
+    done = dead_letter_replay.replay_all(tenant.tenant_id, None, "DataError")
+    assert (done.letters, done.left) == (5, 0)
+    assert drain.drain_streams() == 5
+
+    for _ in range(5):
+        set_aside_at(service, tenant, work_queue.INDEX, [uuid4()], reason="X")
+    monkeypatch.setattr(dead_letter_replay, "REPEAT_SECONDS", 0)
+    first = dead_letter_replay.discard_all(tenant.tenant_id, None, "X", "old")
+    assert (first.letters, first.left) == (2, 3), "the time is over after a batch"
+    set_aside_at(service, tenant, work_queue.INDEX, [uuid4()], reason="X")
+    monkeypatch.setattr(dead_letter_replay, "REPEAT_SECONDS", 300)
+    second = dead_letter_replay.discard_all(tenant.tenant_id, None, "X", "old", first.before)
+    assert (second.letters, second.left, len(letters(tenant))) == (3, 0, 1), "later letters aren't included"
+
+
+def test_a_replay_of_all_ends_where_the_backlog_is_full(
+    service: Service, tenant: Tenant, curse: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_aside(service, tenant, curse, *"abcde")
+    monkeypatch.setattr(dead_letter_replay, "ENTRIES_A_CALL", 1)
+    service.configure(tenant_backlog_entries=3)
+    done = dead_letter_replay.replay_all(tenant.tenant_id, None, "DataError")
+    assert (done.letters, done.left) == (3, 2)
+    with pytest.raises(BacklogFull):
+        dead_letter_replay.replay_all(tenant.tenant_id, None, "DataError", done.before)
+
+
 def test_what_fails_again_meanwhile_does_not_come_round(service: Service, tenant: Tenant, curse: list[str]) -> None:
     set_aside(service, tenant, curse, "a", "b")
     curse += ["a", "b"]

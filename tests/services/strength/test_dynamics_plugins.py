@@ -23,7 +23,7 @@ from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.errors import Invalid, Misconfigured, ProfileMissing
 from app.services.enrichment import stage_runner
-from app.services.monitoring import doctor
+from app.services.monitoring import doctor, doctor_stores
 from app.services.search.search import search
 from app.services.strength import current_policy, dynamics_plugins, memory_strength
 from app.services.tenants import policy_versions
@@ -340,7 +340,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     assert shown == policy
 
     assert dynamics_plugins.count_missing() == {"half_life": 1}
-    [finding] = doctor.missing_dynamics()
+    [finding] = doctor_stores.missing_dynamics()
     assert finding.severity == "trouble"
     assert "1 tenants use the forgetting model 'half_life'" in finding.detail
     assert "EBBING_DYNAMICS_FILES" in finding.detail
@@ -349,7 +349,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     service.work()
     assert service.one(unscored, lost.tenant_id) == 0, "pending work is done as soon as the model is back"
     assert strength_of(lost.tenant_id, 0).size == MEMORIES
-    assert [one.severity for one in (*doctor.missing_dynamics(), *doctor.dynamics())] == ["ok"]
+    assert [one.severity for one in (*doctor_stores.missing_dynamics(), *doctor.dynamics())] == ["ok"]
 
 
 def test_a_model_that_waits_to_hold_counts_as_missing_too_and_one_left_behind_does_not(

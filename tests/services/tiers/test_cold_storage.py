@@ -16,7 +16,7 @@ from app.errors import Conflict, Misconfigured
 from app.services.ingest import drain
 from app.services.jobs import queue, runner
 from app.services.memories import links, memories
-from app.services.monitoring import doctor
+from app.services.monitoring import doctor_stores
 from app.services.security import encryption_keys
 from app.services.storage import lookup
 from app.services.tiers import cold_restore, cold_storage
@@ -311,11 +311,11 @@ def test_a_dry_run_names_what_a_job_then_moves_page_by_page(chilled: Chilled) ->
 def test_keys_that_the_key_store_lacks_are_told_with_what_to_do(chilled: Chilled) -> None:
     ids = chilled.remember(*[f"{n} {LONG}" for n in range(3)])
     assert chilled.cool() == 3
-    [well] = doctor.cold_keys()
+    [well] = doctor_stores.cold_keys()
     assert (well.name, well.severity) == ("keys of cold storage", "ok")
     chilled.service.rows("DELETE FROM ebbing_keys.record_keys USING cold_memories AS cold "
                          "WHERE record_keys.key_id = cold.key_id AND memory_id = ANY (%s)", ids[:2])  # fmt: skip
-    [found] = doctor.cold_keys()
+    [found] = doctor_stores.cold_keys()
     assert found.severity == "trouble"
     assert "2 memories of one tenant" in found.detail
     assert "restore the newest dump of schema ebbing_keys (see ops/runbook.md)" in found.detail
