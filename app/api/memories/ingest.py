@@ -56,6 +56,7 @@ class Ingest:
         self._witness = witness
         self._nudger = nudger
         self._sizes: dict[UUID, tuple[float, int | None]] = {}
+        self._accepted = metrics.ACCEPTED.labels(outcome="accepted")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -111,7 +112,7 @@ class Ingest:
             base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
             metrics.ACCEPTED.labels(outcome="repeated").inc()
         else:
-            metrics.ACCEPTED.labels(outcome="accepted").inc()
+            self._accepted.inc()
             metrics.ACCEPTED_MEMORIES.inc(count)
             self._witness.remember(caller.tenant_id, base, count, accepted.entry_id)
         if accepted.nudge:
