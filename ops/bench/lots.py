@@ -12,6 +12,7 @@ import psycopg
 
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
+from app.services.tenants.tenants import FIRST_POLICY_VERSION
 from app.store.core import binary_copy
 from app.store.core.binary_copy import Arrival
 from ops.bench.corpus import Corpus
@@ -73,6 +74,7 @@ class Lot:
 
 
 def _packed(tenant_id: UUID, arrivals: Sequence[Arrival], now_ms: int) -> tuple[bytes, bytes]:
-    pieces = list(binary_copy.pack(tenant_id, arrivals, now_ms, binary_copy.PolicyTerms()))
+    terms = binary_copy.PolicyTerms(FIRST_POLICY_VERSION)  # as in a tenant whose policy was never changed
+    pieces = list(binary_copy.pack(tenant_id, arrivals, now_ms, terms))
     memories, states = b"".join(rows for rows, _, _ in pieces), b"".join(state for _, state, _ in pieces)
     return binary_copy.HEADER + memories + binary_copy.TRAILER, binary_copy.HEADER + states + binary_copy.TRAILER

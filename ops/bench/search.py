@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import msgspec
@@ -30,6 +31,7 @@ from app.settings import settings
 from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.enrichment import word_index
+from app.store.search import candidate_selection
 from app.store.search.query_parts import quote_lexeme
 from ops.bench import load
 from ops.bench.corpus import Corpus
@@ -157,11 +159,16 @@ def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
 
 
 def _recall(asked: Sequence[RawQuery], work: str) -> Figure:
-    """Return the share of the ten best results of a full comparison that pruning finds."""
+    """Return the share of the ten best results of a full comparison that pruning finds.
+
+    The full comparison ranks as many candidates as pruning does: neighbours and threads count only if they are
+    candidates, so the best ten depend on the number of candidates, too.
+    """
     pruned = _found(asked)
     os.environ["EBBING_SEARCH_EXACT_ROWS"] = str(10 * max(SIZES))
     settings.cache_clear()
-    exact = _found(asked)
+    with patch.object(candidate_selection, "CANDIDATES", candidate_selection.CANDIDATES_OF_MANY):
+        exact = _found(asked)
     del os.environ["EBBING_SEARCH_EXACT_ROWS"]
     settings.cache_clear()
     shares = [len(some & every) / len(every) for some, every in zip(pruned, exact, strict=True) if every]

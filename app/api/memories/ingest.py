@@ -56,6 +56,7 @@ class Ingest:
         self._witness = witness
         self._nudger = nudger
         self._sizes: dict[UUID, tuple[float, int | None]] = {}
+        self._accepted = metrics.ACCEPTED.labels(outcome="accepted")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -112,7 +113,7 @@ class Ingest:
             request_id = outcome.request_id or request_id
             metrics.ACCEPTED.labels(outcome="repeated").inc()
         else:
-            metrics.ACCEPTED.labels(outcome="accepted").inc()
+            self._accepted.inc()
             metrics.ACCEPTED_MEMORIES.inc(count)
             self._witness.remember(caller.tenant_id, base, count, accepted.entry_id)
         if accepted.nudge:

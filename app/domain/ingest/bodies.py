@@ -172,15 +172,15 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
     memories = decoded if isinstance(decoded, list) else [decoded]
     # Only escapes or non-ASCII bytes encode NUL or multi-byte characters. Without them, msgspec has checked everything.
     needs_check = not body.isascii() or b"\\u" in body
+    is_list = memories is decoded
     try:
         for place, memory in enumerate(memories):
-            where = place if memories is decoded else None
             if memory.text.isspace():
-                refuse_blank(where)
+                refuse_blank(place if is_list else None)
             if needs_check or memory.metadata is not None or memory.embedding is not None:
-                check_closely(memory, where, dimensions)
+                check_closely(memory, place if is_list else None, dimensions)
             if memory.occurred_at is not None:
-                check_moment(memory.occurred_at, field_path(where, "occurred_at"))
+                check_moment(memory.occurred_at, field_path(place if is_list else None, "occurred_at"))
     except Invalid as error:
         raise _refuse_memories(body, form, dimensions, error) from None
     return memories

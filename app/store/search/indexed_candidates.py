@@ -27,9 +27,9 @@ from app.store.search.query_parts import (
 
 FEW: Final = 5000
 """Number of memories passing the filters up to which they are compared one by one."""
-BY_WORDS: Final = 250
+BY_WORDS: Final = 300
 """Maximum number of candidates by words."""
-BY_VECTOR: Final = 120
+BY_VECTOR: Final = 80
 """Maximum number of candidates by vector in the usual case."""
 BY_VECTOR_ALONE: Final = 200
 """Maximum number of candidates by vector if the query has no words or requests more than `SHORT_LIST` results."""

@@ -60,6 +60,8 @@ MEASURED: Final = (
     "near_worth(length(own) - 3, (length(words) - length(own)) / CAST(4 AS float8)) AS near"
 )
 """Columns of `memory_words` that `word_score_sql` reads; three of a memory's own lexemes belong to its date."""
+LEXEMES_STEP: Final = 8
+"""The number of summands in a word score is a multiple of this."""
 
 
 def word_score_sql(lexemes: Mapping[str, float], context: float, values: dict[str, Any]) -> str:
@@ -67,10 +69,15 @@ def word_score_sql(lexemes: Mapping[str, float], context: float, values: dict[st
 
     A lexeme of the memory's own words is weighted by its frequency there and the memory's length. A lexeme that only
     neighbouring turns contain is weighted by `context`, the neighbours' length and the memory's own shortness.
+
+    The number of summands is a multiple of `LEXEMES_STEP`, so that queries of different lengths share a statement and
+    its kept plan. The lexemes of surplus summands are NULL, for which PostgreSQL skips the comparison.
     """
     scores = []
-    for n, (lexeme, idf) in enumerate(lexemes.items()):
-        values |= {f"lexeme_{n}": quote_lexeme(lexeme), f"idf_{n}": idf, f"near_{n}": idf * context}
+    surplus = -len(lexemes) % LEXEMES_STEP
+    for n, (lexeme, idf) in enumerate([*lexemes.items(), *[(None, 0.0)] * surplus]):
+        quoted = None if lexeme is None else quote_lexeme(lexeme)
+        values |= {f"lexeme_{n}": quoted, f"idf_{n}": idf, f"near_{n}": idf * context}
         scores.append(
             f"CASE WHEN words @@ CAST(%(lexeme_{n})s AS tsquery) THEN "
             f"CASE WHEN own @@ CAST(%(lexeme_{n})s AS tsquery) "

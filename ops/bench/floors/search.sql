@@ -24,8 +24,8 @@ SELECT tenant, memory_id, seq, thread, speaker, text, created_at
 FROM memories CROSS JOIN unnest(%(tenants)s::uuid[]) AS tenant WHERE tenant_id = %(template)s ORDER BY tenant, memory_id;
 
 -- name: copy_states
-INSERT INTO memory_state (tenant_id, memory_id, created_at, accessed_at, anchored_at)
-SELECT tenant, memory_id, created_at, accessed_at, anchored_at
+INSERT INTO memory_state (tenant_id, memory_id, created_at, accessed_at, anchored_at, policy_version)
+SELECT tenant, memory_id, created_at, accessed_at, anchored_at, policy_version
 FROM memory_state CROSS JOIN unnest(%(tenants)s::uuid[]) AS tenant WHERE tenant_id = %(template)s
 ORDER BY tenant, memory_id;
 

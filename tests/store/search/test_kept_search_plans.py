@@ -19,6 +19,10 @@ ENOUGH = kept_plans.USES_BEFORE + 2
 # Plans made for one execution and plans kept, of each prepared statement that reads candidates.
 PLANS = text("SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%elsewhere%found%'")
 
+KEPT = text("""
+SELECT generic_plans FROM pg_prepared_statements WHERE statement LIKE '%by_vector%' AND custom_plans = 0
+""")
+
 
 def find(tenant: UUID, probe: SearchProbe, request: SearchRequest | None = None) -> set[UUID]:
     """Search in a transaction of its own, on the only pooled connection; return the candidates."""
@@ -50,6 +54,16 @@ def test_queries_of_any_words_share_the_plan_of_a_large_tenant(large_tenant: Lar
     for words in (("w7",), ("w8", "w9"), ("w1", "w2", "w3"), ("w7", "w5"), ("w4",)):
         find(tenant, crowd.probe(*words, among=3000, seed=len(words)))
     assert [custom for custom, _ in plans(tenant)] == [0]
+
+
+def test_queries_of_up_to_eight_words_share_the_plan_of_a_small_tenant(crowd: Crowd) -> None:
+    tenant = crowd.tenant(60)
+    for count in range(1, ENOUGH):
+        find(tenant, crowd.probe(*(f"w{word}" for word in range(1, 1 + count))))
+    find(tenant, crowd.probe(*(f"w{word}" for word in range(1, 9))))
+    with database.tenant(tenant) as tx:
+        kept = tx.execute(KEPT).scalars().all()
+    assert kept == [ENOUGH - kept_plans.USES_BEFORE + 1]
 
 
 def test_a_kept_plan_serves_one_tenant(large_tenant: LargeTenant) -> None:
