@@ -3,8 +3,9 @@
     python examples/chat_loop.py --user ann
 
 For each message, the loop recalls relevant memories, puts them into the system prompt, prints the reply, reports the
-memories that the reply used, and stores both messages. Ctrl-D ends the conversation; start the loop again to ask about
-it.
+memories that the reply used, and stores both messages. If a question recalls nothing, the loop searches for the closest
+memories instead. `/forget` deletes the memories that the last reply used, and `/undo` restores them. Ctrl-D ends the
+conversation; start the loop again to ask about it.
 
 Without a model, the reply repeats the memories. To use a model, set `CHAT_MODEL` and `OPENAI_API_KEY`; for a server
 other than OpenAI's also `OPENAI_BASE_URL`, for example http://127.0.0.1:11434/v1 for Ollama.
@@ -20,21 +21,25 @@ from collections.abc import Callable, Iterable, Iterator
 
 import httpx
 
-from memory_client import MemoryClient, Message
+from memory_client import MemoryClient, Message, Recall
 
 HISTORY_MESSAGES = 20
 """Number of recent messages in the prompt. Older messages reach the prompt again if they are recalled."""
 INSTRUCTIONS = "You are a helpful assistant. If a reply uses a memory, append the memory's id in square brackets.\n\n"
+CLOSEST = "No memory is clearly relevant. These are the closest:\n"
 CITED = re.compile(r"\s*\[([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\]")
 
 Reply = Callable[[str, list[Message]], str]
 """A function that returns the reply to the last message, given the recalled memories as text."""
 
 
-def reply_without_model(memories: str, _messages: list[Message]) -> str:
-    """Repeat the user's words from the recalled memories, with the ids that a model would append."""
+def reply_without_model(memories: str, messages: list[Message]) -> str:
+    """Repeat the user's words from the memories, with the ids that a model would append."""
     lines = re.findall(r"^\[(\S+)\] \S+ user: (.+)$", memories, re.MULTILINE)
-    return " ".join(f"You told me: {text} [{memory_id}]" for memory_id, text in lines) or "I will remember that."
+    if not lines:
+        return "I don't know that yet." if is_question(messages[-1]) else "I will remember that."
+    said = " ".join(f"You told me: {text} [{memory_id}]" for memory_id, text in lines)
+    return f"I am not sure. {said}" if memories.startswith(CLOSEST) else said
 
 
 def reply_by_model(memories: str, messages: list[Message]) -> str:
@@ -61,14 +66,39 @@ def take_citations(reply: str, offered: Iterable[str]) -> tuple[str, list[str]]:
     return CITED.sub("", reply), [memory_id for memory_id in offered if memory_id in cited]
 
 
+def is_question(message: Message) -> bool:
+    """Return true if a message ends with a question mark."""
+    return message["content"].rstrip().endswith("?")
+
+
+def find_memories(memory: MemoryClient, user: str, history: list[Message]) -> Recall:
+    """Return the memories relevant to the conversation; for a question without any, the closest ones."""
+    recalled = memory.recall(user, history)
+    if recalled.ids or not is_question(history[-1]):
+        return recalled
+    closest = memory.search(user, history[-1]["content"])
+    return Recall(CLOSEST + closest.text, closest.ids) if closest.ids else recalled
+
+
 def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) -> Iterator[str]:
     """Yield the reply to each text of the user."""
     conversation = f"chat-{secrets.token_hex(4)}"
     history: list[Message] = []
+    used: list[str] = []
+    erasures: list[str] = []
     for text in texts:
+        if text == "/forget":
+            used, erasures = [], memory.forget(used)
+            yield f"Deleted memories: {len(erasures)}. /undo restores them."
+            continue
+        if text == "/undo":
+            memory.undo(erasures)
+            yield f"Restored memories: {len(erasures)}."
+            erasures = []
+            continue
         question = {"role": "user", "content": text}
         history = [*history, question][-HISTORY_MESSAGES:]
-        recalled = memory.recall(user, history)
+        recalled = find_memories(memory, user, history)
         shown, used = take_citations(reply(recalled.text, history), recalled.ids)
         yield shown
         answer = {"role": "assistant", "content": shown}

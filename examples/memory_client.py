@@ -47,6 +47,22 @@ class MemoryClient:
         found = self.call("POST", "/v1/recall", json={"subject": user, "messages": messages})
         return Recall(found["text"], found["ids"])
 
+    def search(self, user: str, question: str) -> Recall:
+        """Return what the user said that is closest to a question, however little it has to do with it."""
+        body = {"query": question, "subject": user, "roles": ["user"], "limit": 3, "reinforce": False}
+        found = self.call("POST", "/v1/search", json=body)["results"]
+        lines = [f"[{each['id']}] {each['created_at'][:10]} user: {' '.join(each['text'].split())}" for each in found]
+        return Recall("\n".join(lines), [each["id"] for each in found])
+
+    def forget(self, ids: list[str]) -> list[str]:
+        """Delete memories and return the ids of their erasures. Searches and recalls omit the memories at once."""
+        return [str(self.call("DELETE", f"/v1/memories/{memory_id}")["erasure_id"]) for memory_id in ids]
+
+    def undo(self, erasures: list[str]) -> None:
+        """Restore deleted memories, which is possible for some days; the key needs the scope `erase`."""
+        for erasure_id in erasures:
+            self.call("POST", f"/v1/privacy/erasures/{erasure_id}/cancel")
+
     def report_uses(self, ids: list[str], conversation: str) -> None:
         """Report memories that an answer used. A use restores a memory's strength, so it fades later."""
         if ids:

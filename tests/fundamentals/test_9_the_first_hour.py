@@ -139,11 +139,30 @@ def test_the_chat_loop_remembers_an_earlier_conversation(run: Run, stored: Calla
     asked = run(EXAMPLES / "chat_loop.py", typed="What can I bake for Max?\n")
     assert "Assistant: You told me: My son Max is allergic to peanuts.\n" in asked
     until(lambda: used(ebbing), "the reported use")
-    assert "I will remember that." in run(EXAMPLES / "chat_loop.py", "--user", "bob", typed="What can I bake for Max?")
+    bob = run(EXAMPLES / "chat_loop.py", "--user", "bob", typed="What can I bake for Max?")
+    assert "Assistant: I don't know that yet.\n" in bob
     stored()
     assert {(memory.role, memory.subject) for memory in ebbing.page().memories} == {
         (role, user) for role in ("user", "assistant") for user in ("ann", "bob")
     }
+
+
+def test_the_chat_loop_searches_if_nothing_is_recalled_and_undoes_a_deletion(
+    run: Run, stored: Callable[[], None], ebbing: Client
+) -> None:
+    ebbing.remember({"text": "The spare keys are at Ben's", "subject": "ann", "role": "user"})
+    stored()
+    typed = "How do planes fly?\nWhere are the spare keys?\n/forget\nWhere did I put them?\n/undo\n"
+    replies = re.findall(r"Assistant: (.*)", run(EXAMPLES / "chat_loop.py", typed=typed))
+    known = "You told me: The spare keys are at Ben's"
+    assert replies[0] == f"I am not sure. {known}"
+    assert replies[1].endswith(known)
+    assert replies[2] == "Deleted memories: 1. /undo restores them."
+    assert known not in replies[3]
+    assert replies[4] == "Restored memories: 1."
+    assert [memory.text for memory in ebbing.page().memories if "Ben" in memory.text and memory.role == "user"] == [
+        "The spare keys are at Ben's"
+    ]
 
 
 def test_the_chat_loop_puts_memories_before_a_model_and_hides_its_citations(

@@ -29,16 +29,13 @@ from app.domain.ingest.memory import (
     field_path,
     refuse_blank,
 )
-from app.domain.ingest.roles import Role
+from app.domain.ingest.roles import MessageRole, read_message_role
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of the fields beside `messages`, as JSON in bytes, times the number of stored messages."""
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 """Types of content parts whose text is stored."""
-
-MessageRole = Literal["user", "assistant", "system", "tool", "developer", "function"]
-_SAME: Final[Mapping[MessageRole, Role]] = {"developer": "system", "function": "tool"}
 
 
 class ContentPart(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +50,8 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     """A chat message in the format of chat applications; other fields are ignored.
 
     Attributes:
-        role: user, assistant, system or tool; `developer` is stored as system, `function` as tool.
+        role: user, assistant, system or tool; `human` is stored as user, `ai`, `bot` and `model` as assistant,
+            `developer` as system, `function` as tool.
         content: The text, or a list of parts: texts of the types text, input_text and output_text are stored, joined by
             a newline. A message without any text isn't stored.
         name: The speaker's name.
@@ -269,7 +267,7 @@ def _read_messages(body: bytes) -> Body:
             _check_message(f"messages[{place}]", message, text)
         except Invalid as refused:
             faults.add(refused.errors)
-        role = _SAME.get(message.role, message.role)
+        role = read_message_role(message.role)
         occurred_at = message.occurred_at or shared.occurred_at
         memories.append(replace(shared, text=text, role=role, speaker=message.name, occurred_at=occurred_at))
     if (refusal := faults.refusal()) is not None:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 USUAL: Final[tuple[Role | None, ...]] = ("user", "assistant", None)
 """Roles that searches and recalls cover by default; None stands for memories without a role."""
+
+MessageRole = Literal["user", "assistant", "system", "tool", "developer", "function", "human", "ai", "bot", "model"]
+"""Roles of chat messages, in the names that chat applications use."""
+_MEANT: Final[Mapping[str, Role]] = {
+    **{role: role for role in ROLES},
+    "developer": "system",
+    "function": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+}
+
+
+def read_message_role(name: str | None) -> Role | None:
+    """Return the role that a chat application's name of a role means, or None if the name is missing or unknown."""
+    return None if name is None else _MEANT.get(name)
 
 
 def infer_role(role: Role | None, speaker: str | None) -> Role | None:

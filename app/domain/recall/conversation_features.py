@@ -94,6 +94,16 @@ def is_question(message: str) -> bool:
     return message.rstrip(" \t\n)\"'”’*_").endswith(("?", "\uff1f", "\u061f"))
 
 
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text that aren't blank."""
+    return [sentence for line in text.splitlines() for sentence in _SENTENCE_END.split(line) if sentence.strip()]
+
+
+def names_inside(text: str) -> list[str]:
+    """Return the capitalised words inside the sentences of a text, without "I"."""
+    return [name for name in _NAME_INSIDE.findall(text) if name != "I"]
+
+
 def find_persons(message: str) -> frozenset[str]:
     """Return the lower-cased names that a message asks about: "does Ann", "Ann's"."""
     names = (match["subject"] or match["owner"] for match in english().person.finditer(message))
@@ -116,7 +126,7 @@ def find_names(said: Sequence[str], texts: Iterable[str], labels: Iterable[str])
     for text in texts:
         if content <= names:
             break
-        names |= content.intersection(name.lower() for name in _NAME_INSIDE.findall(text))
+        names |= content.intersection(name.lower() for name in names_inside(text))
         if persons - names:
             names |= persons.intersection(word.lower() for word in words_as_written(text) if word[0].isupper())
     return frozenset(names)

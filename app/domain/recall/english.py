@@ -44,6 +44,10 @@ class English:
     speaker: re.Pattern[str]
     when: re.Pattern[str]
     person: re.Pattern[str]
+    refers_back: re.Pattern[str]
+    question: re.Pattern[str]
+    inverted: re.Pattern[str]
+    personal: re.Pattern[str]
     bridges: Mapping[str, Bridge]
     days: re.Pattern[str]
     day_names: tuple[str, ...]
@@ -57,6 +61,7 @@ def english() -> English:
     patterns: Mapping[str, str] = table["messages"]
     days: Mapping[str, str] = table["days"]
     bridges: list[Mapping[str, Any]] = table["bridges"]
+    auxiliary = patterns["auxiliary"].strip()
     return English(
         small_talk=frozenset(patterns["small_talk"].split()),
         worldly=_pattern(rf"\s*(?:{patterns['worldly']})\b"),
@@ -66,6 +71,10 @@ def english() -> English:
         speaker=_pattern(patterns["speaker"]),
         when=_pattern(patterns["when"]),
         person=_pattern(patterns["person"]),
+        refers_back=_pattern(patterns["refers_back"]),
+        question=_pattern(patterns["question"].replace("{auxiliary}", auxiliary)),
+        inverted=_pattern(patterns["inverted"].replace("{auxiliary}", auxiliary)),
+        personal=_pattern(patterns["personal"]),
         bridges={
             row["name"]: Bridge(frozenset(row["asked"].split()), _at_word(row["held"]), tuple(row["markers"]))
             for row in bridges

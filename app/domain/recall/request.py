@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from app.domain.ingest.memory import Kind, Moment, Name
-from app.domain.ingest.roles import USUAL, Role
+from app.domain.ingest.roles import USUAL, Role, infer_role, read_message_role
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
 from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, find_nul
 from app.domain.text import tokens
@@ -24,7 +24,7 @@ WINDOW_TOKENS: Final = 2_048
 """The window is the last 5 messages or 2,048 tokens, whichever is less (seed 004 §1.4)."""
 FADE: Final = 0.85
 """Decay factor per message: each message weighs 0.85 times as much as the next newer message."""
-ASIDE: Final = frozenset({"system", "developer", "tool"})
+ASIDE: Final[frozenset[Role]] = frozenset({"system", "tool"})
 """Roles whose messages aren't part of the conversation."""
 
 _FILTERS: Final = ("subject", "thread", "exclude_thread", "tags", "kinds", "after", "before", "roles")
@@ -38,7 +38,8 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         text: The message, up to 32,768 characters.
         content: Alias of `text`; null if the message has no text.
-        role: `user`, `assistant` or another role; messages of the roles system, developer and tool are ignored.
+        role: As in `POST /v1/memories`: user, assistant, system or tool, or `human`, `ai`, `bot`, `model`, `developer`
+            or `function`. Messages of the system and of tools are ignored; any other role counts as a person.
         speaker: Name of the speaker.
     """
 
@@ -114,7 +115,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         conversation = [
             message_or_text
             for message_or_text in self.messages
-            if isinstance(message_or_text, str) or message_or_text.role not in ASIDE
+            if isinstance(message_or_text, str) or read_message_role(message_or_text.role) not in ASIDE
         ]
         non_empty = [message_or_text for message_or_text in conversation if _line(message_or_text)]
         remaining_tokens, window = WINDOW_TOKENS, []
@@ -206,7 +207,10 @@ def _line(message: str | Message) -> str:
 
 
 def _is_by_user(message: str | Message) -> bool:
-    return isinstance(message, str) or (message.role or message.speaker) != "assistant"
+    if isinstance(message, str):
+        return True
+    role = read_message_role(message.role) if message.role else infer_role(None, message.speaker)
+    return role != "assistant"
 
 
 def _find_faults(place: str, message: Message) -> list[FieldError]:

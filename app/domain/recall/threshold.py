@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.domain.recall.conversation_features import ConversationFeatures
 from app.domain.recall.parameters import Recall
+
+SHARE_OF_BEST: Final = 0.4
+"""Least share of the best memory's relevance that the other memories must have."""
+RISE: Final = 10 / 3
+"""Highest `SHARE_OF_BEST` per unit of the policy's threshold, so that a threshold of 0 admits all memories."""
 
 
 def relevance_threshold(
@@ -35,6 +42,15 @@ def best_threshold(
     if least is None and not form.asks_about_person and _asks_about_user(form, has_single_message=has_single_message):
         return rules.best_above_for_questions
     return None
+
+
+def raise_threshold(threshold: float, best: float) -> float:
+    """Return the usual threshold, raised if the best memory is so relevant that the others hardly add to it.
+
+    Args:
+        best: Relevance of the best memory, 0 to 1.
+    """
+    return max(threshold, min(SHARE_OF_BEST, RISE * threshold) * best)
 
 
 def _asks_about_user(form: ConversationFeatures, *, has_single_message: bool) -> bool:

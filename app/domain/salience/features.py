@@ -21,7 +21,7 @@ LISTED: dict[str, str] = {
     for name in ("emotion", "english", "lifestyle")
     for feature, words in read_table(__package__, f"lexicon_{name}.toml")["features"].items()
 }
-_OTHERS = "text plain number denial loss habit perfect emotional_kind procedural_kind tagged"
+_OTHERS = "text plain number attribute denial loss habit perfect emotional_kind procedural_kind tagged"
 FOUND = (*LISTED, *_OTHERS.split())
 _SHAPES = """
     impersonal machine assistant code question thin greets unreal jests plays repeats of_others worn near_copy fleeting
@@ -38,6 +38,8 @@ NEGATIONS, _RESETS, _COMMON, _BETWEEN, _NOT_A_HABIT, _DONE = (
     frozenset(_GRAMMAR[name].split()) for name in ("negations", "resets", "common", "between", "not_a_habit", "done")
 )
 _FOREIGN_NEGATIONS, _FOREIGN_COMMON = (frozenset(_TONGUES[name].split()) for name in ("negations", "common"))
+_ENGLISH_ALONE = _COMMON - frozenset({"i", "my", "we", "to", "no", "me", "on"})
+"""Common English words that are rare in other languages."""
 _DEGREES: dict[str, float] = {
     word: degree["factor"] for degree in _GRAMMAR["degrees"] for word in degree["words"].split()
 }
@@ -59,6 +61,11 @@ _EFFECTIVE = re.compile(
     r"(?:\d|(?:jan|feb|mar|apr|may|ju[nl]|aug|sep|oct|nov|dec)\w*\b)",
     re.IGNORECASE,
 )
+_ATTRIBUTE = re.compile(
+    r"\b(?:(?:[Mm]y|[Oo]ur|[Ii]|[Ww]e)\b[^.?!;\n]{1,60}?(?:\s(?:[A-Z][^\W\d_A-Z]|\d)|\b(?:called|named)\s\w)"
+    r"|(?:[Mm]y|[Oo]ur)\s[^.?!;,\n]{1,40}?(?:['’]s|\s(?:is|are))\s(?:an?|in|on|at|near|from|under)\s)"
+)
+"""A possession of the speaker, or the speaker, with a name, a number or a noun that tells which: "my car is a Fiat"."""
 _STAGED = re.compile(r"\*[^*\n]{3,}\*|chapter \d|scene \d|act [ivx\d]+\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _CODE = re.compile(r"[{}<>=\\|\[\]_#/`;]")
@@ -339,6 +346,8 @@ def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) 
         row[PLACE["question"]] = 0.3
     elif _ASKS.match(stripped) and "." not in stripped:
         row[PLACE["question"]] = 1.0
+    if row[PLACE["question"]] < 1 and not row[PLACE["foreign"]] and _ATTRIBUTE.search(text):
+        row[PLACE["attribute"]] = float(text.isascii() or not _ENGLISH_ALONE.isdisjoint(tokens))
     if _STAGED.match(stripped):
         row[PLACE["unreal"]] = 1.0
     row[PLACE["thin"]] = max(0.0, 1 - content / 5)
@@ -351,9 +360,11 @@ def _weigh_circumstances(evidence: ScoringEvidence, row: list[float]) -> None:
     own = min(1.0, row[PLACE["self"]] + row[PLACE["near"]])
     if speaker in _MACHINES or speaker.endswith("bot") or evidence.kind == "system":
         row[PLACE["machine"]] = 1.0
+        row[PLACE["attribute"]] = 0.0
         own = 0.0
     elif speaker in _ASSISTANTS:
         row[PLACE["assistant"]] = 1.0
+        row[PLACE["attribute"]] = 0.0
         own *= 0.3
     elif speaker:
         own = max(own, 0.4)
@@ -364,7 +375,7 @@ def _weigh_circumstances(evidence: ScoringEvidence, row: list[float]) -> None:
     row[PLACE["tagged"]] = min(1.0, 0.6 * sum(tag.lower() in _TAGS for tag in evidence.tags))
     events = min(MOST, sum([row[place] for place in _TELLING]))
     row[PLACE["told"]] = events
-    row[PLACE["thin"]] *= max(0.0, 1 - events)
+    row[PLACE["thin"]] *= max(0.0, 1 - events - row[PLACE["attribute"]])
     row[PLACE["greets"]] = min(MOST, row[PLACE["filler"]]) * max(0.0, 1 - events / 1.5)
     row[PLACE["unreal"]] = max(row[PLACE["unreal"]], min(1.0, max(0.0, row[PLACE["fiction"]] - 0.4) * 2))
     row[PLACE["loss"]] = min(1.0, row[PLACE["death"]]) * own

@@ -47,6 +47,7 @@ POINTS: dict[str, Weights] = {
     "text": (0.5, 1.5, 1, 0.5),  # a longer text holds more new information
     "plain": (0, 1.5, 0.5, 0.5),  # every text has this feature: it may state an ordinary new detail
     "number": (0, 0, 0.5, 0),  # a figure may matter
+    "attribute": (0, 1, 0.5, 2.5),  # tells which: the speaker or a possession with a name, a number or a noun
     "denial": (3, 1, 0, 2.5),  # "I'm not sad": a feeling is involved
     "loss": (6, 2, 0, 5),  # the death of someone close to the speaker
     "emotional_kind": (3.5, 1, 0, 2),  # kind set by the caller; the text alone can't show it

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 from msgspec import structs
 
-from app.clients.embedding.embedder import USUAL_COSINES
-from app.domain.dynamics.ops import Floats
-from app.domain.ingest.roles import speaker_name
 from app.domain.policy.policy import Policy
-from app.domain.recall import bridges, gate, worth
-from app.domain.recall.context import build_context, find_distinct, find_unsaid
-from app.domain.recall.conversation_features import ConversationFeatures, find_names, read_form
-from app.domain.recall.relevance import (
-    BACKGROUND_MIN,
-    StoredEvidence,
-    WeighedWord,
-    closeness,
-    cue_values,
-    decay_by_age,
-    fill_background,
-    rarity,
-    shared_words,
-    weigh_words,
-)
-from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
-from app.domain.recall.threshold import best_threshold, relevance_threshold
-from app.domain.search.correction_order import CorrectionPair
-from app.domain.search.request import RESULTS_MAX, SearchResult
+from app.domain.recall.context import build_context, find_distinct
+from app.domain.recall.focus import find_focus, needs_context, stands_alone
+from app.domain.recall.request import Recalled, RecallRequest
+from app.domain.recall.threshold import best_threshold, raise_threshold, relevance_threshold
+from app.domain.search.request import SearchResult
 from app.domain.text import tokens
 from app.domain.text.highlight import find_highlights, join_excerpt
-from app.domain.text.inflection import irregular_forms
-from app.services.recall import kinship
-from app.services.search import candidate_strength, search
+from app.services.recall.judgement import POOL, JudgedCandidates, JudgedWindow, judge_window
 from app.services.search.rerank import rerank_results
-from app.store.core import database
-from app.store.embedding import embedding_spaces
-from app.store.enrichment import cues, reminders
-from app.store.enrichment.reminders import FlagHolders
-from app.store.search import neighbours, recall_evidence
-from app.store.strength import reviews
-from app.store.strength.reviews import ReviewSchedule
 
-POOL: Final = 40
-"""Number of top search results to judge, and maximum number of memories added to them for their reminders and cues."""
 RERANKED_MIN: Final = 20
 """Minimum number of relevant memories to rerank, if the policy enables a reranker."""
-NAMES_CHARACTERS: Final = 2_000
-"""Number of characters at the start of a candidate's text that are searched for names."""
 SHOWN_WINDOWS: Final = 2
 """Maximum number of windows of a long memory in the context."""
 
@@ -76,22 +45,26 @@ class RecalledContext:
 
 
 @dataclass(frozen=True, slots=True)
-class _JudgedCandidates:
-    """The candidates' relevance and its components; all arrays are in candidate order.
+class _Pick:
+    """A candidate that a window picked."""
 
-    Attributes:
-        relevance: `openness` × `worths`, 0 to 1.
-        openness: The gate's openness: how much the conversation asks for memories, 0 to 1.
-        gate: The features from which `openness` is computed.
-        worths: The worth of each candidate, 0 to 1.
-        features: The features from which `worths` are computed.
-    """
+    window: JudgedWindow
+    place: int
 
-    relevance: Floats
-    openness: float
-    gate: Mapping[str, float]
-    worths: Floats
-    features: worth.WorthFeatures
+    @property
+    def result(self) -> SearchResult:
+        """The candidate as a search result."""
+        return self.window.candidates[self.place]
+
+    @property
+    def relevance(self) -> float:
+        """The candidate's relevance in this window."""
+        return float(self.window.relevance[self.place])
+
+    @property
+    def boosted(self) -> float:
+        """The relevance by which the candidate is ordered: higher if it is due for review."""
+        return self.relevance * (self.window.policy.recall.review_boost if self.window.due[self.place] else 1.0)
 
 
 _NOTHING: Final = RecalledContext([], "", [], 0)
@@ -108,75 +81,59 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
         policy: The tenant's policy; None to read the current one.
     """
     turns = request.turns()
-    window = [turn.line for turn in turns]
-    if not window:
+    if not turns:
         return _NOTHING
-    search_request = request.search(window, RESULTS_MAX)
-    gathered = search.gather_candidates(tenant_id, search_request, policy, emphasis(window))
-    policy = gathered.policy
-    ranked, _ = search.rank_gathered(tenant_id, gathered, search_request)
-    word_decay = emphasis(window)
-    forms = irregular_forms(word_decay) if policy.language == "english" else {}
-    words = weigh_words(window, gathered.asked, gathered.total, forms)
-    lexemes = sorted({lexeme for word in words if word.is_held for lexeme in word.lexemes})
-    lexeme_decay = decay_by_age(words, word_decay)
-    asked_flags = bridges.split_flags(bridges.find_asked_flags(window))
-    with database.tenant(tenant_id) as tx:
-        flag_holders = reminders.find_holders(tx, tenant_id, asked_flags, search_request, POOL) if asked_flags else {}
-        cue_holders = (
-            cues.find_holders(tx, tenant_id, list(lexeme_decay), search_request, POOL) if policy.recall.cues else {}
-        )
-        all_holders = [*flag_holders.values(), *cue_holders.values()]
-        candidates = _drop_said(_join_holders(tx, tenant_id, _drop_said(ranked, request), all_holders), request)
-        ids = [result.id for result in candidates]
-        evidence = recall_evidence.read_evidence(tx, tenant_id, ids, lexemes, list(cue_holders), gathered.probe)
-        if len(evidence.background) < BACKGROUND_MIN and gathered.probe.space_id is not None:
-            model = embedding_spaces.list_models(tx, [gathered.probe.space_id])[gathered.probe.space_id]
-            if model in USUAL_COSINES:
-                background = fill_background(evidence.background, USUAL_COSINES[model])
-                evidence = replace(evidence, background=background)
-        reviewed = reviews.read(tx, tenant_id, ids)
-        now = database.now(tx)
-    if not candidates:
-        return _NOTHING
-    user_messages = spoken_by_user(turns)
-    labels = {
-        label for candidate in gathered.found for label in (speaker_name(candidate.speaker), candidate.subject) if label
-    }
-    form = read_form(
-        user_messages,
-        find_names(user_messages, (candidate.text[:NAMES_CHARACTERS] for candidate in gathered.found), labels),
-    )
-    values = cue_values({stem: holders.memories for stem, holders in cue_holders.items()}, lexeme_decay, gathered.total)
-    judged = _judge_candidates(
-        form, words, evidence, candidates, _rarities(asked_flags, flag_holders, gathered.total), values
-    )
-    relevance = _raise_corrections(judged.relevance, candidates, gathered.corrections)
-    due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in candidates])
-    order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
-    threshold = relevance_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
-    distinct = find_distinct([candidates[place].text for place in order])
-    above = [
-        place
-        for place, is_distinct in zip(order, distinct, strict=True)
-        if is_distinct and relevance[place] > threshold
-    ]
-    best = best_threshold(request.least, policy.recall, form, has_single_message=len(turns) == 1)
-    if not above and best is not None and relevance[order[0]] > best:
+    focus = find_focus(turns)
+    windows = [judge_window(tenant_id, request, focus, policy)]
+    policy, form = windows[0].policy, windows[0].form
+    if len(focus) > 1 and stands_alone(focus[0], form):
+        windows.append(judge_window(tenant_id, request, focus[:1], policy))
+    picks = [pick for window in windows for pick in _pick_relevant(window, request)]
+    # An earlier topic may only add memories where the focus alone has none.
+    if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
+        windows.append(judge_window(tenant_id, request, turns, policy))
+        picks += _pick_relevant(windows[-1], request)
+    return _build_answer(tenant_id, request, windows, picks)
+
+
+def _pick_relevant(window: JudgedWindow, request: RecallRequest) -> list[_Pick]:
+    """Return the candidates above the threshold of their window, best first."""
+    rules, relevance = window.policy.recall, window.relevance
+    order = np.argsort(-relevance * np.where(window.due, rules.review_boost, 1.0), kind="stable").tolist()
+    threshold = relevance_threshold(request.least, rules, window.form, has_single_message=window.is_single)
+    if request.least is None and threshold == rules.relevance_above:
+        threshold = raise_threshold(threshold, float(relevance.max(initial=0.0)))
+    above = [place for place in order if relevance[place] > threshold]
+    best = best_threshold(request.least, rules, window.form, has_single_message=window.is_single)
+    if not above and best is not None and order and relevance[order[0]] > best:
         above = order[:1]
-    chosen = _rerank_positions(tenant_id, search_request.query, candidates, above, policy)[
-        : request.limit or policy.recall.most
-    ]
-    weights = {word.spelling: word.weight for word in words}
+    return [_Pick(window, place) for place in above]
+
+
+def _build_answer(
+    tenant_id: UUID, request: RecallRequest, windows: Sequence[JudgedWindow], picks: Sequence[_Pick]
+) -> RecalledContext:
+    """Return the picked memories, best first, each as the window judged it in which it is most relevant."""
+    policy = windows[0].policy
+    best_first = sorted(picks, key=lambda pick: -pick.boosted)
+    distinct = find_distinct([pick.result.text for pick in best_first])
+    found = [pick for pick, is_distinct in zip(best_first, distinct, strict=True) if is_distinct]
+    reranked = _rerank(tenant_id, windows[-1].query, found, policy)
+    chosen = reranked[: request.limit or policy.recall.most]
+    if not chosen:
+        return _NOTHING
+    weights: dict[str, float] = {}
+    for word in [word for window in reversed(windows) for word in window.words]:
+        weights[word.spelling] = word.weight
     memories = [
         _recalled(
-            candidates[place],
-            float(relevance[place]),
-            _matching_part(candidates[place].text, weights, 1),
-            due=bool(due[place]),
-            explain=_explained(judged, place) if request.explain else None,
+            pick.result,
+            pick.relevance,
+            _matching_part(pick.result.text, weights, 1),
+            due=bool(pick.window.due[pick.place]),
+            explain=_explained(pick.window.judged, pick.place) if request.explain else None,
         )
-        for place in chosen
+        for pick in chosen
     ]
     shown = [_matching_part(memory.text, weights, SHOWN_WINDOWS) for memory in memories]
     text, in_context = build_context(
@@ -185,92 +142,16 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     return RecalledContext(memories, text, [memory.id for memory in in_context], tokens.count(text))
 
 
-def _join_holders(
-    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[FlagHolders]
-) -> list[SearchResult]:
-    """Return the best search results and the newest memories with reminders or cues, rarest reminder or cue first."""
-    best = list(ranked[:POOL])
-    rarest_first = sorted(held, key=lambda holders: holders.memories)
-    newest_ids = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)
-    added_ids = [memory_id for memory_id in newest_ids if memory_id not in {result.id for result in best}][:POOL]
-    by_id = {result.id: result for result in ranked[POOL:]}
-    missing_ids = [memory_id for memory_id in added_ids if memory_id not in by_id]
-    if missing_ids:
-        described = neighbours.describe_memories(tx, tenant_id, missing_ids)
-        existing_ids = [memory_id for memory_id in missing_ids if memory_id in described]
-        places, vitals = candidate_strength.candidate_strengths(tx, tenant_id, existing_ids)
-        for place, strength in zip(places, vitals.strength.tolist(), strict=True):
-            by_id[existing_ids[place]] = SearchResult(**described[existing_ids[place]], score=0.0, strength=strength)
-    return best + [by_id[memory_id] for memory_id in added_ids if memory_id in by_id]
-
-
-def _drop_said(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
-    """Return the results that the conversation doesn't contain already."""
-    fresh = find_unsaid([result.text for result in found], request.lines)
-    return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
-
-
-def _rarities(asked: Sequence[int], held: Mapping[int, FlagHolders], total: int) -> dict[int, float]:
-    """Return the rarity, among all memories, of each reminder flag that the conversation asks for."""
-    return {flag: rarity(held[flag].memories, total) for flag in asked}
-
-
-def _judge_candidates(
-    form: ConversationFeatures,
-    words: Sequence[WeighedWord],
-    evidence: StoredEvidence,
-    found: Sequence[SearchResult],
-    rarities: Mapping[int, float],
-    cue_values: Floats,
-) -> _JudgedCandidates:
-    """Compute the relevance of each candidate: the openness of the gate times the memory's worth."""
-    texts = [result.text for result in found]
-    reminder_flags = evidence.reminders[:, None]
-    by_user = np.array([worth.said_by_user(result.role, result.speaker) for result in found])
-
-    def reminding(asked: Sequence[int], *, of_days: bool) -> Floats:
-        flag_rarities = np.array([rarities[flag] for flag in asked])
-        return worth.reminding(reminder_flags & np.array(asked, np.int64) != 0, flag_rarities, by_user, of_days=of_days)
-
-    features = worth.WorthFeatures(
-        near=shared_words(words, evidence),
-        close=closeness(evidence.cosine, evidence.background),
-        kin=kinship.kinship_of_texts(words, texts),
-        user=by_user,
-        personal=evidence.personal / 10,
-        bridge=reminding([flag for flag in rarities if flag & bridges.BRIDGES_MASK], of_days=False),
-        day=reminding([flag for flag in rarities if not flag & bridges.BRIDGES_MASK], of_days=True),
-        cue=worth.reminding(evidence.cues.astype(float), cue_values, by_user, of_days=False),
-    )
-    rarest = max([word.weight for word in words if word.is_held] + cue_values.tolist(), default=0.0)
-    gate_features = gate.gate_features(form, rarest, float(features.close.max()))
-    openness, worths = gate.openness(gate_features), worth.compute_worth(features)
-    return _JudgedCandidates(openness * worths, openness, gate_features, worths, features)
-
-
-def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> Floats:
-    """Return the relevance, raised so that each correction is at least as relevant as the memory that it corrects."""
-    places = {result.id: place for place, result in enumerate(found)}
-    raised = relevance.copy()
-    for pair in pairs:
-        newer, older = places.get(pair.newer), places.get(pair.older)
-        if newer is not None and older is not None:
-            raised[newer] = max(raised[newer], raised[older])
-    return raised
-
-
-def _rerank_positions(
-    tenant_id: UUID, query: str, found: Sequence[SearchResult], above: Sequence[int], policy: Policy
-) -> list[int]:
-    """Return the positions of the candidates above the threshold, reordered by the reranker if it is available."""
-    places = {found[place].id: place for place in above}
+def _rerank(tenant_id: UUID, query: str, found: Sequence[_Pick], policy: Policy) -> list[_Pick]:
+    """Return the picked memories, reordered by the reranker if it is available."""
+    picks = {pick.result.id: pick for pick in found}
     # All scores are equal, so that only the reranker determines the order.
-    equal_results = [structs.replace(found[place], score=1.0) for place in above]
+    equal_results = [structs.replace(pick.result, score=1.0) for pick in found]
     reranked = policy.ranking.rerank
     results, _ = rerank_results(
         tenant_id, query, equal_results, min(max(reranked, RERANKED_MIN), POOL) if reranked else 0
     )
-    return [places[result.id] for result in results]
+    return [picks[result.id] for result in results]
 
 
 def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
@@ -278,20 +159,15 @@ def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
     return join_excerpt(text, find_highlights(text, weights, most))
 
 
-def _is_due(result: SearchResult, reviewed: ReviewSchedule | None, policy: Policy, now: datetime) -> bool:
-    """Return whether a memory is due for review according to the review queue."""
-    first = timedelta(days=policy.review.first_interval_days)
-    return (reviewed.due_at if reviewed else result.created_at + first) <= now
-
-
-def _explained(judged: _JudgedCandidates, place: int) -> dict[str, Any]:
-    """Return the openness, the worth and the features from which a candidate's relevance is computed."""
+def _explained(judged: JudgedCandidates, place: int) -> dict[str, Any]:
+    """Return the openness, the worth, its factor by form, and the features from which relevance is computed."""
     memory_features = {
         field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)
     }
     return {
         "open": judged.openness,
         "worth": float(judged.worths[place]),
+        "knowledge": float(judged.knowledge[place]),
         "conversation": dict(judged.gate),
         "memory": memory_features,
     }

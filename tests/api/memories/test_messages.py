@@ -135,6 +135,13 @@ def test_an_array_of_memories_takes_roles(api: Api) -> None:
     assert answer.json()["errors"][0]["message"] == "isn't one of user, assistant, system, tool"
 
 
+def test_other_names_of_roles_are_stored_as_the_role_that_they_mean(api: Api) -> None:
+    meant = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "developer": "system"}
+    messages = [{"role": role, "content": f"Said by {role}."} for role in meant]
+    ids = api.post("/v1/memories", json={"messages": messages}).json()["ids"]
+    assert [each["role"] for each in shown(api, ids)] == list(meant.values())
+
+
 def test_the_list_shows_all_roles_and_can_be_asked_for_one(api: Api) -> None:
     api.post("/v1/memories", json=CHAT)
     api.remember({"text": "by name", "speaker": "system"}, {"text": "Ann's", "speaker": "Ann"})

@@ -84,7 +84,7 @@ def test_every_message_of_a_chat_is_looked_at() -> None:
     assert sentences(refused) == [
         "Unknown field `conversation_id`; did you mean `thread`?",
         "text can't be given beside messages",
-        "messages[0].role isn't one of user, assistant, system, tool, developer, function",
+        "messages[0].role isn't one of user, assistant, system, tool, developer, function, human, ai, bot, model",
         "messages[0].content must be a string or a list of objects",
         "messages[1].role is missing",
     ]

@@ -56,6 +56,23 @@ def test_what_people_say_is_told_from_what_the_assistant_says() -> None:
     assert spoken_by_user(RecallRequest(said[1:3]).turns()) == ["Three", "Two"]
 
 
+@pytest.mark.parametrize(
+    ("role", "window"),
+    [
+        ("human", [True, True]),
+        ("ai", [True, False]),
+        ("bot", [True, False]),
+        ("model", [True, False]),
+        ("customer", [True, True]),
+        ("developer", [True]),
+        ("function", [True]),
+    ],
+)
+def test_a_recall_reads_the_roles_that_chat_messages_are_stored_with(role: str, window: list[bool]) -> None:
+    turns = RecallRequest([Message("One", role=role), "Two"]).turns()
+    assert [turn.by_user for turn in turns] == window
+
+
 def test_a_word_counts_as_the_newest_message_that_says_it_does() -> None:
     assert emphasis(["mint tea", "black tea", "tea"]) == {"mint": 1.0, "tea": 1.0, "black": FADE}
 

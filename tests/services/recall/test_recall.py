@@ -13,8 +13,9 @@ from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.recall import gate, worth
+from app.domain.recall.knowledge import QUESTION
 from app.domain.recall.parameters import Recall
-from app.domain.recall.request import RecallRequest
+from app.domain.recall.request import Message, RecallRequest
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.services.recall.recall import RecalledContext, recall_memories
@@ -315,5 +316,51 @@ def test_a_question_about_oneself_recalls_at_least_the_best_memory(service: Serv
     none = high.model_copy(update={"best_above_for_questions": 0.9})
     assert mind.keys("What is my job?", policy=Policy(recall=none)) == []
     assert mind.keys("What is my job?", policy=Policy(recall=high), least=0.9) == []
-    assert mind.keys("Hello again.", "What is my job?", policy=Policy(recall=high)) == [], "not a single message"
+    assert mind.keys("The piano is fine.", "What is my job?", policy=Policy(recall=high)) == ["job"]
+    assert mind.keys("Hello.", "And what is my job?", policy=Policy(recall=high)) == [], "continues another message"
     assert mind.keys("What is the capital of Mongolia?", policy=Policy(recall=high)) == []
+
+
+def test_a_change_of_topic_costs_no_memory_and_a_reference_uses_what_was_said_before(mind: Mind) -> None:
+    def ask(*said: str) -> list[str]:
+        before: list[str | Message] = [
+            Message(text, role=role) for text, role in zip(said, ["user", "assistant"] * 5, strict=False)
+        ]
+        found = recall_memories(mind.tenant.tenant_id, RecallRequest(before)).memories
+        names = {memory_id: key for key, memory_id in mind.ids.items()}
+        return [names[each.id] for each in found]
+
+    car = "Which garage has the car on Monday?"
+    assert ask(car, "The one at the corner.", "Where are the spare keys?") == mind.keys("Where are the spare keys?")
+    assert ask(car, "The one at the corner.", "Thanks, that's great!") == []
+    assert ask("We bake a cake for Orla.", "With walnuts?", "Can she eat it?") == ["nuts"]
+    assert mind.keys("Can she eat it?") == []
+
+
+def test_questions_and_greetings_stay_out_of_a_recall_but_a_request_may_have_them(service: Service) -> None:
+    mind = Mind(service, service.tenant())
+    told = ["What should I cook tonight?", "Is the soup ok for my nut allergy?", "hi there!", "I cook without meat."]
+    mind.ids = dict(
+        zip(("asked", "presupposed", "hi", "fact"), service.send(mind.tenant.tenant_id, *told), strict=True)
+    )
+    service.work()
+    found = mind.keys("What could I cook this evening?")
+    assert found[0] == "fact"
+    assert not {"asked", "hi"} & set(found)
+    assert "asked" in mind.keys("What could I cook this evening?", least=0.0)
+    [greeting] = [
+        each
+        for each in mind.recall("hi there, my friend", least=0.0, explain=True).memories
+        if each.text == "hi there!"
+    ]
+    assert greeting.explain is not None
+    assert greeting.explain["knowledge"] == pytest.approx(QUESTION)
+
+
+def test_in_another_language_questions_count_as_any_memory(service: Service) -> None:
+    mind = Mind(service, service.tenant(Policy(language="german")))
+    mind.ids = {"asked": service.send(mind.tenant.tenant_id, "what is in my soup, and is there what I like?")[0]}
+    service.work()
+    [found] = mind.recall("soup", least=0.0, explain=True).memories
+    assert found.explain is not None
+    assert found.explain["knowledge"] == 1.0

@@ -19,7 +19,7 @@ from app.services.enrichment import score_by_model, stage_runner
 from app.services.ingest import drain
 from app.services.memories import memories
 from app.services.privacy import anonymisation
-from app.services.recall import recall
+from app.services.recall import judgement
 from app.services.recall.recall import recall_memories
 from app.services.strength import current_policy
 from app.store.core import database
@@ -363,7 +363,7 @@ def test_a_recall_brings_a_memory_by_its_cue_over_http(rated: Rated) -> None:
 
 
 def test_a_memory_outside_the_search_joins_by_its_cue(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recall, "POOL", 3)
+    monkeypatch.setattr(judgement, "POOL", 3)
     fillers = [f"What we order looks good, said guest {number}" for number in range(8)]
     [allergy, *_] = store(rated, ALLERGY, *fillers)
     assert allergy in bring(rated, ORDER)

@@ -15,7 +15,7 @@ from app.domain.recall.request import RecallRequest
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.services.memories import memories
-from app.services.recall import recall
+from app.services.recall import judgement
 from app.services.recall.recall import recall_memories
 from app.store.core import database
 from app.store.enrichment import reminders, work_queue
@@ -170,7 +170,7 @@ def test_a_memory_without_a_word_or_a_meaning_in_common_comes_up_by_a_bridge(ser
 def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recall, "POOL", 3)
+    monkeypatch.setattr(judgement, "POOL", 3)
     rare, *many = store(service, tenant, ALLERGY, *[f"{DAYS}, it is number {n}" for n in range(8)])
     found = bring(tenant, QUESTION, least=0.0, limit=20)
     assert rare in found
