@@ -18,6 +18,7 @@ import redis
 from psycopg import sql
 
 from tests import costs, groups
+from tests.environment_guard import EnvironmentGuard
 from tests.servers import Servers, logical_database, new_database, on_database
 from tests.waiting import until
 
@@ -39,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
     config.pluginmanager.register(costs.NoProcesses())
+    config.pluginmanager.register(EnvironmentGuard())
     if (folder := config.getoption("costs")) is not None:
         config.pluginmanager.register(costs.ProcessorTimes(folder))
     gc.disable()
