@@ -123,5 +123,5 @@ def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
 
-    monkeypatch.setattr(probes.client(), "set", full)
+    monkeypatch.setattr(stream.client(), "set", full)
     assert "refuses writes" in unwell()["redis"]
