@@ -262,6 +262,15 @@ def test_a_notice_that_was_sent_already_is_given_with_the_extension(api: Api) ->
     )
 
 
+def test_the_backup_of_a_request_has_the_notice(api: Api) -> None:
+    asked = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr"}).json()
+    api.post(f"{path(asked)}/extend", json={"reason": "many requests"})
+    noted = "SELECT logged->>'notice_sent_at' IS NOT NULL FROM ebbing_keys.erasure_requests"
+    assert api.service.rows(noted) == [(False,)]
+    api.post(f"{path(asked)}/notice")
+    assert api.service.rows(noted) == [(True,)]
+
+
 def test_a_report_says_whether_a_notice_is_recorded(api: Api) -> None:
     asked = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr", "grace_days": 0}).json()
     api.post(f"{path(asked)}/extend", json={"reason": "many requests"})

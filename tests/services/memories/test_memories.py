@@ -195,14 +195,14 @@ def test_a_deleted_memory_is_gone_from_every_look(service: Service, tenant: Tena
         tenant.tenant_id, {"text": "zebra one", "thread": "t"}, {"text": "unicorn", "thread": "t"}
     )
     service.work()
-    memories.delete(tenant.tenant_id, gone)
+    deletion = memories.delete(tenant.tenant_id, gone)
     assert listed(tenant) == ["zebra one"]
     for query in ("unicorn", "zebra", "horse animals"):
         assert gone not in [found.id for found in search(tenant.tenant_id, SearchRequest(query))]
     assert [found.id for found in search(tenant.tenant_id, SearchRequest("zebra"))] == [kept]
-    for call in (lookup.get, memories.delete):
-        with pytest.raises(NotFound):
-            call(tenant.tenant_id, gone)
+    with pytest.raises(NotFound):
+        lookup.get(tenant.tenant_id, gone)
+    assert memories.delete(tenant.tenant_id, gone).erasure_id == deletion.erasure_id
     with pytest.raises(NotFound):
         edit(tenant, gone, {"text": "back"})
     for table in ("memory_words", "embeddings"):
