@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from celery import current_task
 
-from app import metrics, queues
+from app import memory_release, metrics, queues
 from app.errors import NotReplayed
 from app.services.erasure import ledger
 from app.services.monitoring import pool_usage
 from app.services.transient_errors import is_transient
 from workers.celery_app import celery
+
+WORKED_SECONDS: Final = 0.1
+"""Duration from which a task has worked on a batch, whose memory is then released; it takes a few milliseconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +46,8 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
                     metrics.count("tasks", task=name, lane=lane, outcome=outcome)
                     metrics.observe_duration("task_seconds", time.monotonic() - began, task=name, lane=lane)
             pool_usage.publish_pool_usage(lane)
+            if time.monotonic() - began > WORKED_SECONDS:
+                memory_release.release_unused()
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__

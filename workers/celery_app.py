@@ -84,6 +84,7 @@ def _check(**_: Any) -> None:
 def _say_so(sender: Any, **_: Any) -> None:
     """Send heartbeats from now on, even while a task occupies the lane, and watch the pool processes."""
     from app.services.monitoring.stuck_processes import PoolWatch  # noqa: PLC0415 - lazy, as above
+    from app.store.core import database  # noqa: PLC0415 - lazy, as above
 
     watches = {lane: PoolWatch(lane) for lane in sender.app.amqp.queues.consume_from}
 
@@ -94,6 +95,7 @@ def _say_so(sender: Any, **_: Any) -> None:
             watch.publish(watch.observe(tasks, time.monotonic()))
 
     beat()
+    database.close()  # reading Redis's mark used a connection; only the pool processes need some from now on
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
 
 

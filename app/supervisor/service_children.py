@@ -27,6 +27,13 @@ DATABASE: Final = "ebbing"
 ROLE: Final = "ebbing_service"
 OWNER_URL: Final = "EBBING_OWNER_DATABASE_URL"
 READY_TIMEOUT_SECONDS = 0.5
+# Settings of the C library's allocator, unless the environment has its own: a batch's arrays are returned to the system
+# once they are freed. By default, each thread would get a heap of its own, and the limits would grow with the arrays.
+ALLOCATOR: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(256 << 10),
+    "MALLOC_TRIM_THRESHOLD_": str(512 << 10),
+}
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # for lookups, not bound
 
 
@@ -89,7 +96,7 @@ def service_children(
     else:
         redis_url = settings.redis_url.get_secret_value()
 
-    environment = {name: value for name, value in os.environ.items() if name != OWNER_URL} | {
+    environment = {**ALLOCATOR, **{name: value for name, value in os.environ.items() if name != OWNER_URL}} | {
         "EBBING_HOME": str(home),
         "EBBING_INSTALLATION": "run",
         "EBBING_DATABASE_URL": database_url,

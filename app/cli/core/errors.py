@@ -37,15 +37,25 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context is its base
         """Run the command; exit with a message and a code on expected failures."""
-        try:
-            with _better_proposals():
-                return super().invoke(ctx)
-        except CommandFailure as failure:
-            _end(str(failure), failure.code)
-        except EbbingError as error:
-            _end(describe_error(error), _code(error))
-        except KeyboardInterrupt:
-            _end("stopped", Code.FAILED)
+        with expected_failures(), _better_proposals():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def expected_failures() -> Iterator[None]:
+    """End a command with a message and a code if it fails in an expected way.
+
+    Raises:
+        typer.Exit: It failed.
+    """
+    try:
+        yield
+    except CommandFailure as failure:
+        _end(str(failure), failure.code)
+    except EbbingError as error:
+        _end(describe_error(error), _code(error))
+    except KeyboardInterrupt:
+        _end("stopped", Code.FAILED)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from app.cli.core.connection import check_dynamics, load_settings
-from app.cli.core.errors import Code, CommandFailure, Commands
+from app.cli.core.errors import Code, CommandFailure, Commands, expected_failures
 from app.cli.core.output import AsJson, examples, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from app.settings import Settings
 
@@ -29,10 +30,34 @@ router = typer.Typer()
 
 
 def main() -> None:
-    """Run one of these commands in a fork; building all commands of `ebbing` would copy more of its shared memory."""
+    """Run one of these commands in a fork.
+
+    Typer would copy 5 MB of the shared memory, so it isn't used for the arguments that `ebbing run` passes.
+    """
+    run = _find_command(sys.argv[1:])
+    if run is not None:
+        try:
+            with expected_failures():
+                run()
+        except typer.Exit as end:
+            sys.exit(end.exit_code)
+        return
     commands = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
     commands.add_typer(router)
     commands(prog_name="ebbing")
+
+
+def _find_command(arguments: Sequence[str]) -> Callable[[], object] | None:
+    """Return the function of a command with these arguments; None if Typer has to parse them."""
+    match arguments:
+        case ["api"]:
+            return api
+        case ["beat"]:
+            return beat
+        case ["worker", "--lane", lane]:
+            return partial(worker, lane)
+        case _:
+            return None
 
 
 @router.command(epilog=examples("ebbing api", "EBBING_HOST=0.0.0.0 EBBING_PORT=9000 ebbing api"))
