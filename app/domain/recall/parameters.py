@@ -18,13 +18,14 @@ class Recall(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     relevance_above: _Share = 0.12
-    """Minimum relevance of a recalled memory (exclusive), 0 to 1."""
+    """Minimum relevance of a recalled memory (exclusive), 0 to 1. A memory must also have 45 % of the best one's
+    relevance; if this threshold is below .12, the share is lower in proportion."""
     relevance_above_for_questions: _Share = 0.03
-    """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if the request
-    has a single message and it asks about its speaker."""
+    """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if it is the
+    only one since the assistant's last message and asks about its speaker; the share of the best doesn't apply then."""
     best_above_for_questions: _Share = 0.005
-    """Minimum relevance (exclusive) of the best memory, which a single message that asks about its speaker also recalls
-    if no memory exceeds the other threshold."""
+    """Minimum relevance (exclusive) of the best memory if no memory exceeds the threshold for questions about the
+    speaker of the only message since the assistant's last one."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
     """Maximum number of memories per recall, unless the request sets `limit`."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2

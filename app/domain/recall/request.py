@@ -53,8 +53,9 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A conversation and the filters for the memories to recall.
 
     Attributes:
-        messages: The last messages, newest last, 1 to 100. Relevance uses the last five, at most 2,048 tokens; memories
-            whose text occurs in any of the messages are not recalled.
+        messages: The last messages, newest last, 1 to 100. Relevance uses what people said since the assistant's last
+            message; if that refers to something said before and recalls nothing, all of the last five messages, at most
+            2,048 tokens. Memories whose text occurs in any of the messages are not recalled.
         limit: Maximum number of memories, 1 to 20; null uses the tenant's policy.
         least: Minimum relevance (exclusive), 0 to 1; null uses the tenant's policy. 0 returns the most relevant
             memories however low their relevance.

@@ -7,9 +7,9 @@ from typing import Final
 from app.domain.recall.conversation_features import ConversationFeatures
 from app.domain.recall.parameters import Recall
 
-SHARE_OF_BEST: Final = 0.4
+SHARE_OF_BEST: Final = 0.45
 """Least share of the best memory's relevance that the other memories must have."""
-RISE: Final = 10 / 3
+RISE: Final = 3.75
 """Highest `SHARE_OF_BEST` per unit of the policy's threshold, so that a threshold of 0 admits all memories."""
 
 
@@ -18,10 +18,11 @@ def relevance_threshold(
 ) -> float:
     """Return the relevance, 0 to 1, that a memory must exceed; some questions have a lower threshold.
 
-    In a conversation of several messages the lower threshold applies to questions about a person by name. For a single
-    message it also applies to questions about the user that don't ask for world knowledge.
+    If relevance rests on several messages, the lower threshold applies to questions about a person by name. For a
+    single message it also applies to questions about the user that don't ask for world knowledge.
 
     Args:
+        has_single_message: True if relevance rests on one message.
         least: Threshold set by the request, which replaces the thresholds of the policy.
     """
     if least is not None:
