@@ -13,8 +13,8 @@ from app.api.http.cursors import Paged
 from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import warn_unknown
+from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.erasure import NewErasure
-from app.domain.privacy.report_page import render_report
 from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions

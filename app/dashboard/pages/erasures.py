@@ -17,12 +17,12 @@ from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
-from app.domain.privacy import report_page
 from app.domain.privacy.case_details import (
     CASE_REFERENCE_MAX_CHARACTERS,
     CONTROLLER_MAX_CHARACTERS,
     LEGAL_BASIS_MAX_CHARACTERS,
 )
+from app.domain.privacy.documents import report_page
 from app.domain.privacy.erasure import NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from app import failpoints
-from app.domain.privacy.report_page import render_report
+from app.domain.privacy.documents.report_page import render_report
 from app.services.erasure.report import read_report
 from app.services.privacy import rights_overview
 from app.services.security import operator_log

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from app import domain
+from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.documents.texts import ENGLISH, Texts, parse_translation
-from app.domain.privacy.report_page import render_report
 from app.errors import Misconfigured
 from app.services.erasure.report import read_report
 from tests.api.caller import Api

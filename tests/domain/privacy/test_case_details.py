@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
+from app.domain.privacy.documents.report_page import describe_basis
 from app.domain.privacy.documents.texts import ENGLISH
 from app.domain.privacy.erasure import NewErasure, check_case_details
 from app.domain.privacy.legal_deadlines import extended_deadline
-from app.domain.privacy.report_page import describe_basis
 from app.errors import Invalid
 
 

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.privacy.case_details import NAMED, REDACTED
+from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.legal_hold import NewHold, Scope, parse_scope
-from app.domain.privacy.report_page import render_report
 from app.domain.privacy.requests import Extension, NewRequest
 from app.domain.privacy.subject_names import NameFinder
 from app.errors import Invalid

@@ -1,1 +1,1 @@
-"""Documents for people: the letter part of erasure reports, answers to requests, and their texts (`en.toml`)."""
+"""Documents for people: erasure reports, answers to requests, and their texts (`en.toml`)."""
