@@ -14,7 +14,7 @@ revision = "0042"
 down_revision = "0041"
 
 TABLES = (
-    *("tenants", "api_keys", "tenant_work", "schedules", "runs", "rating_turns", "tenant_spaces", "jobs"),
+    *("tenants", "api_keys", "tenant_work", "schedules", "runs", "rating_turns", "jobs"),
     "ebbing_keys.erasure_ledger",
 )
 SETTING = "current_setting('ebbing.tenant', true)"
