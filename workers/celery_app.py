@@ -91,12 +91,14 @@ def _say_so(sender: Any, **_: Any) -> None:
     def beat() -> None:
         tasks = pool.list_tasks(sender.pool)
         for lane, watch in watches.items():
-            heartbeats.record_heartbeat(lane)
             watch.publish(watch.observe(tasks, time.monotonic()))
+            heartbeats.record_heartbeat(lane)
 
     beat()
-    database.close()  # reading Redis's mark used a connection; only the pool processes need some from now on
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
+    # Reading Redis's mark has used a connection, and from now on only the pool processes need some. Close it later: the
+    # shorter this function, the less likely is a stop signal before Celery's loop, which would report an error.
+    sender.timer.call_after(heartbeats.EVERY_SECONDS, database.close)
 
 
 @signals.beat_init.connect

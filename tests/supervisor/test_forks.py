@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from app.embedded import ChildProcess, ProgramSpec, has_ended, kill_session, log_tail
+from app.settings import Settings
 from app.supervisor import forks
 from app.supervisor.forks import EBBING, ForkedProcess, PreloadedParent
+from app.supervisor.service_children import ALLOCATOR, service_children
 from tests.waiting import until, until_gone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,3 +200,16 @@ def test_a_fork_and_its_parent_die_with_a_killed_supervisor(tmp_path: Path) -> N
     assert str(fork) in found
     assert len(found) == 2
     until_gone(*map(int, found))
+
+
+def test_the_allocator_returns_freed_memory_unless_the_operator_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBING_DATABASE_URL", "postgresql://service@db/ebbing")
+    monkeypatch.setenv("EBBING_REDIS_URL", "redis://cache/0")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    service = service_children(Settings(port=0), tmp_path, ["ingest"])
+    for one in service.children:
+        if one.name in {"preloader", "worker-ingest", "beat", "api"}:
+            found = {name: value for name, value in one.program.environment.items() if name.startswith("MALLOC_")}
+            assert found == {**ALLOCATOR, "MALLOC_ARENA_MAX": "4"}

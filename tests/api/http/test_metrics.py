@@ -98,7 +98,12 @@ TASKS = """
 import os
 from workers.celery_app import celery
 celery.loader.import_default_modules()
+from workers import base
+released = []
+base.memory_release.release_unused = lambda: released.append(True)
+base.WORKED_SECONDS = 0
 celery.tasks["ingest.drain"].apply()
+base.WORKED_SECONDS = 1000
 from app.services.erasure import ledger
 ledger.check = lambda: 1 / 0
 celery.tasks["ingest.index"].apply()
@@ -108,6 +113,7 @@ def away():
     raise ConnectionError
 ledger.check = away
 celery.tasks["ingest.index"].apply()
+assert released == [True], "memory is released after a task that has worked, and only then"
 """
 
 

@@ -76,6 +76,31 @@ def test_beat_is_run(cli: Cli, ran: list[tuple[object, ...]]) -> None:
     assert ran == [("beat",)]
 
 
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [(["worker", "--lane", "ingest"], ("ingest", LANES["ingest"], 2, "SIGQUIT")), (["beat"], ("beat",))],
+    ids=["worker", "beat"],
+)
+def test_a_fork_runs_the_commands_of_ebbing_run_without_typer(
+    ran: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch, words: list[str], call: tuple[object, ...]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ebbing", *words])
+    monkeypatch.setattr("typer.Typer", lambda **_: pytest.fail("it copies shared memory"))
+    processes.main()
+    assert ran == [call]
+
+
+def test_a_fork_fails_with_the_message_and_the_code_of_the_command(
+    ran: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ebbing", "worker", "--lane", "weeding"])
+    with pytest.raises(SystemExit) as end:
+        processes.main()
+    assert end.value.code == 2
+    assert "unknown lane weeding" in capsys.readouterr().err
+    assert ran == []
+
+
 # Celery's programs in a process of their own, as `ebbing worker` and `ebbing beat` run them, but not started.
 PROGRAMS = """
 import json, sys
