@@ -154,11 +154,11 @@ def test_the_chat_loop_searches_if_nothing_is_recalled_and_undoes_a_deletion(
     stored()
     typed = "How do planes fly?\nWhere are the spare keys?\n/forget\nWhere did I put them?\n/undo\n"
     replies = re.findall(r"Assistant: (.*)", run(EXAMPLES / "chat_loop.py", typed=typed))
-    known = "You told me: The spare keys are at Ben's"
-    assert replies[0] == f"I am not sure. {known}"
-    assert replies[1].endswith(known)
+    reply = "You told me: The spare keys are at Ben's"
+    assert replies[0] == f"I am not sure. {reply}"
+    assert replies[1].endswith(reply)
     assert replies[2] == "Deleted memories: 1. /undo restores them."
-    assert known not in replies[3]
+    assert reply not in replies[3]
     assert replies[4] == "Restored memories: 1."
     assert [memory.text for memory in ebbing.page().memories if "Ben" in memory.text and memory.role == "user"] == [
         "The spare keys are at Ben's"

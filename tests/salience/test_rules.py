@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.domain.ingest.memory import KINDS
 from app.domain.salience import Criteria, Judgement, ScoringEvidence, judge, salience
+from app.domain.tiers.protection import Protection
 
 HERE = Path(__file__).parent
 CRITERIA = Criteria._fields
@@ -135,6 +136,34 @@ def test_preferences_and_identity_are_personal_without_any_feeling() -> None:
         assert calm.criteria.personal > 5
         assert calm.criteria.emotional < 4
     assert judged("Please never call me before noon, I prefer texts.").criteria.actionable > 4
+
+
+@pytest.mark.parametrize(
+    ("fact", "passing"),
+    [
+        ("My car is a blue Fiat", "My car is dirty"),
+        ("My shoe size is 42", "My shoe is wet"),
+        ("My phone is a Pixel", "My phone is ringing"),
+        ("Our dog is called Biscuit", "Our dog is barking"),
+        ("My office is on Baker Street", "My office is cold"),
+        ("I support Everton", "I support that"),
+    ],
+)
+def test_a_plain_fact_that_tells_which_outweighs_a_passing_state(fact: str, passing: str) -> None:
+    facts, states = (judge([ScoringEvidence(text, role="user")])[0] for text in (fact, passing))
+    assert facts.salience > Protection().salience_above
+    assert facts.salience > states.salience + 0.05
+
+
+def test_a_name_or_number_counts_only_for_what_people_tell_of_themselves() -> None:
+    stated, asked, answered = judge(
+        [
+            ScoringEvidence("My sister lives in Porto.", role="user"),
+            ScoringEvidence("Is my sister still in Porto?", role="user"),
+            ScoringEvidence("My sister lives in Porto.", role="assistant"),
+        ]
+    )
+    assert stated.salience > 2 * max(asked.salience, answered.salience)
 
 
 def test_an_understatement_goes_by_its_facts() -> None:

@@ -177,7 +177,7 @@ def test_what_is_wrong_with_a_message_is_named_and_never_quoted(
 
 def test_an_unknown_role_is_answered_with_the_choices() -> None:
     error = refusal({"messages": [{"role": "robot", "content": "x"}]})
-    assert error.message == "isn't one of user, assistant, system, tool, developer, function"
+    assert error.message == "isn't one of user, assistant, system, tool, developer, function, human, ai, bot, model"
 
 
 def test_the_longest_text_is_taken() -> None:

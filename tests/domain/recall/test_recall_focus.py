@@ -101,5 +101,5 @@ def test_the_best_memory_raises_the_threshold_but_never_above_itself() -> None:
     assert raise_threshold(0.12, 0.2) == 0.12
     assert raise_threshold(0.12, 0.9) == pytest.approx(SHARE_OF_BEST * 0.9)
     assert raise_threshold(0.5, 0.9) == 0.5
-    assert raise_threshold(0.03, 1.0) == pytest.approx(0.1)
+    assert raise_threshold(0.04, 1.0) == pytest.approx(0.15)
     assert raise_threshold(0.0, 1.0) == 0.0

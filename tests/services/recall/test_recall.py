@@ -339,9 +339,9 @@ def test_a_change_of_topic_costs_no_memory_and_a_reference_uses_what_was_said_be
 
 def test_questions_and_greetings_stay_out_of_a_recall_but_a_request_may_have_them(service: Service) -> None:
     mind = Mind(service, service.tenant())
-    told = ["What should I cook tonight?", "Is the soup ok for my nut allergy?", "hi there!", "I cook without meat."]
+    texts = ["What should I cook tonight?", "Is the soup ok for my nut allergy?", "hi there!", "I cook without meat."]
     mind.ids = dict(
-        zip(("asked", "presupposed", "hi", "fact"), service.send(mind.tenant.tenant_id, *told), strict=True)
+        zip(("asked", "presupposed", "hi", "fact"), service.send(mind.tenant.tenant_id, *texts), strict=True)
     )
     service.work()
     found = mind.keys("What could I cook this evening?")
