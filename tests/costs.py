@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("slow_tests.txt")
 COSTLY_SECONDS = 0.15  # mean over a test's parameters, of the test's process and the servers that work for it
 QUICK_PROGRAMS = frozenset({"git"})
@@ -191,9 +192,25 @@ def write_list(folder: Path) -> None:
     ]
     measured = {function_of(nodeid) for nodeid, _ in seconds}
     stay = {name: taken for name, taken in listed().items() if name not in measured}
-    lines = (f"{name} {taken:.2f}\n" for name, taken in sorted((costly(seconds) | stay).items()))
-    LIST.write_text("".join(lines), encoding="utf-8")
+    _write(costly(seconds) | stay)
+
+
+def drop_removed() -> None:
+    """Remove from the list the functions that are no longer there."""
+    _write({name: taken for name, taken in listed().items() if is_defined(name)})
+
+
+def is_defined(name: str) -> bool:
+    """Return true if the file of `file::function` has the function."""
+    path, _, function = name.partition("::")
+    file = ROOT / path
+    return file.is_file() and f"\ndef {function}(" in file.read_text(encoding="utf-8")
+
+
+def _write(seconds: dict[str, float]) -> None:
+    LIST.write_text("".join(f"{name} {taken:.2f}\n" for name, taken in sorted(seconds.items())), encoding="utf-8")
 
 
 if __name__ == "__main__":
     write_list(Path(sys.argv[1]))
+    drop_removed()

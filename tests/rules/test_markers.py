@@ -30,7 +30,7 @@ def test_the_slow_tests_of_the_list_exist_once_and_in_order() -> None:
     assert len(names) == len(costs.LIST.read_text(encoding="utf-8").splitlines())
     assert names == sorted(set(names))
     gone = [name for name in names if name.partition("::")[2] not in functions(name.partition("::")[0])]
-    assert gone == [], "renamed or removed: change tests/slow_tests.txt too"
+    assert gone == [], "renamed or removed: `python -m tests.costs .cache/none` drops them from tests/slow_tests.txt"
 
 
 def test_a_test_is_slow_by_the_mean_of_its_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +41,15 @@ def test_a_test_is_slow_by_the_mean_of_its_cases(tmp_path: Path, monkeypatch: py
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in seconds))
     costs.write_list(tmp_path)
     assert costs.listed() == {"a::mixed": 0.46, "b::not_run": 0.3}
+
+
+def test_a_removed_test_leaves_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LIST", tmp_path / "list")
+    monkeypatch.setattr(costs, "ROOT", tmp_path)
+    (tmp_path / "test_a.py").write_text("import os\n\n\ndef test_there() -> None:\n    pass\n")
+    costs.LIST.write_text("test_a.py::test_gone 1\ntest_a.py::test_there 2\ntest_b.py::test_there 3\n")
+    costs.drop_removed()
+    assert costs.listed() == {"test_a.py::test_there": 2}
 
 
 def test_groups_run_first_and_then_what_takes_longest(
